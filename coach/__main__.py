@@ -1,0 +1,65 @@
+"""Start coach: import only the front end that is needed.
+
+`coach --help` and `--version` answer before Textual is looked for; a command never loads the screens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from coach import __version__, cli
+from coach.model.errors import UserError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command, or open the screens. Returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in cli.COMMANDS:
+        return cli.guarded(lambda: cli.run_command(arguments[0], arguments[1:]))
+    return cli.guarded(lambda: _open_screens(arguments))
+
+
+def _open_screens(arguments: Sequence[str]) -> int:
+    args = _parser().parse_args(arguments)
+    if args.command is not None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(args.command, cli.COMMANDS, 1)
+        hint = f"did you mean `coach {near[0]}`?" if near else "`coach --help` lists the commands"
+        raise UserError(f"unknown command {args.command!r}", hint)
+    settings = cli.load_settings()
+    from coach.tui import app
+
+    return app.open_screens(
+        settings,
+        backend=args.backend or settings.launch.backend,
+        is_readonly=args.readonly or settings.is_readonly,
+        replay=args.replay,
+        is_demo=args.demo,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="coach",
+        description="See a Slurm cluster, launch training recipes, be told what is wrong with the proof.",
+        epilog="commands (coach COMMAND --help tells more):\n"
+        + "\n".join(f"  {name:<12}{summary}" for name, summary in cli.COMMANDS.items())
+        + "\n\nWithout a command, coach opens its screens.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"coach {__version__}")
+    parser.add_argument(
+        "--backend", choices=("auto", "slurm", "local"), help="which cluster to show (default: auto)"
+    )
+    parser.add_argument("--readonly", action="store_true", help="remove every action that changes something")
+    parser.add_argument("--replay", metavar="FILE", help="play a recording made with `coach record`")
+    parser.add_argument("--demo", action="store_true", help="play a recording that comes with coach")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The headless front end: one file per command.
+
+The table below is all that `coach --help` needs, so a command's module is imported only when it is the one that was asked for.
+Each module has `configure(parser)` and `run(args, settings) -> exit status`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from coach.model.errors import UserError
+
+if TYPE_CHECKING:
+    from coach.config import Settings
+
+COMMANDS = {
+    "launch": "launch a training recipe",
+    "recipes": "list the recipes",
+    "runs": "list the runs that coach knows",
+    "jobs": "list your jobs, or everybody's with --all",
+    "nodes": "list the nodes",
+    "partitions": "list the partitions",
+    "check": "diagnose a run, a job or a log",
+    "explain": "explain a rule by its code",
+    "compare": "compare two runs: what a change did",
+    "cancel": "cancel one of your jobs or runs",
+    "record": "keep what coach reads in a file, to replay it",
+    "run": "run a command beside the sampler, in a run directory",
+    "sample": "sample GPUs and processes of this node",
+}
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a front end. A user error becomes one line, a second for the hint, and its exit status (2)."""
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        print(f"coach: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough. Python would complain again when it flushes at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Parse and run one command of COMMANDS."""
+    module = import_module(f"coach.cli.{name}")
+    parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name].capitalize()}.")
+    module.configure(parser)
+    status: int = module.run(parser.parse_args(arguments), load_settings())
+    return status
+
+
+def load_settings() -> Settings:
+    """The settings of the user who runs this process."""
+    from coach import config
+
+    return config.load(os.environ)

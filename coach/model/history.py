@@ -1,0 +1,158 @@
+"""The bounded past of one target: what rules look back on and curves are drawn from.
+
+The one container in the model that grows: it is fed by the monitor in time order and only read by everybody else. Its bounds keep a
+week-long run of eight ranks within some tens of megabytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coach.model.metrics import Step
+from coach.model.telemetry import GpuSample, HostSample, ProcessSample, TelemetrySample
+
+MAX_STEPS_PER_RANK = 4096
+MAX_SAMPLES_PER_DEVICE = 3600  # one hour at the sampler's default interval of 1 s
+MAX_CURVE_POINTS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Some consecutive steps of the lowest rank, averaged; loss keeps a value that is not finite."""
+
+    step: int
+    """The last step in it."""
+    num_steps: int
+    time_s: float | None
+    loss: float | None
+    samples_per_s: float | None
+    """All ranks together."""
+    data_time_s: float | None
+    step_time_s: float | None
+
+
+class Curve:
+    """A whole run in at most MAX_CURVE_POINTS points: when full, neighbours are merged and each point then holds twice the steps."""
+
+    def __init__(self) -> None:
+        self._points: list[CurvePoint] = []
+        self._stride = 1
+
+    @property
+    def points(self) -> Sequence[CurvePoint]:
+        return self._points
+
+    def add(self, step: Step) -> None:
+        rate = None
+        if step.num_samples_global is not None and step.step_time_s:
+            rate = step.num_samples_global / step.step_time_s
+        point = CurvePoint(step.step, 1, step.time_s, step.loss, rate, step.data_time_s, step.step_time_s)
+        if self._points and self._points[-1].num_steps < self._stride:
+            self._points[-1] = _merge(self._points[-1], point)
+        else:
+            self._points.append(point)
+        if len(self._points) > MAX_CURVE_POINTS:
+            self._stride *= 2
+            pairs = zip(self._points[::2], self._points[1::2], strict=False)
+            odd = self._points[-1:] if len(self._points) % 2 else []
+            self._points = [_merge(a, b) for a, b in pairs] + odd
+
+
+def _merge(a: CurvePoint, b: CurvePoint) -> CurvePoint:
+    def mean(x: float | None, y: float | None) -> float | None:
+        if x is None or y is None:
+            return y if x is None else x
+        return (x * a.num_steps + y * b.num_steps) / (a.num_steps + b.num_steps)
+
+    return CurvePoint(
+        b.step,
+        a.num_steps + b.num_steps,
+        b.time_s,
+        mean(a.loss, b.loss),
+        mean(a.samples_per_s, b.samples_per_s),
+        mean(a.data_time_s, b.data_time_s),
+        mean(a.step_time_s, b.step_time_s),
+    )
+
+
+class History:
+    """Series of one target by rank, GPU and node, oldest first."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, deque[Step]] = {}
+        self._num_steps: dict[int, int] = {}
+        self._first_not_finite: dict[int, Step] = {}
+        self._gpus: dict[tuple[str, int], deque[GpuSample]] = {}
+        self._hosts: dict[str, deque[HostSample]] = {}
+        self._processes: dict[str, tuple[float, list[ProcessSample]]] = {}
+        self._curve = Curve()
+
+    def add_steps(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            if step.rank not in self._steps:
+                self._steps[step.rank] = deque(maxlen=MAX_STEPS_PER_RANK)
+                self._num_steps[step.rank] = 0
+            self._steps[step.rank].append(step)
+            self._num_steps[step.rank] += 1
+            if step.loss is not None and not math.isfinite(step.loss):
+                self._first_not_finite.setdefault(step.rank, step)
+            if step.rank == min(self._steps):
+                self._curve.add(step)
+
+    def add_samples(self, samples: Iterable[TelemetrySample]) -> None:
+        for sample in samples:
+            if isinstance(sample, GpuSample):
+                key = (sample.node, sample.gpu)
+                self._gpus.setdefault(key, deque(maxlen=MAX_SAMPLES_PER_DEVICE)).append(sample)
+            elif isinstance(sample, HostSample):
+                self._hosts.setdefault(sample.node, deque(maxlen=MAX_SAMPLES_PER_DEVICE)).append(sample)
+            elif isinstance(sample, ProcessSample):
+                time_s, rows = self._processes.get(sample.node, (sample.time_s, []))
+                if sample.time_s != time_s:
+                    rows = []
+                self._processes[sample.node] = (sample.time_s, [*rows, sample])
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that wrote at least one step, ascending."""
+        return tuple(sorted(self._steps))
+
+    def steps(self, rank: int) -> Sequence[Step]:
+        """The newest MAX_STEPS_PER_RANK steps of a rank; empty for an unknown one."""
+        return self._steps.get(rank, ())
+
+    def num_steps(self, rank: int) -> int:
+        """All steps ever seen of a rank."""
+        return self._num_steps.get(rank, 0)
+
+    def first_not_finite(self, rank: int) -> Step | None:
+        """The first step whose loss was NaN or infinite, however long ago."""
+        return self._first_not_finite.get(rank)
+
+    @property
+    def curve(self) -> Sequence[CurvePoint]:
+        """The whole run, coarsely, from the lowest rank."""
+        return self._curve.points
+
+    @property
+    def gpus(self) -> tuple[tuple[str, int], ...]:
+        """(node, gpu) of every GPU that was sampled, ascending."""
+        return tuple(sorted(self._gpus))
+
+    def gpu(self, node: str, gpu: int) -> Sequence[GpuSample]:
+        return self._gpus.get((node, gpu), ())
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes whose host was sampled, ascending."""
+        return tuple(sorted(self._hosts))
+
+    def host(self, node: str) -> Sequence[HostSample]:
+        return self._hosts.get(node, ())
+
+    def processes(self, node: str) -> Sequence[ProcessSample]:
+        """The newest sample of each large process on a node."""
+        return self._processes.get(node, (0.0, []))[1]

@@ -1,0 +1,116 @@
+"""What is asked for, what will be launched, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+Scalar = str | int | float | bool
+"""What a recipe parameter may be."""
+
+
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedFix:
+    """The fix that made a child run: which rule offered it, and the typed changes."""
+
+    rule: str
+    title: str
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's default"."""
+
+    recipe: str
+    """A recipe's name, or the path of a TOML."""
+    backend: str = "auto"
+    num_nodes: int | None = None
+    gpus_per_node: int | None = None
+    nproc_per_node: int | None = None
+    time_limit_s: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    mem: str | None = None
+    """Memory per node in Slurm's spelling: 8G, 500M."""
+    cpus_per_task: int | None = None
+    gpu_type: str | None = None
+    exclude: str | None = None
+    signal: str | None = None
+    python: str | None = None
+    """Interpreter of the training environment."""
+    setup: tuple[str, ...] | None = None
+    """Shell lines put before srun."""
+    env: Mapping[str, str] = field(default_factory=_empty)
+    set: Mapping[str, str | Scalar] = field(default_factory=_empty)
+    """Recipe parameters; strings are converted to the parameter's type."""
+    sbatch: Mapping[str, str] = field(default_factory=_empty)
+    """More options for sbatch, by long name without dashes."""
+    parent_run_id: str | None = None
+    fix: AppliedFix | None = None
+    resume_from: str | None = None
+    """A checkpoint file of another run to start from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What is asked of the scheduler, resolved. GPUs and ranks are per node; memory and time are None where the site decides."""
+
+    num_nodes: int
+    gpus_per_node: int
+    nproc_per_node: int
+    cpus_per_task: int
+    time_limit_s: int | None
+    mem: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    gpu_type: str | None = None
+    exclude: str | None = None
+    signal: str | None = None
+
+    @property
+    def world_size(self) -> int:
+        return self.num_nodes * self.nproc_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a launch will do, before it does it. Shown whole; submitted unchanged."""
+
+    request: LaunchRequest
+    run_id: str
+    run_dir: str
+    backend: str
+    """`slurm` or `local`."""
+    recipe: str
+    title: str
+    parameters: Mapping[str, Any]
+    resources: Resources
+    script: str
+    """Exactly what will be submitted."""
+    notes: tuple[str, ...] = ()
+    """What was decided and why, one line each: ranks over gloo, generated data …"""
+    warnings: tuple[str, ...] = ()
+    """Unusual but allowed: a parameter outside its usual range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What `coach launch` prints."""
+
+    run_id: str
+    run_dir: str
+    job_id: str
+    state: str

@@ -1,0 +1,50 @@
+"""Log signatures, and what they hit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a rule looks for in logs. A line is searched with `pattern` only if it contains one of `literals` (the prefilter)."""
+
+    rule: str
+    name: str
+    literals: tuple[str, ...]
+    """Case-sensitive; every line that `pattern` can match contains at least one."""
+    pattern: re.Pattern[str]
+    """Named groups become the hit's fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHit:
+    """A signature found in a log. `line` counts from 1."""
+
+    rule: str
+    signature: str
+    file: str
+    line: int
+    text: str
+    """The line, without its line end, rank prefix kept."""
+    fields: Mapping[str, str]
+    rank: int | None = None
+    time_s: float | None = None
+    """The line's own time stamp, if it has one."""
+    traceback: tuple[str, ...] = ()
+    """The whole traceback, if the line stands in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """The end of a log: what a screen shows."""
+
+    file: str
+    first_line: int
+    """Number of lines[0]."""
+    lines: tuple[str, ...]
+    size_bytes: int
+    num_lines: int
+    is_binary: bool = False

@@ -1,0 +1,44 @@
+"""Training metrics: one record per optimizer step from every rank, and events between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One optimizer step of one rank. Times in seconds (`time_s` since the epoch, at the end of the step), memory in MiB."""
+
+    rank: int
+    step: int
+    time_s: float | None
+    epoch: int | None = None
+    loss: float | None = None
+    """May be NaN or infinite: that is what was measured."""
+    lr: float | None = None
+    num_samples: int | None = None
+    """Samples of this step on this rank."""
+    num_samples_global: int | None = None
+    """Samples of this step on all ranks."""
+    data_time_s: float | None = None
+    """Time the step waited for its batch."""
+    step_time_s: float | None = None
+    """The whole step, data time included."""
+    grad_norm: float | None = None
+    loss_scale: float | None = None
+    memory_allocated_mib: float | None = None
+    memory_reserved_mib: float | None = None
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricEvent:
+    """An event record: start, resume, epoch_end, checkpoint, eval, compile, end."""
+
+    rank: int
+    event: str
+    time_s: float | None
+    step: int | None
+    fields: Mapping[str, Any]

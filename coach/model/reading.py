@@ -1,0 +1,95 @@
+"""Readings: what a source emits. A failure is a Reading with an error, shown with its age."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coach.model.cluster import Job, Node, Partition
+from coach.model.log import LogHit, LogTail
+from coach.model.metrics import MetricEvent, Step
+from coach.model.run import Checkpoint, Run, RunExit
+from coach.model.telemetry import TelemetrySample
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """The queue. `is_all` tells everybody's jobs from the caller's own; ended jobs may be among them."""
+
+    jobs: tuple[Job, ...]
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeList:
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionList:
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    """All run directories that can be read; `problems` has a line for each that cannot."""
+
+    runs: tuple[Run, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsChunk:
+    """New metric records of one run, all ranks."""
+
+    target: str
+    steps: tuple[Step, ...]
+    events: tuple[MetricEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryChunk:
+    """New sampler records of one run, all nodes."""
+
+    target: str
+    samples: tuple[TelemetrySample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """New hits in one log file, and its tail as it stands."""
+
+    target: str
+    hits: tuple[LogHit, ...]
+    tail: LogTail
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """run.json, exit.json and the checkpoints of one watched run, as they stand."""
+
+    target: str
+    run: Run
+    exit: RunExit | None
+    checkpoints: tuple[Checkpoint, ...]
+
+
+Payload = JobList | NodeList | PartitionList | RunList | MetricsChunk | TelemetryChunk | LogChunk | RunFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One answer of one source. Exactly one of payload and error is set."""
+
+    source: str
+    """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`."""
+    time_s: float
+    """When the answer was complete, epoch seconds."""
+    duration_s: float
+    payload: Payload | None
+    error: str | None = None
+    target: str | None = None
+    """The run or job that was read, for sources that follow one."""
+    num_bad_rows: int = 0
+    """Rows that could not be parsed: counted and shown, never dropped silently."""
+    is_caught_up: bool = True
+    """False while a file still has unread bytes (the reader takes bounded bites)."""

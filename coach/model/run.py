@@ -1,0 +1,72 @@
+"""A run: one launch of one recipe, and what its directory says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coach.model.launch import AppliedFix
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """run.json, read tolerantly: what is missing is None or empty. Times are epoch seconds."""
+
+    run_id: str
+    run_dir: str
+    recipe: str
+    backend: str
+    job_id: str | None
+    state: str | None
+    """Slurm's word; None when nobody has recorded one yet."""
+    parameters: Mapping[str, Any]
+    resources: Mapping[str, Any]
+    """The fields of model.launch.Resources."""
+    launch: Mapping[str, Any]
+    """The request that made the run (fields of model.launch.LaunchRequest that were set), for a relaunch."""
+    created_time_s: float | None
+    started_time_s: float | None
+    ended_time_s: float | None
+    parent_run_id: str | None
+    fix: AppliedFix | None
+    device: Mapping[str, Any]
+    """`type` (`cpu` or `cuda`) and `name`, as the trainer reported them."""
+    dataset: Mapping[str, Any]
+    versions: Mapping[str, Any]
+
+    @property
+    def num_gpus(self) -> int | None:
+        """GPUs asked for in all; None when run.json does not say."""
+        nodes, gpus = self.resources.get("num_nodes"), self.resources.get("gpus_per_node")
+        return nodes * gpus if isinstance(nodes, int) and isinstance(gpus, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """How one rank ended. A bystander only lost its peer."""
+
+    rank: int
+    exit_code: int | None
+    signal: int | None
+    message: str | None
+    is_bystander: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunExit:
+    """exit.json: how the run ended, as seen from inside the job. `state` is Slurm's word."""
+
+    state: str | None
+    exit_code: int | None
+    ended_time_s: float | None
+    ranks: tuple[RankExit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint file of a run."""
+
+    path: str
+    step: int
+    time_s: float

@@ -1,0 +1,84 @@
+"""What is known at one moment: for the screens the whole, for the rules one target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from coach.model.cluster import Job, Node, Partition, is_final
+from coach.model.finding import Diagnosis
+from coach.model.log import LogHit, LogTail
+from coach.model.metrics import MetricEvent
+from coach.model.run import Checkpoint, Run, RunExit
+from coach.model.telemetry import SensorGap
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """How a source is doing: the age of the data shown is now minus `data_time_s`."""
+
+    source: str
+    data_time_s: float | None
+    """When the last good answer arrived; None before the first."""
+    error: str | None
+    error_time_s: float | None
+    num_bad_rows: int
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSnapshot:
+    """One diagnosed run, job or log: what is known beside its series, which are in the History."""
+
+    target: str
+    now_s: float | None
+    """Time in the data: for a live target the present, for a finished one its end; None when the data has no times."""
+    job: Job | None = None
+    run: Run | None = None
+    exit: RunExit | None = None
+    log_hits: tuple[LogHit, ...] = ()
+    log_tails: tuple[LogTail, ...] = ()
+    events: tuple[MetricEvent, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    sensor_gaps: tuple[SensorGap, ...] = ()
+
+    @property
+    def state(self) -> str | None:
+        """The queue's word first, then the run directory's; a final word beats an older one that is not."""
+        for state in (self.job.state if self.job else None, self.exit.state if self.exit else None):
+            if is_final(state):
+                return state
+        if self.job is not None:
+            return self.job.state
+        return self.run.state if self.run is not None else None
+
+    @property
+    def has_ended(self) -> bool:
+        return is_final(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the screens show."""
+
+    now_s: float
+    nodes: tuple[Node, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    runs: tuple[Run, ...] = ()
+    run_problems: tuple[str, ...] = ()
+    targets: Mapping[str, TargetSnapshot] = field(default_factory=lambda: MappingProxyType({}))
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[str, SourceStatus] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What to follow: a value, by which the poller starts and stops sources."""
+
+    is_cluster_watched: bool = True
+    """Jobs, nodes, partitions and the list of runs."""
+    all_jobs: bool = True
+    targets: tuple[str, ...] = ()
+    """Run ids, run directories or log paths whose files are followed."""

@@ -1,0 +1,1 @@
+"""Rules: pure checks of what was read, one rule in one file, families in folders."""

@@ -1,0 +1,69 @@
+"""What a rule is. A rule never does I/O and never asks the time: it looks at a target's snapshot and its history."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from coach.model.finding import Hit, Severity
+from coach.model.history import History
+from coach.model.log import Signature
+from coach.model.snapshot import TargetSnapshot
+
+
+class Need(StrEnum):
+    """What a rule must have to judge. Without it the rule is blind, and says so."""
+
+    LOG = "log"
+    METRICS = "metrics"
+    GPU_TELEMETRY = "gpu.utilization"
+    HOST_TELEMETRY = "host"
+    JOB_STATE = "job.state"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number a rule decides by: the config may change it, the report prints the value used."""
+
+    name: str
+    default: float
+    unit: str
+    reason: str
+
+
+class Rule(ABC):
+    """One rule. The docstring has five headings (What it sees, Why it matters, When it stays silent, What to do, Sources)."""
+
+    code: ClassVar[str]
+    """Stable, never reused: three letters and three digits."""
+    name: ClassVar[str]
+    cause: ClassVar[str]
+    severity: ClassVar[Severity]
+    needs: ClassVar[tuple[frozenset[Need], ...]] = ()
+    """Alternatives: the rule can judge when all of one set are there. Empty: it can always judge."""
+    for_s: ClassVar[float] = 0.0
+    """How long the condition must hold, in the data's time, before the finding fires."""
+    keep_s: ClassVar[float] = 0.0
+    """How long a fired finding stays after the condition ended, in the data's time."""
+    causal_rank: ClassVar[int] = 2
+    """1 hardware or scheduler, 2 direct cause, 3 consequence in a process, 4 collective symptom, 5 performance."""
+    consequence_of: ClassVar[tuple[str, ...]] = ()
+    """Codes of rules that, firing on the same target, explain this one."""
+    is_proven: ClassVar[bool] = True
+    """False: nobody has seen it for real; then at most info."""
+    thresholds: ClassVar[tuple[Threshold, ...]] = ()
+    signatures: ClassVar[tuple[Signature, ...]] = ()
+
+    def __init__(self, values: Mapping[str, float] | None = None) -> None:
+        """`values` replaces defaults of thresholds by name."""
+        self.values: Mapping[str, float] = {
+            **{threshold.name: threshold.default for threshold in self.thresholds},
+            **(values or {}),
+        }
+
+    @abstractmethod
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        """Yield what holds now. Pure."""

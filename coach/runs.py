@@ -1,0 +1,273 @@
+"""The run directory: its paths, its schema, atomic writes and tolerant reads.
+
+Files are the bus between trainers, the sampler and coach, so this one module says what lies where. It runs on compute nodes under a
+foreign Python (>= 3.9): standard library only, plain dicts, no import of the rest of coach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+SCHEMA = 1
+MAX_TELEMETRY_RECORD_BYTES = (
+    900  # srun cuts and interleaves lines of 1 KiB; files and streams share one format
+)
+
+RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4}$")
+
+# A lock older than this belongs to a process that died: a locked update is a read, a merge and a rename.
+_STALE_LOCK_S = 10.0
+
+
+class RunFileError(Exception):
+    """A file of a run directory cannot be used. `path` says which, the message what is wrong."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class RunPaths:
+    """Where everything lies in one run directory."""
+
+    def __init__(self, run_dir: "os.PathLike[str] | str") -> None:
+        self.run_dir = Path(run_dir)
+
+    @property
+    def run_json(self) -> Path:
+        return self.run_dir / "run.json"
+
+    @property
+    def job_script(self) -> Path:
+        return self.run_dir / "job.sh"
+
+    @property
+    def stdout_log(self) -> Path:
+        return self.run_dir / "stdout.log"
+
+    @property
+    def stderr_log(self) -> Path:
+        return self.run_dir / "stderr.log"
+
+    @property
+    def exit_json(self) -> Path:
+        return self.run_dir / "exit.json"
+
+    @property
+    def metrics_dir(self) -> Path:
+        return self.run_dir / "metrics"
+
+    @property
+    def telemetry_dir(self) -> Path:
+        return self.run_dir / "telemetry"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        return self.run_dir / "checkpoints"
+
+    @property
+    def profile_dir(self) -> Path:
+        return self.run_dir / "profile"
+
+    @property
+    def stacks_dir(self) -> Path:
+        return self.run_dir / "stacks"
+
+    def metrics_of(self, rank: int) -> Path:
+        return self.metrics_dir / f"rank-{rank}.jsonl"
+
+    def telemetry_of(self, node: str) -> Path:
+        return self.telemetry_dir / f"{node}.jsonl"
+
+
+def coach_home(env: Mapping[str, str]) -> Optional[Path]:
+    """The one place for runs, cache and config, when the user set COACH_HOME."""
+    home = env.get("COACH_HOME")
+    return Path(home).expanduser().absolute() if home else None
+
+
+def default_runs_root(env: Mapping[str, str]) -> Path:
+    """$COACH_HOME/runs, else $SCRATCH/coach/runs, else under home. Never a shared temporary directory."""
+    home = coach_home(env)
+    if home is not None:
+        return home / "runs"
+    scratch = env.get("SCRATCH")
+    if scratch:
+        return Path(scratch).absolute() / "coach" / "runs"
+    return _user_home(env) / "coach" / "runs"
+
+
+def default_cache_dir(env: Mapping[str, str]) -> Path:
+    """$COACH_HOME/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach. Holds generated data."""
+    home = coach_home(env)
+    if home is not None:
+        return home / "cache"
+    xdg = env.get("XDG_CACHE_HOME")
+    return (Path(xdg) if xdg else _user_home(env) / ".cache") / "coach"
+
+
+def default_config_dir(env: Mapping[str, str]) -> Path:
+    """$COACH_HOME, else $XDG_CONFIG_HOME/coach, else ~/.config/coach. Holds config.toml."""
+    home = coach_home(env)
+    if home is not None:
+        return home
+    xdg = env.get("XDG_CONFIG_HOME")
+    return (Path(xdg) if xdg else _user_home(env) / ".config") / "coach"
+
+
+def _user_home(env: Mapping[str, str]) -> Path:
+    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def new_run_id(recipe: str, time_s: float) -> str:
+    """For example 20261121-142233-ddp-4f2a: sorts by time, says what it is, unique within a second."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(time_s))
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", recipe).strip("-") or "run"
+    return f"{stamp}-{name}-{secrets.token_hex(2)}"
+
+
+def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
+    """Make the run directory, readable by its owner alone (mode 0700).
+
+    Raises FileExistsError when the run exists, OSError when the root cannot be written.
+    """
+    runs_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    run_dir = runs_root / run_id
+    run_dir.mkdir(mode=0o700)
+    return RunPaths(run_dir)
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old text or the new, never half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write one JSON object atomically, indented, for people to read."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Dict[str, Any]:
+    """Read one JSON object. Raises RunFileError when it is missing, torn, or not an object."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        raise RunFileError(path, "no such file") from None
+    except OSError as error:
+        raise RunFileError(path, error.strerror or str(error)) from None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise RunFileError(path, f"not valid JSON ({error}); it may have been cut while written") from None
+    except RecursionError:
+        raise RunFileError(path, "not valid JSON (nested too deeply)") from None
+    if not isinstance(value, dict):
+        raise RunFileError(path, f"a JSON object was expected, found {type(value).__name__}")
+    return value
+
+
+def update_json(path: Path, changes: Mapping[str, Any]) -> Dict[str, Any]:
+    """Merge changes into a JSON object under a lock, for files with several writers (run.json, exit.json).
+
+    A change whose value is a mapping is merged into the mapping that is there; anything else replaces. A missing file starts empty.
+    Raises RunFileError when the file is torn.
+    """
+    with _locked(path):
+        value: Dict[str, Any] = read_json(path) if path.exists() else {"schema": SCHEMA}
+        for key, change in changes.items():
+            old = value.get(key)
+            value[key] = (
+                {**old, **change} if isinstance(old, dict) and isinstance(change, Mapping) else change
+            )
+        write_json(path, value)
+        return value
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # O_EXCL works on every network file system that clusters use; flock does not.
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            break
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - lock.stat().st_mtime > _STALE_LOCK_S:
+                    lock.unlink()
+                    continue
+            time.sleep(0.02)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            lock.unlink()
+
+
+def encode_number(value: Optional[float]) -> Any:
+    """JSON has no NaN: numbers that are not finite become the strings "NaN", "Infinity", "-Infinity"."""
+    if value is None or not isinstance(value, float):
+        return value
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def decode_number(value: Any) -> Optional[float]:
+    """The inverse of encode_number; None for what is not a number."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value.replace("Infinity", "inf"))
+    return None
+
+
+def encode_record(record: Mapping[str, Any]) -> bytes:
+    """One line of JSON, with numbers that are not finite as strings."""
+    safe = {key: encode_number(value) for key, value in record.items()}
+    return json.dumps(safe, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode() + b"\n"
+
+
+def decode_records(data: bytes) -> Tuple[List[Dict[str, Any]], int, int]:
+    """Split appended bytes into records: (records, number of bad lines, bytes consumed).
+
+    A last line without its newline is left for the next read; a line that is not a JSON object is counted, never raised.
+    """
+    end = data.rfind(b"\n") + 1
+    records: List[Dict[str, Any]] = []
+    num_bad = 0
+    for line in data[:end].splitlines():
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            num_bad += 1
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+        else:
+            num_bad += 1
+    return records, num_bad, end

@@ -1,0 +1,28 @@
+"""What every source is: an object that runs in one thread of its own until told to stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from coach.model.reading import Reading
+
+Emit = Callable[[Reading], None]
+
+
+class Source(Protocol):
+    """A source emits Readings from its own thread until `stop` is set. It never raises: a failure is a Reading with an error."""
+
+    name: str
+
+    def run(self, emit: Emit, stop: threading.Event) -> None: ...
+
+
+class PollingSource(Protocol):
+    """A source that can also be asked once: what headless commands do."""
+
+    name: str
+    interval_s: float
+
+    def poll(self) -> Iterable[Reading]: ...

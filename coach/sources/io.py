@@ -1,0 +1,122 @@
+"""The one seam through which sources touch the world: commands, files, the clock.
+
+A recorder wraps it and keeps everything before it is parsed; a replay stands in for it. So a better parser can be tried on an old
+recording, and the sources do not know the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+COMMAND_TIMEOUT_S = 12.0
+"""Slurm's clients hang 9 s on a dead controller before they say why: a shorter timeout would lose the message."""
+
+_SCRUBBED_PREFIXES = (
+    "SQUEUE_",
+    "SINFO_",
+    "SACCT_",
+    "SBATCH_",
+    "SCONTROL_",
+    "SLURM_TIME_FORMAT",
+    "SLURM_CLUSTERS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A command to run. `kind` names it stably (`jobs`, `nodes` …); separators are random per call, because nothing in Slurm escapes names."""
+
+    kind: str
+    argv: tuple[str, ...]
+    separator: str = ""
+    record_end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What came back. `query` is the one that was really run: a replayed answer carries its own separators."""
+
+    query: Query
+    returncode: int | None
+    """None: not found or timed out; then `error` says which."""
+    stdout: bytes
+    stderr: str
+    time_s: float
+    duration_s: float
+    error: str | None = None
+
+
+class Io(Protocol):
+    """What a source may do. File methods raise FileNotFoundError or another OSError."""
+
+    def now(self) -> float: ...
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult: ...
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def list_dir(self, path: Path) -> list[str]: ...
+
+
+def new_separator() -> str:
+    """A field separator or record end that no name can contain by accident, or on purpose."""
+    return secrets.token_hex(8)
+
+
+def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment for Slurm's clients: C locale, and none of the variables that change their output."""
+    kept = {key: value for key, value in env.items() if not key.startswith(_SCRUBBED_PREFIXES)}
+    kept["LC_ALL"] = "C"
+    return kept
+
+
+class SystemIo:
+    """The real world. `env` is the environment that commands get, already scrubbed."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = dict(env)
+
+    def now(self) -> float:
+        return time.time()
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        start = time.monotonic()
+        returncode: int | None = None
+        stdout, stderr, error = b"", "", None
+        try:
+            done = subprocess.run(
+                query.argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                env=self._env,
+                check=False,
+            )
+            returncode, stdout, stderr = done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
+        except FileNotFoundError:
+            error = f"{query.argv[0]}: command not found"
+        except subprocess.TimeoutExpired:
+            error = f"{query.argv[0]}: no answer within {timeout_s:.0f} s"
+        except OSError as problem:
+            error = f"{query.argv[0]}: {problem.strerror or problem}"
+        return CommandResult(query, returncode, stdout, stderr, time.time(), time.monotonic() - start, error)
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(limit)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def list_dir(self, path: Path) -> list[str]:
+        return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)
