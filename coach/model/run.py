@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coach.model.launch import AppliedFix
@@ -34,6 +34,8 @@ class Run:
     """`type` (`cpu` or `cuda`) and `name`, as the trainer reported them."""
     dataset: Mapping[str, Any]
     versions: Mapping[str, Any]
+    parameter_info: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is ordinary."""
 
     @property
     def num_gpus(self) -> int | None:
