@@ -1,0 +1,70 @@
+"""The config file: what is wrong in it is named with file, line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach import config
+from coach.model.errors import UserError
+
+
+def load(tmp_path: Path, text: str) -> config.Settings:
+    (tmp_path / "config.toml").write_text(text)
+    return config.load({"COACH_HOME": str(tmp_path)})
+
+
+def test_without_a_file_everything_lies_under_coach_home(tmp_path: Path) -> None:
+    settings = config.load({"COACH_HOME": str(tmp_path)})
+    assert settings.runs_root == tmp_path / "runs"
+    assert settings.cache_dir == tmp_path / "cache"
+    assert settings.launch.backend == "auto"
+
+
+def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        '[launch]\nnodes = 2\ngpus = 0\ntime = "10:00"\npython = "/opt/env/bin/python"\n'
+        'setup = ["module load cuda/12.4"]\nsbatch = {comment = "hi"}\n[rules]\nmute = ["GPU003"]\n[rules.GPU005]\nwarning_share = 0.2\n',
+    )
+    assert (settings.launch.num_nodes, settings.launch.gpus_per_node) == (2, 0)
+    assert settings.launch.setup == ("module load cuda/12.4",)
+    assert settings.launch.sbatch == {"comment": "hi"}
+    assert settings.muted_rules == {"GPU003"}
+    assert settings.thresholds["GPU005"]["warning_share"] == 0.2
+    assert settings.origins["launch.time"].endswith("config.toml:4")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("runs_root = 3", 1, "runs_root = 3: expected a string"),
+        ("[launch]\n\nnodes = 'two'", 3, "launch.nodes = 'two': expected a whole number"),
+        ("[launch]\nnodes = true", 2, "expected a whole number"),
+        ("[launch]\nacount = 'x'", 2, "unknown key launch.acount"),
+        ("[launch]\nbackend = 'pbs'", 2, "expected one of auto, slurm, local"),
+        ("[poll]\njobs_interval_s = 0.1", 2, "at least 2"),
+        ("readonly = 'yes'", 1, "expected true or false"),
+        ("[launch]\nsetup = 'module load x'", 2, "expected a list"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text)
+    assert f"config.toml:{line}: " in caught.value.message
+    assert words in caught.value.message
+
+
+def test_an_unknown_key_comes_with_the_nearest_known_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, "[launch]\nacount = 'x'")
+    assert caught.value.hint == "did you mean launch.account?"
+
+
+def test_malformed_toml_and_binary_files_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"config\.toml: not valid TOML: "):
+        load(tmp_path, "launch = [")
+    (tmp_path / "config.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not UTF-8 text"):
+        config.load({"COACH_HOME": str(tmp_path)})

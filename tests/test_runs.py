@@ -1,0 +1,121 @@
+"""The run directory: what several writers and a torn write may do to it."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from coach import runs
+
+
+def test_a_run_id_says_when_and_what_and_sorts_by_time() -> None:
+    first, second = runs.new_run_id("ddp", 1_795_000_000), runs.new_run_id("baseline", 1_795_000_061)
+    assert runs.RUN_ID.match(first)
+    assert "-ddp-" in first
+    assert first < second
+
+
+def test_a_hostile_recipe_name_cannot_leave_the_runs_root() -> None:
+    run_id = runs.new_run_id("../../etc/passwd\n; rm", 0)
+    assert "/" not in run_id
+    assert "\n" not in run_id
+    assert runs.RUN_ID.match(run_id)
+
+
+def test_two_launches_in_one_second_get_different_directories(tmp_path: Path) -> None:
+    ids = {runs.new_run_id("ddp", 0) for _ in range(50)}
+    assert len(ids) > 40
+
+
+def test_the_run_directory_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    paths = runs.create_run_dir(tmp_path / "a" / "runs", "20260101-000000-ddp-0000")
+    assert stat.S_IMODE(paths.run_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE(paths.run_dir.parent.stat().st_mode) == 0o700
+    with pytest.raises(FileExistsError):
+        runs.create_run_dir(tmp_path / "a" / "runs", "20260101-000000-ddp-0000")
+
+
+@pytest.mark.parametrize(
+    ("env", "root"),
+    [
+        ({"COACH_HOME": "/c", "SCRATCH": "/s", "HOME": "/h"}, "/c/runs"),
+        ({"SCRATCH": "/s", "HOME": "/h"}, "/s/coach/runs"),
+        ({"HOME": "/h"}, "/h/coach/runs"),
+    ],
+)
+def test_runs_lie_under_coach_home_else_scratch_else_home(env: dict[str, str], root: str) -> None:
+    assert str(runs.default_runs_root(env)) == root
+
+
+def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "exit.json"
+    threads = [
+        threading.Thread(target=runs.update_json, args=(path, {"nodes": {f"node{n}": {"exit_code": n}}}))
+        for n in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs.read_json(path)["nodes"]) == 12
+    assert [item.name for item in tmp_path.iterdir()] == ["exit.json"]
+
+
+def test_a_lock_left_by_a_dead_writer_does_not_block_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    lock = tmp_path / ".run.json.lock"
+    lock.touch()
+    import os
+
+    os.utime(lock, (0, 0))
+    assert runs.update_json(path, {"state": "RUNNING"})["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize("text", ["", '{"schema": 1, "run_', "[1]", "\x00\x01", "[" * 100_000])
+def test_a_torn_file_is_named_with_its_problem(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(runs.RunFileError) as caught:
+        runs.read_json(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    runs.write_json(path, {"state": "RUNNING"})
+    with pytest.raises(TypeError):
+        runs.write_json(path, {"state": object()})
+    assert runs.read_json(path) == {"state": "RUNNING"}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_numbers_that_are_not_finite_travel_as_strings() -> None:
+    line = runs.encode_record(
+        {"step": 2, "loss": math.nan, "lr": math.inf, "grad_norm": -math.inf, "accuracy": None}
+    )
+    assert json.loads(line) == {
+        "step": 2,
+        "loss": "NaN",
+        "lr": "Infinity",
+        "grad_norm": "-Infinity",
+        "accuracy": None,
+    }
+    assert math.isnan(runs.decode_number("NaN") or 0.0)
+    assert runs.decode_number("Infinity") == math.inf
+    assert runs.decode_number("-Infinity") == -math.inf
+    assert runs.decode_number("fast") is None
+    assert runs.decode_number(True) is None
+
+
+def test_a_torn_last_line_waits_for_its_rest_and_bad_lines_are_counted() -> None:
+    data = b'{"step": 1}\nnot json\n[2]\n\xff\xfe\n{"step": 2}\n{"step'
+    records, num_bad, consumed = runs.decode_records(data)
+    assert [record["step"] for record in records] == [1, 2]
+    assert num_bad == 3
+    assert data[consumed:] == b'{"step'
