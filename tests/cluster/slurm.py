@@ -1,0 +1,363 @@
+"""A real Slurm in a temporary directory: slurmctld, munged and one slurmd per node, with its own ports and configuration.
+
+The tests of coach against a cluster are only worth something against the real thing, and the real thing boots in about a second. It
+needs root (device files, namespaces, jobs of another user), leaves the machine's own Slurm, /etc and names alone, and ends only what it
+started, by pid.
+
+In a test, take the `slurm` fixture. By hand, with the same cluster:
+
+    python -m tests.cluster.slurm up DIR           # prints `export SLURM_CONF=…`
+    python -m tests.cluster.slurm run DIR squeue   # as the ordinary user of the tests
+    python -m tests.cluster.slurm down DIR
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.cluster import slurm_conf
+from tests.cluster.processes import Daemon, daemon_of, leftovers
+from tests.ordinary_user import User, make_user, shown
+from tests.waiting import wait_until
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "srun", "scancel")
+PORTS = range(11000, 19000)
+"""Below the ports that the kernel hands out by itself, and below those that training jobs meet at (20000 and up)."""
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_IN_NODE = 'mount --bind "$1" /etc/hosts && hostname "$2" && exec slurmd -D -N "$2"'
+
+
+def why_not() -> str | None:
+    """Why no cluster can be booted here, or None when one can."""
+    if os.geteuid() != 0:
+        return "Slurm's daemons have to be started by root"
+    missing = [name for name in PROGRAMS if shutil.which(name, path=_SYSTEM_PATH) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    probe = subprocess.run(["unshare", "--uts", "--mount", "true"], capture_output=True, text=True)
+    return f"no namespaces here: {probe.stderr.strip()}" if probe.returncode else None
+
+
+class SlurmCluster:
+    """One cluster under `directory`. `start()` returns when all nodes are idle; `stop()` leaves no process behind."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        num_nodes: int = 3,
+        num_gpus: int = 2,
+        more_conf: str = "",
+        is_detached: bool = False,
+    ) -> None:
+        """`more_conf`: lines appended to slurm.conf. `is_detached`: the daemons outlive the process that calls `start()`.
+
+        A cluster that is not detached dies with the thread that started it, so that an interrupted test run leaves no daemon.
+        """
+        self.directory = directory.resolve()
+        self.num_gpus = num_gpus
+        self.node_names = slurm_conf.node_names(num_nodes)
+        self._more_conf = more_conf
+        self._is_detached = is_detached
+        self._ports: list[int] = []
+        self._daemons: dict[str, Daemon] = {}
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def conf(self) -> Path:
+        return self.directory / "etc" / "slurm.conf"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What a process needs in its environment to see this cluster."""
+        return {"SLURM_CONF": str(self.conf)}
+
+    @property
+    def user(self) -> User:
+        """The ordinary user of this cluster: `nobody`, his home closed to others."""
+        home = self.directory / "home"
+        return User(home.stat().st_uid, home.stat().st_gid, "nobody", home)
+
+    def start(self) -> None:
+        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was started."""
+        self._write_files()
+        try:
+            munge = self.directory / "munge"
+            files = [f"--{name}={munge / file}" for name, file in _MUNGE_FILES.items()]
+            self._spawn("munged", ["munged", "--foreground", "--force", "--num-threads=2", *files])
+            wait_until((munge / "sock").exists, 10, "munged makes its socket")
+            self._spawn("slurmctld", ["slurmctld", "-D"])
+            for name in self.node_names:
+                self.start_node(name)
+            self._wait_for_controller()
+            self.wait_idle()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every job and daemon of this cluster, whatever state a test has left it in."""
+        controller = self._daemons.get("slurmctld")
+        if controller is not None and controller.is_alive:
+            controller.signal(signal.SIGCONT)
+            # If it does not answer any more, what is left of its jobs is found below.
+            with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+                self.cancel_all()
+        for daemon in reversed(self._daemons.values()):
+            daemon.signal(signal.SIGCONT)
+            daemon.end()
+        for process in leftovers(self.directory, self.conf):
+            process.signal(signal.SIGKILL)
+        for child in self._children:
+            child.wait(timeout=10)
+        self._children.clear()
+        self._daemons.clear()
+        self._remember()
+
+    def kill_controller(self) -> None:
+        """SIGKILL to slurmctld, as when its machine fails.
+
+        Jobs go on. The controller saves its state every few seconds: a job younger than some 10 s may be lost with it.
+        """
+        controller = self._daemons["slurmctld"]
+        controller.signal(signal.SIGKILL)
+        wait_until(lambda: not controller.is_alive, 10, "slurmctld is gone")
+
+    def start_controller(self) -> None:
+        """Start slurmctld again on its saved state. Returns when it answers and every node has come back to it."""
+        self._spawn("slurmctld", ["slurmctld", "-D"])
+        self._wait_for_controller()
+        wait_until(
+            lambda: not self._nodes_in("unk,down,no_respond"), 30, "the nodes come back to the controller"
+        )
+
+    def kill_node(self, name: str) -> None:
+        """SIGKILL to one slurmd. The controller notices after some seconds; the node's jobs go on, unsupervised."""
+        daemon = self._daemons[name]
+        daemon.signal(signal.SIGKILL)
+        wait_until(lambda: not daemon.is_alive, 10, f"slurmd of {name} is gone")
+
+    def start_node(self, name: str) -> None:
+        """Start a node: a slurmd that calls itself `name`, in its own UTS and mount namespace."""
+        hosts = str(self.directory / "etc" / "hosts")
+        self._spawn(name, ["unshare", "--uts", "--mount", "sh", "-c", _IN_NODE, "sh", hosts, name])
+
+    def wait_idle(self, timeout_s: float = 40.0) -> None:
+        """Wait until no node has a job and every node can take one."""
+        wanted = set(self.node_names)
+        wait_until(lambda: self._nodes_in("idle") == wanted, timeout_s, "all nodes are idle")
+
+    def cancel_all(self, timeout_s: float = 20.0) -> None:
+        """End all jobs of everybody, and wait until they are gone."""
+        queue = ["squeue", "--noheader", "--all", "--format=%A"]
+        if job_ids := self.run(queue, as_root=True).stdout.split():
+            self.run(["scancel", *job_ids], as_root=True)
+        wait_until(lambda: not self.run(queue, as_root=True).stdout, timeout_s, "the queue is empty")
+
+    def run(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        as_root: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout_s: float = 30.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command that sees this cluster, as its ordinary user or as root. The caller looks at the exit status."""
+        user = None if as_root else self.user
+        words = [os.fspath(word) for word in argv]
+        return subprocess.run(
+            user.argv(words) if user else words,
+            env=user.env(self.env, env or {}) if user else self._root_env | dict(env or {}),
+            cwd=cwd or (user.home if user else self.directory),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=timeout_s,
+        )
+
+    def submit(self, script: str, *options: str, as_root: bool = False) -> str:
+        """sbatch a shell script (without its first line); the job id. Output goes to `slurm-%j.out` in the user's home."""
+        wrapped = ["sbatch", "--parsable", *options, "--wrap", script]
+        result = self.run(wrapped, as_root=as_root)
+        assert result.returncode == 0, f"{shown(wrapped)}: {result.stderr}"
+        return result.stdout.strip()
+
+    def job_state(self, job_id: str) -> str | None:
+        """The job's state in Slurm's words; None when the controller does not know it or does not answer."""
+        result = self.run(
+            ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job_id}"], as_root=True
+        )
+        return result.stdout.split()[0] if result.stdout.split() else None
+
+    def wait_state(self, job_id: str, *states: str, timeout_s: float = 30.0) -> str:
+        """Wait until a job is in one of `states`; which one."""
+
+        def reached() -> str | None:
+            state = self.job_state(job_id)
+            return state if state in states else None
+
+        return (
+            wait_until(reached, timeout_s, f"job {job_id} becomes {' or '.join(states)}", every_s=0.1) or ""
+        )
+
+    def processes(self) -> list[Daemon]:
+        """Everything that runs for this cluster: daemons, and processes of jobs."""
+        return [d for d in self._daemons.values() if d.is_alive] + leftovers(self.directory, self.conf)
+
+    def log(self, name: str = "slurmctld") -> str:
+        """What a daemon has logged (`slurmctld`, `node1` …), for a failed test's message."""
+        path = self.directory / "log" / f"{name}.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @classmethod
+    def at(cls, directory: Path) -> SlurmCluster:
+        """The cluster that another process has started under `directory`."""
+        known = json.loads((directory / "cluster.json").read_text())
+        cluster = cls(directory, num_nodes=known["num_nodes"], num_gpus=known["num_gpus"], is_detached=True)
+        cluster._ports = known["ports"]
+        cluster._daemons = {entry["name"]: Daemon(**entry) for entry in known["daemons"]}
+        return cluster
+
+    @property
+    def _root_env(self) -> dict[str, str]:
+        scrubbed = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+        return scrubbed | {"PATH": _SYSTEM_PATH} | self.env
+
+    def _write_files(self) -> None:
+        for name in ("etc", "log", "run", "state", "spool", "munge", "dev"):
+            (self.directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
+        self.directory.chmod(0o755)
+        if not (self.directory / "home").exists():
+            make_user(self.directory / "home")
+        key = self.directory / "munge" / "munge.key"
+        key.touch(mode=0o600)
+        key.write_bytes(os.urandom(128))
+        for gpu in range(self.num_gpus):
+            device = self.directory / "dev" / f"nvidia{gpu}"
+            if not device.exists():
+                os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        self._ports = _free_ports(1 + len(self.node_names))
+        self.conf.write_text(
+            slurm_conf.slurm_conf(
+                self.directory,
+                controller_port=self._ports[0],
+                node_ports=self._ports[1:],
+                num_gpus=self.num_gpus,
+                # Jobs of two clusters on one machine must not meet at one port, which trainings derive from the job id.
+                first_job_id=random.SystemRandom().randrange(100, 9000),
+                more=self._more_conf,
+            )
+        )
+        etc, num_nodes = self.directory / "etc", len(self.node_names)
+        (etc / "gres.conf").write_text(slurm_conf.gres_conf(self.directory, num_nodes, self.num_gpus))
+        (etc / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
+        (etc / "hosts").write_text(slurm_conf.hosts(num_nodes, socket.gethostname()))
+
+    def _spawn(self, name: str, argv: list[str]) -> None:
+        prefix = [] if self._is_detached else ["setpriv", "--pdeathsig", "KILL"]
+        with (self.directory / "log" / f"{name}.out").open("ab") as output:
+            child = subprocess.Popen(
+                [*prefix, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._root_env,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+        self._children.append(child)
+        self._daemons[name] = daemon_of(name, child.pid)
+        self._remember()
+
+    def _remember(self) -> None:
+        known = {
+            "num_nodes": len(self.node_names),
+            "num_gpus": self.num_gpus,
+            "ports": self._ports,
+            "daemons": [dataclasses.asdict(daemon) for daemon in self._daemons.values()],
+        }
+        (self.directory / "cluster.json").write_text(json.dumps(known, indent=2))
+
+    def _wait_for_controller(self) -> None:
+        """Look at the port and the pid first: while nothing listens, Slurm's clients hang for 9 s."""
+        controller = self._daemons["slurmctld"]
+
+        def answers() -> bool:
+            assert controller.is_alive, f"slurmctld ended: {self.log()[-1000:]}"
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self._ports[0])) == 0
+
+        wait_until(answers, 30, "slurmctld listens")
+        wait_until(
+            lambda: self.run(["scontrol", "ping"], as_root=True).returncode == 0, 30, "slurmctld answers"
+        )
+
+    def _nodes_in(self, states: str) -> set[str]:
+        argv = ["sinfo", "--noheader", "--Node", "--partition=cpu", f"--states={states}", "--format=%N"]
+        return set(self.run(argv, as_root=True).stdout.split())
+
+
+_MUNGE_FILES = {
+    "key-file": "munge.key",
+    "socket": "sock",
+    "pid-file": "munged.pid",
+    "log-file": "munged.log",
+    "seed-file": "munged.seed",
+}
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports on which nothing listens now, in random order, so that two clusters booted at once hardly ever meet."""
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, 200):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise AssertionError(f"fewer than {count} free ports in {PORTS}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`up DIR`, `down DIR`, `run DIR COMMAND…` by hand."""
+    match list(arguments):
+        case ["up", directory]:
+            if reason := why_not():
+                sys.stderr.write(f"no Slurm here: {reason}\n")
+                return 1
+            cluster = SlurmCluster(Path(directory), is_detached=True)
+            cluster.start()
+            sys.stdout.write(f"export SLURM_CONF={cluster.conf}\n")
+            return 0
+        case ["down", directory]:
+            SlurmCluster.at(Path(directory)).stop()
+            return 0
+        case ["run", directory, *command] if command:
+            cluster = SlurmCluster.at(Path(directory))
+            os.chdir(cluster.user.home)
+            os.execvpe("setpriv", cluster.user.argv(command), cluster.user.env(cluster.env))
+    sys.stderr.write("usage: python -m tests.cluster.slurm up DIR | down DIR | run DIR COMMAND…\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
