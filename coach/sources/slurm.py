@@ -1,0 +1,147 @@
+"""Slurm as a source: it asks, waits, says in Slurm's own words what failed, and never asks twice at once.
+
+A full picture takes three commands, each at its own pace: `squeue` (about 2 RPCs), `scontrol show nodes` (2) and, every other minute,
+`scontrol show partitions` (1). Nothing is asked per job or per node. After a failure a probe that answers within two seconds comes
+before the next question, which could hang for nine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coach.model.cluster import Node, Partition, is_final
+from coach.model.errors import UserError
+from coach.model.reading import JobList, NodeList, PartitionList, Reading
+from coach.sources.base import Emit
+from coach.sources.io import Io, Query
+from coach.sources.polling import poll_loop
+from coach.sources.slurm_jobs import jobs_query, parse_jobs
+from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
+from coach.sources.slurm_text import failure_words
+
+PARTITIONS_INTERVAL_S = 120.0
+"""What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each time."""
+
+PING_TIMEOUT_S = 2.0
+
+_PING_QUERY = Query("ping", ("scontrol", "ping"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client said. With an error, `text` is what little came before it."""
+
+    query: Query
+    text: str
+    error: str | None
+    time_s: float
+    duration_s: float
+
+
+class Client:
+    """Asks one question after the other. It remembers a failure, and then probes before it asks again."""
+
+    def __init__(self, io: Io) -> None:
+        self._io = io
+        self._last_error: str | None = None
+
+    def ask(self, query: Query) -> Answer:
+        if self._last_error is not None:
+            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
+            # A probe that cannot even be started says nothing: then the question itself must be asked.
+            is_silent = probe.returncode is None and probe.duration_s >= PING_TIMEOUT_S
+            if is_silent or (probe.returncode is not None and b" is UP" not in probe.stdout):
+                return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
+        result = self._io.run(query)
+        error = result.error
+        if error is None and result.returncode != 0:
+            error = failure_words(result.stderr) or f"{query.argv[0]}: exit status {result.returncode}"
+        self._last_error = error
+        text = result.stdout.decode("utf-8", "surrogateescape")
+        return Answer(result.query, text, error, result.time_s, result.duration_s)
+
+
+class JobsSource:
+    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is cheap on any cluster."""
+
+    name = "jobs"
+
+    def __init__(self, io: Io, user: str, interval_s: float, *, is_all: bool = True) -> None:
+        self.interval_s = interval_s
+        self.wake = threading.Event()
+        """Set it after a launch or a cancel: the next poll comes soon."""
+        self._user = user
+        self._is_all = is_all
+        self._client = Client(io)
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        poll_loop(self, emit, stop, wake=self.wake)
+
+    def poll(self) -> Iterator[Reading]:
+        answer = self._client.ask(jobs_query(None if self._is_all else self._user))
+        if answer.error is not None:
+            yield _failed(self.name, answer)
+            return
+        jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
+        shown = tuple(job for job in jobs if job.user == self._user or not is_final(job.state))
+        payload = JobList(shown, self._is_all)
+        yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
+
+
+class NodesSource:
+    """Nodes, and the partitions they make up."""
+
+    name = "nodes"
+
+    def __init__(self, io: Io, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self.wake = threading.Event()
+        """Set it to make the next poll come soon."""
+        self._client = Client(io)
+        self._partitions: Answer | None = None
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        poll_loop(self, emit, stop, wake=self.wake)
+
+    def poll(self) -> Iterator[Reading]:
+        answer = self._client.ask(NODES_QUERY)
+        if answer.error is not None:
+            self._partitions = None
+            yield _failed("nodes", answer)
+            yield _failed("partitions", answer)
+            return
+        nodes, num_bad = parse_nodes(answer.text)
+        yield Reading("nodes", answer.time_s, answer.duration_s, NodeList(nodes), num_bad_rows=num_bad)
+        is_due = self._partitions is None or answer.time_s - self._partitions.time_s >= PARTITIONS_INTERVAL_S
+        if is_due:
+            self._partitions = self._client.ask(PARTITIONS_QUERY)
+        kept = self._partitions
+        assert kept is not None
+        if kept.error is not None:
+            self._partitions = None
+            yield _failed("partitions", kept)
+            return
+        partitions, num_bad = parse_partitions(kept.text, nodes)
+        time_s = kept.time_s if is_due else answer.time_s
+        payload = PartitionList(partitions)
+        yield Reading("partitions", time_s, kept.duration_s, payload, num_bad_rows=num_bad)
+
+
+def read_partitions_and_nodes(io: Io) -> tuple[tuple[Partition, ...], tuple[Node, ...]]:
+    """Ask once. Raises UserError with Slurm's own words when it does not answer."""
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    for reading in NodesSource(io, 0.0).poll():
+        if reading.error is not None:
+            raise UserError(f"Slurm does not answer: {reading.error}")
+        if isinstance(reading.payload, NodeList):
+            nodes = reading.payload.nodes
+        elif isinstance(reading.payload, PartitionList):
+            partitions = reading.payload.partitions
+    return partitions, nodes
+
+
+def _failed(name: str, answer: Answer) -> Reading:
+    return Reading(name, answer.time_s, answer.duration_s, None, error=answer.error)

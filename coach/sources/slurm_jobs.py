@@ -1,0 +1,120 @@
+"""The queue: what is asked of squeue, and its answer as jobs.
+
+One call serves every screen. `-t all` costs the controller nothing more (squeue filters states itself) and shows jobs that ended
+within MinJobAge; GPUs are read from four columns, because without slurmdbd the allocated TRES have no GPUs, and what was asked by
+--gpus stands in another column than what was asked by --gres. All functions are pure but for the random separators.
+"""
+
+from __future__ import annotations
+
+import re
+
+from coach.model.cluster import Job, is_final
+from coach.sources.gres import count_gpus
+from coach.sources.io import Query, new_separator
+from coach.sources.slurm_text import (
+    BadRow,
+    optional,
+    parse_count,
+    parse_duration,
+    parse_exit_code,
+    parse_time,
+    split_records,
+)
+
+_FIELDS = (
+    "jobarrayid",
+    "username",
+    "state",
+    "reason",
+    "partition",
+    "nodelist",
+    "numnodes",
+    "numcpus",
+    "numtasks",
+    "tres-alloc",
+    "tres-per-job",
+    "tres-per-node",
+    "tres-per-task",
+    "timeused",
+    "timeleft",
+    "timelimit",
+    "submittime",
+    "starttime",
+    "endtime",
+    "account",
+    "qos",
+    "exit_code",
+    "workdir",
+    "name",
+)
+_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
+_STATE = re.compile(r"^[A-Z][A-Z_]*$")
+
+
+def jobs_query(user: str | None) -> Query:
+    """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the queue is)."""
+    # squeue takes digits behind the colon for a column width, and a random separator may begin with one.
+    separator, record_end = f"|{new_separator()}", f"|{new_separator()}"
+    columns = [f"{field}:{separator}" for field in _FIELDS[:-1]] + [f"{_FIELDS[-1]}:{record_end}"]
+    whose = () if user is None else ("-u", user)
+    argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", ",".join(columns))
+    return Query("jobs", argv, separator, record_end)
+
+
+def parse_jobs(text: str, separator: str, record_end: str) -> tuple[tuple[Job, ...], int]:
+    """The jobs, and the number of records that could not be read."""
+    jobs: list[Job] = []
+    num_bad = 0
+    for record in split_records(text, separator, record_end):
+        try:
+            jobs.append(_parse_job(record))
+        except BadRow:
+            num_bad += 1
+    return tuple(jobs), num_bad
+
+
+def _parse_job(record: list[str]) -> Job:
+    if len(record) != len(_FIELDS):
+        raise BadRow(f"{len(record)} fields instead of {len(_FIELDS)}")
+    row = dict(zip(_FIELDS, record, strict=True))
+    job_id, state = row["jobarrayid"], row["state"]
+    if not _JOB_ID.match(job_id) or not _STATE.match(state) or not row["username"]:
+        raise BadRow(f"not a job: {job_id!r} {state!r}")
+    return Job(
+        job_id=job_id,
+        name=row["name"],
+        user=row["username"],
+        state=state,
+        reason=optional(row["reason"]),
+        partition=row["partition"],
+        nodes=optional(row["nodelist"]),
+        num_nodes=parse_count(row["numnodes"]),
+        num_cpus=parse_count(row["numcpus"]),
+        num_gpus=_count_job_gpus(row),
+        time_used_s=parse_duration(row["timeused"]),
+        time_left_s=parse_duration(row["timeleft"]),
+        time_limit_s=parse_duration(row["timelimit"]),
+        submit_time_s=parse_time(row["submittime"]),
+        start_time_s=parse_time(row["starttime"]),
+        end_time_s=parse_time(row["endtime"]),
+        account=optional(row["account"]),
+        qos=optional(row["qos"]),
+        work_dir=optional(row["workdir"]),
+        exit_code=parse_exit_code(row["exit_code"]) if is_final(state) else None,
+    )
+
+
+def _count_job_gpus(row: dict[str, str]) -> int | None:
+    """GPUs of a whole job: allocated if the site accounts for them, else what was asked per job, node or task; 0 when none was."""
+    for column, multiplier in (
+        ("tres-alloc", None),
+        ("tres-per-job", None),
+        ("tres-per-node", "numnodes"),
+        ("tres-per-task", "numtasks"),
+    ):
+        count = count_gpus(row[column])
+        if count is not None:
+            factor = 1 if multiplier is None else parse_count(row[multiplier])
+            return None if factor is None else count * factor
+    return 0

@@ -1,0 +1,84 @@
+"""Words of Slurm's text output as values: records, durations, times, counts, and why a command failed.
+
+Slurm escapes nothing and has a dozen ways to say "not set", so the reading of single words stands apart from what is asked, where it
+can be tried on every odd word that was ever seen. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+_UNSET = frozenset(
+    {"", "N/A", "n/a", "(null)", "NONE", "None", "none", "Unknown", "UNKNOWN", "INVALID", "NOT_SET", "NO_VAL"}
+)
+_DURATION = re.compile(r"^(?:(?P<days>\d+)-)?(?:(?:(?P<hours>\d+):)?(?P<minutes>\d+):)?(?P<seconds>\d+)$")
+_COUNT = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)(?:-|$)")
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_PREFIX = re.compile(r"^(?:\w+: )?(?:(?:fatal|error): |\w+ error: )")
+
+
+class BadRow(ValueError):
+    """A record that is not what was asked for. It is counted and shown as such."""
+
+
+def split_records(text: str, separator: str, record_end: str) -> list[list[str]]:
+    """The fields of each record. The client ends each record with a newline of its own, which is not part of the next one's first field."""
+    records = [record.lstrip("\n") for record in text.split(record_end)]
+    return [record.split(separator) for record in records if record]
+
+
+def optional(text: str) -> str | None:
+    """A word, or None for each of Slurm's spellings of "not set"."""
+    return None if text.strip() in _UNSET else text
+
+
+def parse_count(text: str) -> int | None:
+    """`4`, `2K` (2048), `2-4` (the lower end); None when not set. Raises BadRow for anything else."""
+    if text.strip() in _UNSET:
+        return None
+    match = _COUNT.match(text.strip())
+    if match is None:
+        raise BadRow(f"not a count: {text!r}")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def parse_duration(text: str) -> int | None:
+    """`1-02:03:04`, `2:03` and the like, in seconds; None for UNLIMITED and whatever is not a duration."""
+    match = _DURATION.match(text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (
+        int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds")
+    )
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_time(text: str) -> float | None:
+    """`2026-11-21T03:49:46`, local time as the clients print it, as epoch seconds; None when not set."""
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_exit_code(text: str) -> int | None:
+    """Exit status of a batch script: from `42:0` (newer versions) or the raw wait status `10752` (22.05). Killed by signal N is 128 + N."""
+    code_text, colon, signal_text = text.strip().partition(":")
+    if not code_text.isdecimal() or (colon and not signal_text.isdecimal()):
+        return None
+    if colon:
+        code, signal = int(code_text), int(signal_text)
+    else:
+        code, signal = (int(code_text) >> 8) & 0xFF, int(code_text) & 0x7F
+    return 128 + signal if signal and not code else code
+
+
+def failure_words(stderr: str) -> str:
+    """The line of stderr that says why, without the program's name in front: `Unable to contact slurm controller (connect failure)`."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error".
+    cause = next((line for line in lines if "munge" in line.lower()), lines[-1])
+    return _PREFIX.sub("", cause)
