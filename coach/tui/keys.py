@@ -1,0 +1,303 @@
+"""Every key, once: what it does, where it works, and why it is off.
+
+Footer, help and palette are made of this table, so they cannot disagree; a letter has one meaning on every screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from textual.binding import Binding, BindingType
+
+from coach.tui.session import RecipeKey
+
+LISTS = frozenset({"cluster", "runs"})
+SHOWS = frozenset({"cluster", "runs", "run", "job", "finding", "compare"})
+ASKS = frozenset({"plan", "confirm", "fix"})
+EVERYWHERE = SHOWS | ASKS | {"help"}
+
+
+class Mode(Enum):
+    """How coach was opened, as far as it takes actions away. The value is the watermark."""
+
+    LIVE = ""
+    READONLY = "READONLY"
+    REPLAY = "REPLAY"
+    DEMO = "DEMO"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `action` is the method on the screen or, with `app.`, on the app."""
+
+    id: str
+    key: str
+    label: str
+    """As it is shown: `Enter`, `Tab`, `x`."""
+    word: str
+    """One word for the footer; empty: not shown there."""
+    description: str
+    tooltip: str
+    places: frozenset[str]
+    action: str
+    is_change: bool = False
+    """Whether it leads to something being launched, cancelled or relaunched."""
+    is_priority: bool = False
+    """Whether it works even while a field is edited."""
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "open",
+        "enter",
+        "Enter",
+        "open",
+        "Open what the cursor is on",
+        "Your run's screen; the detail of a foreign job",
+        LISTS,
+        "open",
+    ),
+    Key(
+        "findings",
+        "enter",
+        "Enter",
+        "findings",
+        "All findings, whole",
+        "Every finding with its proof, and what could not be measured",
+        frozenset({"run"}),
+        "open",
+    ),
+    Key(
+        "submit",
+        "enter",
+        "Enter",
+        "submit",
+        "Submit exactly what is shown",
+        "Only after the plan has been on the screen for 0.3 s",
+        frozenset({"plan"}),
+        "submit",
+        True,
+        True,
+    ),
+    Key(
+        "confirm",
+        "y",
+        "y",
+        "yes",
+        "Do exactly what is shown",
+        "Only after the question has been on the screen for 0.3 s; Enter never confirms",
+        frozenset({"confirm", "fix"}),
+        "confirm",
+        True,
+    ),
+    Key(
+        "fix",
+        "f",
+        "f",
+        "fix",
+        "Show what a fix would change",
+        "The changed launch as a diff; nothing happens before y",
+        frozenset({"run", "finding"}),
+        "fix",
+        True,
+    ),
+    Key(
+        "next_fix",
+        "n",
+        "n",
+        "next fix",
+        "Show the next fix",
+        "Goes through the fixes of all findings, primary first",
+        frozenset({"fix"}),
+        "next_fix",
+    ),
+    Key(
+        "parent",
+        "p",
+        "p",
+        "parent",
+        "What becomes of the running parent",
+        "Cancelled, kept, or waited for",
+        frozenset({"fix"}),
+        "next_choice",
+    ),
+    Key(
+        "compare",
+        "c",
+        "c",
+        "compare",
+        "Compare two runs",
+        "The two marked runs, or a run with its parent",
+        frozenset({"runs", "run"}),
+        "compare",
+    ),
+    Key(
+        "mark",
+        "m",
+        "m",
+        "mark",
+        "Mark a run to compare",
+        "Two marked runs can be compared with c",
+        frozenset({"runs"}),
+        "mark",
+    ),
+    Key(
+        "cancel",
+        "x",
+        "x",
+        "cancel",
+        "Cancel your job",
+        "Shows the exact command and asks",
+        frozenset({"cluster", "runs", "run"}),
+        "cancel",
+        True,
+    ),
+    Key(
+        "all",
+        "a",
+        "a",
+        "own/all",
+        "Own jobs or everybody's",
+        "Switches the queue between your jobs and all",
+        frozenset({"cluster"}),
+        "toggle_all",
+    ),
+    Key(
+        "filter",
+        "slash",
+        "/",
+        "filter",
+        "Filter the rows",
+        "Every word must occur; Esc clears",
+        LISTS,
+        "filter",
+    ),
+    Key(
+        "stdout",
+        "o",
+        "o",
+        "stdout",
+        "Show the standard output",
+        "The end of stdout.log",
+        frozenset({"run"}),
+        "log('stdout.log')",
+    ),
+    Key(
+        "stderr",
+        "e",
+        "e",
+        "stderr",
+        "Show the standard error",
+        "The end of stderr.log",
+        frozenset({"run"}),
+        "log('stderr.log')",
+    ),
+    Key(
+        "runs",
+        "r",
+        "r",
+        "runs",
+        "All your runs",
+        "Newest first, with state, finding and parent",
+        frozenset({"cluster", "run", "job", "compare", "finding"}),
+        "app.open_runs",
+    ),
+    Key(
+        "pane",
+        "tab",
+        "Tab",
+        "pane",
+        "Next pane or field",
+        "Shift+Tab goes back",
+        SHOWS | ASKS,
+        "app.focus_next",
+    ),
+    Key(
+        "zoom",
+        "z",
+        "z",
+        "zoom",
+        "Give the pane the whole screen",
+        "Esc or z gives it back",
+        frozenset({"cluster", "run"}),
+        "zoom",
+    ),
+    Key(
+        "refresh",
+        "ctrl+r",
+        "^r",
+        "",
+        "Read everything again now",
+        "The pace is otherwise adapted to the controller",
+        SHOWS,
+        "app.refresh_data",
+    ),
+    Key(
+        "back",
+        "escape",
+        "Esc",
+        "back",
+        "Back, or clear the filter",
+        "Leaves a plan or a question with nothing done",
+        EVERYWHERE,
+        "app.go_back",
+    ),
+    Key("help", "question_mark", "?", "keys", "Every key that works here", "", SHOWS | ASKS, "app.open_help"),
+    Key("palette", "ctrl+p", "^p", "", "Find an action by its name", "", EVERYWHERE, "app.command_palette"),
+    Key("quit", "q", "q", "quit", "Leave coach", "Jobs and runs go on", SHOWS | ASKS | {"help"}, "app.quit"),
+)
+
+MOVES = (
+    ("↑ ↓ j k", "Move by one line"),
+    ("PgUp PgDn", "Move by one page"),
+    ("Home End g G", "First and last line"),
+    ("← →", "Scroll sideways"),
+)
+
+
+def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
+    """One key per recipe that names one."""
+    return tuple(
+        Key(
+            f"launch_{recipe.key}",
+            recipe.key,
+            recipe.key,
+            recipe.name,
+            f"Launch {recipe.name}",
+            f"{recipe.title}. Shows the plan first; nothing is submitted before Enter",
+            SHOWS,
+            f"app.launch('{recipe.key}')",
+            True,
+        )
+        for recipe in recipes
+    )
+
+
+def keys_of(place: str, more: Iterable[Key] = ()) -> tuple[Key, ...]:
+    """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
+    own = [key for key in KEYS if place in key.places]
+    general = ("runs", "pane", "zoom", "refresh", "back", "help", "palette", "quit")
+    head = [key for key in own if key.id not in general]
+    return (*head, *(key for key in more if place in key.places), *(key for key in own if key.id in general))
+
+
+def bindings_of(place: str) -> list[BindingType]:
+    """Textual's bindings of a screen; those of the app are bound there too, so that one table is enough."""
+    return [
+        Binding(
+            key.key, key.action, key.description, id=f"{place}.{key.id}", priority=key.is_priority, show=False
+        )
+        for key in KEYS
+        if place in key.places
+    ]
+
+
+def reason_off(key: Key, mode: Mode) -> str | None:
+    """Why a key does nothing; None when it works."""
+    if not key.is_change or mode is Mode.LIVE:
+        return None
+    if mode is Mode.READONLY:
+        return "coach was opened read-only"
+    return "this is a recording: nothing in it can be changed"

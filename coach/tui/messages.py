@@ -1,0 +1,98 @@
+"""What screens ask for. The app answers; no screen knows another one, or a workflow."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from coach.model.launch import LaunchRequest, Plan
+from coach.model.snapshot import Snapshot
+from coach.tui.session import RelaunchOffer
+
+
+class Updated(Message):
+    """New data arrived."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+
+class WatchRequested(Message):
+    """These targets are to be followed while the sender is on the screen."""
+
+    def __init__(self, targets: tuple[str, ...]) -> None:
+        super().__init__()
+        self.targets = targets
+
+
+class RunOpened(Message):
+    def __init__(self, run_id: str) -> None:
+        super().__init__()
+        self.run_id = run_id
+
+
+class JobOpened(Message):
+    def __init__(self, job_id: str) -> None:
+        super().__init__()
+        self.job_id = job_id
+
+
+class FindingsOpened(Message):
+    def __init__(self, run_id: str) -> None:
+        super().__init__()
+        self.run_id = run_id
+
+
+class CompareOpened(Message):
+    """`before` is the parent, or the older of two marked runs."""
+
+    def __init__(self, before: str, after: str) -> None:
+        super().__init__()
+        self.before = before
+        self.after = after
+
+
+class PlanRequested(Message):
+    """Make the plan again from a changed request."""
+
+    def __init__(self, request: LaunchRequest, edit: int) -> None:
+        super().__init__()
+        self.request = request
+        self.edit = edit
+
+
+class SubmitRequested(Message):
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
+class CancelRequested(Message):
+    """Ask whether to cancel: a job id, or a run id on the local backend."""
+
+    def __init__(self, target: str, label: str) -> None:
+        super().__init__()
+        self.target = target
+        self.label = label
+
+
+class CancelConfirmed(Message):
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.target = target
+
+
+class FixRequested(Message):
+    """Show what a fix would change; `index` counts through the fixes of all findings, primary first."""
+
+    def __init__(self, run_id: str, index: int = 0) -> None:
+        super().__init__()
+        self.run_id = run_id
+        self.index = index
+
+
+class RelaunchRequested(Message):
+    def __init__(self, offer: RelaunchOffer, parent_choice: str) -> None:
+        super().__init__()
+        self.offer = offer
+        self.parent_choice = parent_choice

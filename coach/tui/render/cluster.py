@@ -1,0 +1,132 @@
+"""Partitions and nodes as lines and rows: what is there, and what of it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.cluster import GpuCount, Node, Partition
+from coach.tui.render.severity import node_state_sign, node_state_tone
+from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.text import (
+    UNKNOWN,
+    Line,
+    Span,
+    clock,
+    line,
+    line_width,
+    mib,
+    muted,
+    of_total,
+    plural,
+    printable,
+)
+
+NODE_COLUMNS = (
+    Column("name", "NODE", 14, grow=1),
+    Column("state", "STATE", 18),
+    Column("cpus", "CPUS", 9, align="right"),
+    Column("memory", "MEMORY", 13, align="right", priority=1),
+    Column("gpus", "GPUS", 14, grow=1),
+    Column("partitions", "PARTITIONS", 14, priority=3, grow=1),
+    Column("reason", "REASON", 14, priority=2, grow=3),
+)
+
+
+def gpu_text(gpus: Iterable[GpuCount]) -> str:
+    """GPUs allocated of total, per type: `a100 3/8, h100 –/4`; `–` where there are none."""
+    parts = []
+    for gpu in gpus:
+        count = of_total(gpu.allocated, gpu.total)
+        parts.append(f"{printable(gpu.type)} {count}" if gpu.type else count)
+    return ", ".join(parts) or UNKNOWN
+
+
+def node_rows(nodes: Iterable[Node]) -> list[Row]:
+    """One row per node, those that need a look first."""
+    order = {"critical": 0, "warning": 1}
+    ranked = sorted(nodes, key=lambda node: (order.get(node_state_tone(node.state), 2), _natural(node.name)))
+    return [_node_row(node) for node in ranked]
+
+
+def _node_row(node: Node) -> Row:
+    tone = node_state_tone(node.state)
+    memory = (
+        f"{mib(node.memory_allocated_mib)}/{mib(node.memory_mib)}" if node.memory_mib is not None else UNKNOWN
+    )
+    reason = printable(node.reason or "")
+    state = printable(node.state)
+    partitions = printable(",".join(node.partitions))
+    return Row(
+        node.name,
+        (
+            Cell(printable(node.name)),
+            Cell(node_state_sign(node.state) + state, tone),
+            Cell(of_total(node.num_cpus_allocated, node.num_cpus)),
+            Cell(memory),
+            Cell(gpu_text(node.gpus)),
+            Cell(partitions, "muted"),
+            Cell(reason, tone),
+        ),
+        searchable(node.name, state, reason, partitions, gpu_text(node.gpus)),
+    )
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """node2 before node10."""
+    parts: list[tuple[int, int, str]] = []
+    digits = ""
+    for char in name + "\0":
+        if char.isascii() and char.isdigit():
+            digits += char
+            continue
+        if digits:
+            parts.append((0, int(digits[:18]), ""))
+            digits = ""
+        parts.append((1, 0, char))
+    return tuple(parts)
+
+
+def partition_lines(partitions: Iterable[Partition], width: int, max_lines: int) -> list[Line]:
+    """The partitions side by side, wrapped; what does not fit is counted."""
+    cells = [
+        _partition(partition) for partition in sorted(partitions, key=lambda p: (not p.is_default, p.name))
+    ]
+    rows: list[list[Line]] = [[]]
+    used = 0
+    for index, cell in enumerate(cells):
+        size = line_width(cell)
+        if rows[-1] and used + 4 + size > width - 2:
+            if len(rows) == max_lines:
+                rows[-1].append(line(muted(f"…and {len(cells) - index} more")))
+                break
+            rows.append([])
+            used = 0
+        rows[-1].append(cell)
+        used += size + (4 if len(rows[-1]) > 1 else 0)
+    return [_spread(row) for row in rows if row]
+
+
+def _spread(cells: list[Line]) -> Line:
+    spans: list[Span] = [Span(" ")]
+    for index, cell in enumerate(cells):
+        if index:
+            spans.append(muted("  · "))
+        spans.extend(cell)
+    return tuple(spans)
+
+
+def _partition(partition: Partition) -> Line:
+    is_up = partition.state.lower() == "up"
+    parts: list[Span] = [Span(printable(partition.name), "strong")]
+    if partition.is_default:
+        parts.append(Span(" default", "muted"))
+    if not is_up:
+        parts.append(Span(f" ▲ {printable(partition.state)}", "warning"))
+    parts.append(Span(f"  {partition.num_nodes_idle} of {plural(partition.num_nodes, 'node')} idle"))
+    if partition.num_cpus is not None:
+        parts.append(Span(f", cpus {of_total(partition.num_cpus_allocated, partition.num_cpus)}"))
+    if partition.gpus:
+        parts.append(Span(f", gpus {gpu_text(partition.gpus)}"))
+    limit = clock(partition.time_limit_s) if partition.time_limit_s is not None else "no limit"
+    parts.append(muted(f", {limit}"))
+    return tuple(parts)

@@ -1,0 +1,143 @@
+"""Findings: what was seen, its proof, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coach.model.finding import Diagnosis, Evidence, Finding, Fix
+from coach.tui.render.severity import severity_sign, severity_span, severity_tone
+from coach.tui.render.text import (
+    BLANK,
+    UNKNOWN,
+    Line,
+    Span,
+    clip,
+    line,
+    muted,
+    number,
+    plural,
+    printable,
+    strong,
+    wrap,
+)
+
+
+def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> list[Line]:
+    """The top of the Run screen: the primary finding with its proof, the others below it, or that there is none."""
+    if diagnosis is None:
+        return [line(muted(" not judged yet"))]
+    if not diagnosis.findings:
+        blind = len(diagnosis.not_measured)
+        note = f" · {plural(blind, 'thing')} not measured (Enter lists)" if blind else ""
+        return [line(Span(" ✓ no finding", "good"), muted(note))]
+    primary = diagnosis.findings[0]
+    rows = _primary(primary, width, can_fix)
+    rows.extend(clip(_other(finding, diagnosis.findings), width) for finding in diagnosis.findings[1:])
+    return rows
+
+
+def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
+    tone = severity_tone(finding.severity)
+    head = [Span(" "), severity_span(finding.severity), Span(f"  {finding.rule} ", "strong")]
+    where = subject_text(finding)
+    head.append(strong(printable(finding.name.replace("-", " "))))
+    if where:
+        head.append(muted(f"  {where}"))
+    if finding.fixes:
+        head.append(Span("   f", "key"))
+        head.append(Span(" fix" if can_fix else " shows the fix"))
+    rows: list[Line] = [tuple(head)]
+    indent = "   "
+    rows.extend(line(indent, Span(text, tone)) for text in wrap(printable(finding.summary), width - 4)[:2])
+    rows.extend(clip(_evidence(item), width) for item in finding.evidence[:2])
+    return rows
+
+
+def _other(finding: Finding, findings: Sequence[Finding]) -> Line:
+    known = any(other.rule == finding.consequence_of for other in findings)
+    link = f"  └ follows from {finding.consequence_of}: " if finding.consequence_of and known else "  "
+    return line(
+        muted(link),
+        severity_sign(finding.severity),
+        Span(f" {finding.severity.word} ", severity_tone(finding.severity)),
+        strong(f"{finding.rule} "),
+        printable(finding.summary),
+    )
+
+
+def subject_text(finding: Finding) -> str:
+    """Where it happens: `node1 · rank 3 · gpu 0`."""
+    subject = finding.subject
+    parts = [printable(subject.node)] if subject.node is not None else []
+    if subject.rank is not None:
+        parts.append(f"rank {subject.rank}")
+    if subject.gpu is not None:
+        parts.append(f"gpu {subject.gpu}")
+    return " · ".join(parts)
+
+
+def _evidence(item: Evidence) -> Line:
+    place = ""
+    if item.file is not None:
+        place = f"  {printable(item.file.rsplit('/', 1)[-1])}"
+        if item.line is not None:
+            place += f":{item.line}"
+    return line(muted("   · "), printable(item.text), muted(place))
+
+
+def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
+    """Every finding whole, then what could not be judged."""
+    rows: list[Line] = []
+    for finding in diagnosis.findings:
+        rows.extend(_whole(finding, width))
+        rows.append(BLANK)
+    if not diagnosis.findings:
+        rows.extend((line(Span(" ✓ no finding", "good")), BLANK))
+    if diagnosis.not_measured:
+        rows.append(line(strong(" Not measured")))
+        for gap in diagnosis.not_measured:
+            rows.append(line(muted("   – "), printable(gap.what), muted(": "), printable(gap.because)))
+            rows.extend(line(muted(f"       {text}")) for text in wrap(printable(gap.how), width - 8))
+    return rows
+
+
+def _whole(finding: Finding, width: int) -> list[Line]:
+    where = subject_text(finding)
+    rows: list[Line] = [
+        line(
+            Span(" "),
+            severity_span(finding.severity),
+            strong(f"  {finding.rule} {printable(finding.name)}"),
+            muted(f"  {where}" if where else ""),
+            muted(f"  confidence {finding.confidence:.0%}"),
+        )
+    ]
+    rows.extend(line(f"   {text}") for text in wrap(printable(finding.summary), width - 4))
+    if finding.consequence_of:
+        rows.append(line(muted(f"   follows from {finding.consequence_of}")))
+    rows.extend(_evidence(item) for item in finding.evidence)
+    rows.extend(fix_line(fix) for fix in finding.fixes)
+    return rows
+
+
+def fix_line(fix: Fix) -> Line:
+    text = changes_text(fix.changes) if fix.changes else printable(fix.command or "")
+    learn = Span("  changes what is learned", "warning") if fix.changes_learning else Span("")
+    return line(Span("   → ", "good"), printable(fix.title), muted(f"  {text}" if text else ""), learn)
+
+
+def changes_text(changes: Mapping[str, Any]) -> str:
+    """`lr 0.05, warmup_steps 100`."""
+    return ", ".join(f"{printable(str(key))} {value_text(value)}" for key, value in changes.items())
+
+
+def value_text(value: Any) -> str:
+    """A parameter's value as a person reads it."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}" if value == value and abs(value) != float("inf") else number(value)
+    return printable(str(value))

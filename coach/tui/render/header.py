@@ -1,0 +1,128 @@
+"""The top line, the banner of sources in trouble, and the bottom line of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coach.model.snapshot import Snapshot, SourceStatus
+from coach.tui.render.text import (
+    Line,
+    Span,
+    age,
+    clip,
+    line,
+    line_width,
+    muted,
+    pad,
+    plural,
+    printable,
+    strong,
+)
+
+CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
+
+
+def data_age(status: SourceStatus, now_s: float) -> float | None:
+    return None if status.data_time_s is None else max(0.0, now_s - status.data_time_s)
+
+
+def ages_line(sources: Mapping[str, SourceStatus], now_s: float) -> Line:
+    """The age of the data, per source: `jobs 2 s · nodes 12 s`. An answer that failed has a sign."""
+    spans: list[Span] = []
+    for name in CLUSTER_SOURCES:
+        status = sources.get(name)
+        if status is None:
+            continue
+        if spans:
+            spans.append(muted(" · "))
+        text = f"{name} {age(data_age(status, now_s))}"
+        spans.append(Span(f"▲ {text}", "warning") if status.error else muted(text))
+    return tuple(spans)
+
+
+def top_line(crumbs: Sequence[str], place: str, watermark: str, right: Line, width: int) -> Line:
+    """Where one is on the left, the watermark beside it, the ages on the right: cut from the left part first."""
+    left: list[Span] = [Span(" coach", "accent"), muted("  ")]
+    if place:
+        left.extend((Span(printable(place)), muted("  ")))
+    if watermark:
+        left.extend((Span(f" {watermark} ", "key"), Span("  ")))
+    for index, crumb in enumerate(crumbs):
+        if index:
+            left.append(muted(" › "))
+        is_last = index == len(crumbs) - 1
+        left.append(strong(printable(crumb)) if is_last else muted(printable(crumb)))
+    fixed = line_width(tuple(left))
+    room = width - fixed - 2
+    if line_width(right) > room:
+        right = _shorter(right, room)
+    space = max(0, width - line_width(right) - 1)
+    return (*pad(tuple(left), space), *right, Span(" "))
+
+
+def _shorter(right: Line, room: int) -> Line:
+    """Whole entries from the left while they fit: half an age says nothing."""
+    entries: list[list[Span]] = [[]]
+    for span in right:
+        if span.text == " · ":
+            entries.append([])
+        else:
+            entries[-1].append(span)
+    kept: list[Span] = []
+    for entry in entries:
+        longer = [*kept, *([muted(" · ")] if kept else []), *entry]
+        if line_width(tuple(longer)) > room:
+            break
+        kept = longer
+    return tuple(kept)
+
+
+def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 3) -> list[Line]:
+    """One line per distinct trouble: the source's own words, then the age of what is still shown; then rows that were not readable."""
+    by_error: dict[str, list[SourceStatus]] = {}
+    for status in snapshot.sources.values():
+        if status.error:
+            by_error.setdefault(status.error, []).append(status)
+    rows: list[Line] = []
+    for error, statuses in by_error.items():
+        known = [old for status in statuses if (old := data_age(status, now_s)) is not None]
+        names = ", ".join(status.source for status in statuses)
+        tail = f" · {names}: data {age(max(known))} old" if known else f" · {names}: nothing read yet"
+        message = clip(line(printable(error)), max(20, width - len(tail) - 4))
+        rows.append(
+            (
+                Span(" ✖ ", "critical"),
+                Span("".join(s.text for s in message), "critical"),
+                Span(tail, "strong"),
+            )
+        )
+    bad = [
+        (status.source, status.num_bad_rows) for status in snapshot.sources.values() if status.num_bad_rows
+    ]
+    if bad:
+        text = ", ".join(f"{plural(count, 'row')} of {source}" for source, count in bad)
+        rows.append(line(Span(f" ▲ {text} could not be read and are not shown", "warning")))
+    if snapshot.run_problems:
+        count = len(snapshot.run_problems)
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        rows.append(line(Span(f" ▲ {printable(snapshot.run_problems[0])}{more}", "warning")))
+    rows = [clip(row, width) for row in rows]
+    if len(rows) > max_lines:
+        rows = [*rows[: max_lines - 1], line(Span(f" ▲ …and {len(rows) - max_lines + 1} more", "warning"))]
+    return rows
+
+
+def footer_line(hints: Sequence[tuple[str, str, str, bool]], note: Line, width: int) -> Line:
+    """Keys with their words, as many as fit: (id, key, word, is on). A note stands at the right end and wins."""
+    room = width - (line_width(note) + 2 if note else 0)
+    spans: list[Span] = [Span(" ")]
+    used = 1
+    for key_id, key, word, is_on in hints:
+        size = len(key) + 1 + len(word) + 2
+        if used + size > room:
+            break
+        spans.append(Span(key, "key" if is_on else "muted", key_id))
+        spans.append(Span(f" {word}  ", "" if is_on else "muted", key_id))
+        used += size
+    left = tuple(spans)
+    return (*pad(left, width - line_width(note) - 1), *note, Span(" ")) if note else left

@@ -1,0 +1,118 @@
+"""The list of runs as rows, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coach.model.cluster import Job
+from coach.model.finding import Diagnosis, Finding
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.text import UNKNOWN, age, number, printable
+
+RUN_COLUMNS = (
+    Column("mark", "", 1),
+    Column("run", "RUN", 28, grow=1),
+    Column("state", "STATE", 11),
+    Column("recipe", "RECIPE", 10, priority=1, grow=1),
+    Column("job", "JOB", 8, priority=2),
+    Column("size", "SIZE", 9, priority=4),
+    Column("lr", "LR", 8, align="right", priority=5),
+    Column("rate", "SAMPLES/S", 9, align="right", priority=6),
+    Column("age", "AGE", 7, align="right", priority=1),
+    Column("finding", "FINDING", 12, grow=3),
+    Column("parent", "CHILD OF", 12, priority=3),
+)
+
+
+def run_state(run: Run, job: Job | None, target: TargetSnapshot | None) -> str | None:
+    """The state of a run by whoever knows best: what follows it, then the queue, then its own file."""
+    if target is not None and target.state is not None:
+        return target.state
+    if job is not None:
+        return job.state
+    return run.state
+
+
+def primary_finding(diagnosis: Diagnosis | None) -> Finding | None:
+    return next(iter(diagnosis.findings), None) if diagnosis is not None else None
+
+
+def run_rows(
+    runs: Iterable[Run],
+    jobs: Mapping[str, Job],
+    targets: Mapping[str, TargetSnapshot],
+    diagnoses: Mapping[str, Diagnosis],
+    rates: Mapping[str, float],
+    marked: Iterable[str],
+    now_s: float,
+) -> list[Row]:
+    """One row per run. Throughput and finding are `–` where nobody has looked yet."""
+    marks = set(marked)
+    newest_first = sorted(runs, key=lambda run: (run.created_time_s or 0.0, run.run_id), reverse=True)
+    rows = []
+    for run in newest_first:
+        job = jobs.get(run.job_id) if run.job_id else None
+        state = run_state(run, job, targets.get(run.run_id))
+        diagnosis = diagnoses.get(run.run_id)
+        rows.append(
+            _row(run, state, diagnosis, rates.get(run.run_id), run.run_id in marks, now_s),
+        )
+    return rows
+
+
+def _row(
+    run: Run,
+    state: str | None,
+    diagnosis: Diagnosis | None,
+    rate: float | None,
+    is_marked: bool,
+    now_s: float,
+) -> Row:
+    finding = primary_finding(diagnosis)
+    if finding is not None:
+        sign = severity_sign(finding.severity).text
+        verdict = Cell(f"{sign} {finding.rule} {printable(finding.name)}", severity_tone(finding.severity))
+    else:
+        verdict = Cell("none" if diagnosis is not None else UNKNOWN, "muted")
+    lr = run.parameters.get("lr")
+    size = short_size(run)
+    recipe, run_id = printable(run.recipe), printable(run.run_id)
+    job = printable(run.job_id) if run.job_id and run.job_id != run.run_id else run.backend
+    created = run.created_time_s
+    return Row(
+        run.run_id,
+        (
+            Cell("◆" if is_marked else "", "accent"),
+            Cell(run_id),
+            Cell(printable(state) if state else UNKNOWN, job_state_tone(state)),
+            Cell(recipe),
+            Cell(job, "muted" if job == run.backend else ""),
+            Cell(size),
+            Cell(number(lr) if isinstance(lr, (int, float)) else UNKNOWN),
+            Cell(number(rate)),
+            Cell(age(now_s - created) if created is not None else UNKNOWN, "muted"),
+            verdict,
+            Cell(short_id(run.parent_run_id) if run.parent_run_id else "", "muted"),
+        ),
+        searchable(run_id, state, recipe, job, verdict.text, run.parent_run_id),
+    )
+
+
+def short_id(run_id: str) -> str:
+    """The recipe and the tail of a run id: `ddp-4f2a`."""
+    parts = printable(run_id).split("-", 2)
+    return parts[2] if len(parts) == 3 and parts[0].isdigit() else printable(run_id)
+
+
+def short_size(run: Run) -> str:
+    """Nodes and ranks or GPUs: `2n 4gpu`, `1n 2cpu`."""
+    nodes, gpus = run.resources.get("num_nodes"), run.num_gpus
+    ranks = run.resources.get("nproc_per_node")
+    if not isinstance(nodes, int):
+        return UNKNOWN
+    if gpus:
+        return f"{nodes}n {gpus}gpu"
+    return f"{nodes}n {nodes * ranks}cpu" if isinstance(ranks, int) else f"{nodes}n"

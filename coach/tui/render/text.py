@@ -1,0 +1,233 @@
+"""Spans, lines and numbers: what every renderer returns.
+
+Other people's text passes through `printable` here, and lines carry text beside a tone, never markup, so that no name can become a style,
+an action or a terminal control. Widgets turn tones into theme colours.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+
+UNKNOWN = "–"
+
+Tone = Literal[
+    "", "muted", "strong", "good", "info", "warning", "critical", "accent", "key", "added", "removed"
+]
+TONES: tuple[Tone, ...] = (
+    "muted",
+    "strong",
+    "good",
+    "info",
+    "warning",
+    "critical",
+    "accent",
+    "key",
+    "added",
+    "removed",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Some text in one tone. `action` is a key's id, for the mouse."""
+
+    text: str
+    tone: Tone = ""
+    action: str = ""
+
+
+Line = tuple[Span, ...]
+BLANK: Line = ()
+
+
+def line(*parts: Span | str) -> Line:
+    """A line of spans; bare strings have no tone."""
+    return tuple(part if isinstance(part, Span) else Span(part) for part in parts)
+
+
+def muted(text: str) -> Span:
+    return Span(text, "muted")
+
+
+def strong(text: str) -> Span:
+    return Span(text, "strong")
+
+
+def plain(row: Line) -> str:
+    """The text of a line."""
+    return "".join(span.text for span in row)
+
+
+def line_width(row: Line) -> int:
+    """Terminal cells a line takes."""
+    return sum(cell_len(span.text) for span in row)
+
+
+def printable(text: str) -> str:
+    """Other people's text made harmless: controls, bidi marks, surrogates and line ends become visible signs."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_visible, text))
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    if char == "\t":
+        return " "
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return "�"
+    return char
+
+
+def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
+    """Exactly `width` cells: padded, or cut with an ellipsis. Counts cells, so wide characters do not shift columns."""
+    if width <= 0:
+        return ""
+    size = cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…"
+    padding = " " * (width - size)
+    return padding + text if align == "right" else text + padding
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Words wrapped at `width` cells; a longer word is cut at the edge."""
+    rows: list[str] = []
+    row = ""
+    for word in text.split():
+        while cell_len(word) > width:
+            head = set_cell_size(word, width)
+            if row:
+                rows.append(row)
+                row = ""
+            rows.append(head)
+            word = word[len(head) :]
+        if row and cell_len(row) + 1 + cell_len(word) > width:
+            rows.append(row)
+            row = word
+        else:
+            row = f"{row} {word}" if row else word
+    return [*rows, row] if row else rows
+
+
+def clip(row: Line, width: int) -> Line:
+    """At most `width` cells of a line, with an ellipsis where it was cut."""
+    if line_width(row) <= width:
+        return row
+    kept: list[Span] = []
+    left = width
+    for span in row:
+        size = cell_len(span.text)
+        if size >= left:
+            kept.append(Span(fit(span.text + " ", left), span.tone, span.action))
+            break
+        kept.append(span)
+        left -= size
+    return tuple(kept)
+
+
+def join(parts: Iterable[Line], separator: str = "  ") -> Line:
+    """Lines side by side in one."""
+    result: list[Span] = []
+    for part in parts:
+        if result and part:
+            result.append(Span(separator))
+        result.extend(part)
+    return tuple(result)
+
+
+def pad(row: Line, width: int) -> Line:
+    """A line filled with blanks up to `width`, or cut there."""
+    row = clip(row, width)
+    return (*row, Span(" " * (width - line_width(row))))
+
+
+def whole(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def of_total(part: int | None, total: int | None) -> str:
+    """`3/8`; an unknown side is `–`."""
+    if part is None and total is None:
+        return UNKNOWN
+    return f"{UNKNOWN if part is None else part}/{UNKNOWN if total is None else total}"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A measured number, shortly; NaN and infinities are said as they are."""
+    if value is None:
+        return UNKNOWN
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Inf" if value > 0 else "-Inf"
+    if value and (abs(value) >= 10**6 or abs(value) < 1e-3):
+        mantissa, exponent = f"{value:.{max(0, digits - 2)}e}".split("e")
+        if "." in mantissa:
+            mantissa = mantissa.rstrip("0").rstrip(".")
+        return f"{mantissa}e{int(exponent)}"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def seconds(value: float | None) -> str:
+    """A short duration with its unit: `812 µs`, `4.1 ms`, `1.25 s`, `2 min 5 s`."""
+    if value is None or value != value:
+        return UNKNOWN
+    if value < 1e-3:
+        return f"{value * 1e6:.0f} µs"
+    if value < 1:
+        return f"{value * 1e3:.3g} ms"
+    if value < 60:
+        return f"{value:.3g} s"
+    return f"{value // 60:.0f} min {value % 60:.0f} s"
+
+
+def clock(value: float | None) -> str:
+    """A duration as Slurm writes it: `4:05`, `1:02:03`, `2-03:04:05`."""
+    if value is None:
+        return UNKNOWN
+    total = max(0, int(value))
+    days, rest = divmod(total, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{secs:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{secs:02}"
+    return f"{minutes}:{secs:02}"
+
+
+def age(value: float | None) -> str:
+    """How old something is, coarsely: `2 s`, `4 min`, `3 h`, `5 d`."""
+    if value is None:
+        return UNKNOWN
+    value = max(0.0, value)
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if value < limit:
+            return f"{int(value // size)} {unit}"
+    return f"{int(value // 86400)} d"
+
+
+def mib(value: float | None) -> str:
+    """Memory with a binary unit: `512M`, `31.2G`, `1.5T`."""
+    if value is None:
+        return UNKNOWN
+    for size, unit in ((1024 * 1024, "T"), (1024, "G")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}" if value < 1000 * size else f"{value / size:.0f}{unit}"
+    return f"{value:.0f}M"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

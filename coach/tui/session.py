@@ -1,0 +1,89 @@
+"""What the screens need from the rest of coach, as protocols.
+
+The screens are written against these two; `live.py` and `replaying.py` fill them with the real workflows, and the tests with scripted fakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from coach.model.finding import Finding, Fix
+from coach.model.history import History
+from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.run import Checkpoint, Run
+from coach.model.snapshot import Snapshot, Watch
+
+OnUpdate = Callable[[Snapshot], None]
+
+
+class Session(Protocol):
+    """Live data. `on_update` is called from a thread of the session's own, never from the screens'."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+
+    def start(self, on_update: OnUpdate) -> None: ...
+
+    def watch(self, watch: Watch) -> None: ...
+
+    def history(self, target: str) -> History: ...
+
+    def refresh_soon(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeKey:
+    """A recipe that one key launches."""
+
+    key: str
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelaunchOffer:
+    """All that the Fix screen shows: the changed launch, ready to submit, and what it does to the run it comes from."""
+
+    parent: Run
+    finding: Finding
+    fix: Fix
+    plan: Plan
+    diff: tuple[str, ...]
+    """The parent's script against the child's: lines of a unified diff."""
+    changes: tuple[tuple[str, str, str], ...]
+    """What changes: (name, old value, new value)."""
+    is_parent_active: bool
+    parent_step: int | None
+    """The newest step of the parent."""
+    checkpoint: Checkpoint | None
+    """The newest complete checkpoint of the parent."""
+
+
+PARENT_CHOICES = ("cancel", "keep", "wait")
+"""What may become of a running parent."""
+
+
+class Launcher(Protocol):
+    """What changes something. Every method may take long or raise UserError: called in a worker thread, one at a time."""
+
+    def recipe_keys(self) -> tuple[RecipeKey, ...]: ...
+
+    def prepare(self, request: LaunchRequest) -> Plan: ...
+
+    def submit(self, plan: Plan) -> Submitted: ...
+
+    def cancel_command(self, target: str) -> str:
+        """The exact command that `cancel` will run, to be shown before."""
+        ...
+
+    def cancel(self, target: str) -> None: ...
+
+    def offer_fix(
+        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, is_active: bool
+    ) -> RelaunchOffer: ...
+
+    def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
