@@ -104,6 +104,10 @@ class Plan:
     """What was decided and why, one line each: ranks over gloo, generated data …"""
     warnings: tuple[str, ...] = ()
     """Unusual but allowed: a parameter outside its usual range."""
+    run_json: Mapping[str, Any] = field(default_factory=_empty)
+    """run.json as the launch writes it; the script carries the same."""
+    code_dir: str = ""
+    """Where the snapshot of trainers and node code lies, that the script starts."""
 
 
 @dataclass(frozen=True, slots=True)
