@@ -1,0 +1,77 @@
+"""What can be judged with what was measured, and what to say about the rest.
+
+Unknown is not healthy: a rule without its data is listed with the reason and the remedy, never counted as silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coach.model.finding import NotMeasured
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule
+
+_REMEDIES = {
+    Need.LOG: ("no log was found", "name the log file: coach check FILE"),
+    Need.METRICS: (
+        "no training metrics were found",
+        "launch it with `coach launch`, or write metrics/rank-<r>.jsonl as the trainers do",
+    ),
+    Need.GPU_TELEMETRY: ("no sampler ran beside it", "start the training with `srun … coach run -- COMMAND`"),
+    Need.HOST_TELEMETRY: ("no sampler ran beside it", "start the training with `srun … coach run -- COMMAND`"),
+    Need.JOB_STATE: ("the target is no job or run that the queue or a run directory knows", "name the job id"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which needs are met for one target, and why the others are not."""
+
+    met: frozenset[Need]
+    asked_no_gpu: bool
+    gaps: tuple[NotMeasured, ...]
+    """What the sampler could not read, as it said itself."""
+
+    @classmethod
+    def of(cls, snapshot: TargetSnapshot, history: History) -> Sight:
+        """Look at what there is. One utilization value of one GPU is enough for GPU telemetry."""
+        met = set()
+        if snapshot.log_hits or snapshot.log_tails:
+            met.add(Need.LOG)
+        if history.ranks:
+            met.add(Need.METRICS)
+        if any(
+            sample.utilization_pct is not None for key in history.gpus for sample in history.gpu(*key)
+        ):
+            met.add(Need.GPU_TELEMETRY)
+        if history.nodes:
+            met.add(Need.HOST_TELEMETRY)
+        if snapshot.state is not None:
+            met.add(Need.JOB_STATE)
+        asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
+        return cls(frozenset(met), asked_no_gpu, _gaps(snapshot, asked_no_gpu))
+
+    def can_judge(self, rule: Rule) -> bool:
+        return not rule.needs or any(needs <= self.met for needs in rule.needs)
+
+    def not_measured(self, rule: Rule) -> list[NotMeasured]:
+        """What a blind rule lacks, by the alternative that lacks least."""
+        missing = min((needs - self.met for needs in rule.needs), key=len)
+        return [self._missing(need) for need in sorted(missing)]
+
+    def _missing(self, need: Need) -> NotMeasured:
+        if need is Need.GPU_TELEMETRY and self.asked_no_gpu:
+            return NotMeasured(need.value, "the run asked for no GPU", "launch with --gpus 1 or more to train on GPUs")
+        said = next((gap for gap in self.gaps if gap.what == need.value), None)
+        return said or NotMeasured(need.value, *_REMEDIES[need])
+
+
+def _gaps(snapshot: TargetSnapshot, asked_no_gpu: bool) -> tuple[NotMeasured, ...]:
+    return tuple(
+        dict.fromkeys(
+            NotMeasured(gap.what, gap.because, gap.how)
+            for gap in snapshot.sensor_gaps
+            if not (asked_no_gpu and gap.what.startswith("gpu"))
+        )
+    )

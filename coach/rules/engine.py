@@ -1,0 +1,170 @@
+"""From what rules see now to a diagnosis: what lasted, what caused what, and what could not be judged.
+
+Rules look at one moment and know nothing of each other; time and order are kept here, once. The only clock is the data's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coach.model.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules import blindness, thresholds
+from coach.rules.base import Rule
+
+_Key = tuple[str, str, Subject]
+
+
+@dataclass(slots=True)
+class _Condition:
+    """One condition of one target, from its first sight on."""
+
+    rule: Rule
+    hit: Hit
+    since_s: float | None
+    seen_s: float | None
+    is_firing: bool = False
+
+
+class Engine:
+    """Keeps, per target, which conditions are pending and which fire."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._conditions: dict[str, dict[_Key, _Condition]] = {}
+        self._clocks: dict[str, float] = {}
+
+    def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
+        """Judge one target as it stands. Called again with newer data, it remembers since when each condition holds."""
+        self._reset_if_time_went_back(snapshot)
+        conditions = self._conditions.setdefault(snapshot.target, {})
+        sight = blindness.Sight.of(snapshot, history)
+        blind: list[NotMeasured] = []
+        seen: set[_Key] = set()
+        for rule in self.rules:
+            if not sight.can_judge(rule):
+                blind += sight.not_measured(rule)
+                continue
+            try:
+                hits = list(rule.check(snapshot, history))
+            except Exception as error:  # one broken rule must not take the others, or the screen, with it
+                blind.append(_failed(rule, error))
+                continue
+            for hit in hits:
+                key = (rule.code, hit.cause or rule.cause, hit.subject)
+                seen.add(key)
+                _see(conditions, key, rule, hit, snapshot.now_s)
+        _expire(conditions, seen, snapshot.now_s)
+        firing = [condition for condition in conditions.values() if condition.is_firing]
+        return Diagnosis(
+            target=snapshot.target,
+            state=snapshot.state,
+            findings=_in_order(firing),
+            not_measured=_unique([*blind, *sight.gaps]),
+            thresholds=thresholds.in_force(self.rules),
+        )
+
+    def forget(self, target: str) -> None:
+        """Drop what is remembered of a target that nobody follows any more."""
+        self._conditions.pop(target, None)
+        self._clocks.pop(target, None)
+
+    def _reset_if_time_went_back(self, snapshot: TargetSnapshot) -> None:
+        # A replay that jumps back shows a past in which later conditions do not hold yet.
+        now, last = snapshot.now_s, self._clocks.get(snapshot.target)
+        if now is None:
+            return
+        if last is not None and now < last:
+            self._conditions.pop(snapshot.target, None)
+        self._clocks[snapshot.target] = now
+
+
+def _see(conditions: dict[_Key, _Condition], key: _Key, rule: Rule, hit: Hit, now_s: float | None) -> None:
+    condition = conditions.get(key)
+    if condition is None:
+        condition = conditions[key] = _Condition(rule, hit, now_s if hit.since_s is None else hit.since_s, now_s)
+    condition.hit, condition.seen_s = hit, now_s
+    if hit.since_s is not None:
+        condition.since_s = hit.since_s
+    if condition.is_firing:
+        return
+    lasted = math.inf if now_s is None or condition.since_s is None else now_s - condition.since_s
+    condition.is_firing = lasted >= rule.for_s
+
+
+def _expire(conditions: dict[_Key, _Condition], seen: set[_Key], now_s: float | None) -> None:
+    for key in [key for key in conditions if key not in seen]:
+        condition = conditions[key]
+        gone_s = math.inf if now_s is None or condition.seen_s is None else now_s - condition.seen_s
+        if not condition.is_firing or gone_s > condition.rule.keep_s or condition.rule.keep_s == 0:
+            del conditions[key]
+
+
+def _failed(rule: Rule, error: Exception) -> NotMeasured:
+    return NotMeasured(
+        what=f"rule {rule.code}",
+        because=f"the rule itself failed: {type(error).__name__}: {error}",
+        how=f"report it with this line; `rules.mute = [{rule.code!r}]` in the config silences it",
+    )
+
+
+def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
+    """Root cause first, then what it caused, then the rest by severity."""
+    if not firing:
+        return ()
+    loudest = max(_severity(condition) for condition in firing)
+    # Something that is only worth knowing neither leads a real finding nor explains one.
+    loud = [c for c in firing if _severity(c) >= min(Severity.WARNING, loudest)]
+    causes = {id(c): _cause_of(c, loud) for c in firing}
+    primary = min(loud, key=lambda c: (causes[id(c)] is not None, *_rank(c)))
+    findings = [
+        _finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing
+    ]
+    primary_code = primary.rule.code
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (not f.is_primary, f.consequence_of != primary_code, -f.severity, -f.confidence, f.rule),
+        )
+    )
+
+
+def _rank(condition: _Condition) -> tuple[float, float, int, float]:
+    since = math.inf if condition.since_s is None else condition.since_s
+    return condition.rule.causal_rank, since, -_severity(condition), -condition.hit.confidence
+
+
+def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
+    """The code of a firing rule that explains this one: the first that the rule names."""
+    codes = {other.rule.code for other in loud if other.rule.code != condition.rule.code}
+    return next((code for code in condition.rule.consequence_of if code in codes), None)
+
+
+def _severity(condition: _Condition) -> Severity:
+    severity = condition.rule.severity if condition.hit.severity is None else condition.hit.severity
+    return severity if condition.rule.is_proven else Severity.INFO
+
+
+def _finding(condition: _Condition, is_primary: bool, consequence_of: str | None) -> Finding:
+    rule, hit = condition.rule, condition.hit
+    return Finding(
+        rule=rule.code,
+        name=rule.name,
+        cause=hit.cause or rule.cause,
+        severity=_severity(condition),
+        confidence=hit.confidence,
+        is_primary=is_primary,
+        consequence_of=consequence_of,
+        subject=hit.subject,
+        summary=hit.summary,
+        evidence=hit.evidence,
+        fixes=hit.fixes,
+        since_s=condition.since_s,
+    )
+
+
+def _unique(items: list[NotMeasured]) -> tuple[NotMeasured, ...]:
+    return tuple(dict.fromkeys(items))

@@ -1,0 +1,51 @@
+"""Check what a config says about rules against the rules there are.
+
+A misspelt code or threshold would otherwise change nothing, silently: so it is refused with its place and the nearest name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from coach.model.errors import UserError
+from coach.rules.base import Rule
+
+
+def check_codes(codes: Iterable[str], known: Iterable[str], key: str, place: str) -> None:
+    """Refuse a rule code that does not exist. `key` is the config's key, `place` where it is written."""
+    names = sorted(known)
+    for code in codes:
+        if code not in names:
+            raise UserError(f"{place}: {key}: there is no rule {code!r}", nearest_hint(code, names))
+
+
+def check_threshold(rule: type[Rule], name: str, value: float, place: str) -> None:
+    """Refuse a threshold that the rule does not have, or that is no possible value."""
+    names = [threshold.name for threshold in rule.thresholds]
+    key = f"rules.{rule.code}.{name}"
+    if name not in names:
+        raise UserError(f"{place}: {key}: {rule.code} has no threshold {name!r}", nearest_hint(name, names))
+    if not math.isfinite(value) or value < 0:
+        raise UserError(f"{place}: {key} = {value:g}: expected a finite number, not below zero")
+
+
+def in_force(rules: Iterable[Rule]) -> dict[str, float]:
+    """`RULE.name` → the value that the rule decides by."""
+    return {f"{rule.code}.{name}": value for rule in rules for name, value in rule.values.items()}
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """What was probably meant, or all that there is."""
+    names = list(known)
+    by_folded = {known_name.casefold(): known_name for known_name in names}
+    near = get_close_matches(name.casefold(), by_folded, 1)
+    if near:
+        return f"did you mean {by_folded[near[0]]}?"
+    return f"known: {', '.join(names)}" if names else "it has none"
+
+
+def place_of(origins: Mapping[str, str], *keys: str) -> str:
+    """Where the first of these dotted keys was set: `FILE:LINE`."""
+    return next((origins[key] for key in keys if key in origins), "config")
