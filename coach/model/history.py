@@ -45,6 +45,11 @@ class Curve:
     def points(self) -> Sequence[CurvePoint]:
         return self._points
 
+    def copy(self) -> Curve:
+        other = Curve()
+        other._points, other._stride = list(self._points), self._stride
+        return other
+
     def add(self, step: Step) -> None:
         rate = None
         if step.num_samples_global is not None and step.step_time_s:
@@ -89,6 +94,18 @@ class History:
         self._hosts: dict[str, deque[HostSample]] = {}
         self._processes: dict[str, tuple[float, list[ProcessSample]]] = {}
         self._curve = Curve()
+
+    def copy(self) -> History:
+        """The series as they stand, for a reader in another thread. The values in them are frozen and shared."""
+        other = History()
+        other._steps = {rank: steps.copy() for rank, steps in self._steps.items()}
+        other._num_steps = dict(self._num_steps)
+        other._first_not_finite = dict(self._first_not_finite)
+        other._gpus = {key: samples.copy() for key, samples in self._gpus.items()}
+        other._hosts = {node: samples.copy() for node, samples in self._hosts.items()}
+        other._processes = dict(self._processes)
+        other._curve = self._curve.copy()
+        return other
 
     def add_steps(self, steps: Iterable[Step]) -> None:
         for step in steps:

@@ -61,6 +61,8 @@ class LogChunk:
     target: str
     hits: tuple[LogHit, ...]
     tail: LogTail
+    is_restart: bool = False
+    """True when the file was cut or replaced: what was hit in it before no longer holds."""
 
 
 @dataclass(frozen=True, slots=True)

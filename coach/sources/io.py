@@ -64,6 +64,8 @@ class Io(Protocol):
 
     def size(self, path: Path) -> int: ...
 
+    def modified_s(self, path: Path) -> float: ...
+
     def list_dir(self, path: Path) -> list[str]: ...
 
 
@@ -117,6 +119,9 @@ class SystemIo:
 
     def size(self, path: Path) -> int:
         return path.stat().st_size
+
+    def modified_s(self, path: Path) -> float:
+        return path.stat().st_mtime
 
     def list_dir(self, path: Path) -> list[str]:
         return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)

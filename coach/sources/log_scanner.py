@@ -1,0 +1,266 @@
+"""Scan a log's bytes for signatures, each byte once, whatever pieces it comes in.
+
+A healthy log must cost next to nothing: each literal is looked for in whole blocks of bytes, and only lines that contain one are
+decoded, freed of prefixes and searched. Pure: bytes in, hits out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from coach.model.log import LogHit, LogTail, Signature
+from coach.sources.log_text import (
+    ANSI,
+    is_inside_frames,
+    is_traceback_head,
+    parse_time_s,
+    split_prefix,
+    traceback_before,
+)
+
+MAX_LINE_BYTES = 64 << 10
+MAX_TAIL_LINES = 400
+BINARY_CHECK_BYTES = 8 << 10
+
+_CONTEXT_BYTES = 256 << 10
+"""How far back a traceback's head is looked for, and what the tail is cut from."""
+_MAX_TAIL_LINE_CHARS = 4096
+_MAX_TRACEBACK_LINES = 400
+_MAX_TRACEBACKS_PER_SIGNATURE = 100
+"""A log that repeats one error a million times does not get a million tracebacks."""
+
+
+@dataclass(slots=True)
+class _OpenTraceback:
+    """A hit inside the frames of a traceback whose end was not read yet."""
+
+    hit: LogHit
+    lines: list[str]
+    num_seen: int = 0
+    is_closed: bool = False
+
+    def add(self, rank: int | None, words: str) -> None:
+        self.num_seen += 1
+        if rank == self.hit.rank and words.strip():
+            self.lines.append(words)
+            self.is_closed = not is_inside_frames(words)
+        self.is_closed = self.is_closed or self.num_seen >= _MAX_TRACEBACK_LINES
+
+    @property
+    def complete_hit(self) -> LogHit:
+        return replace(self.hit, traceback=tuple(self.lines))
+
+
+class LogScanner:
+    """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`."""
+
+    def __init__(self, signatures: Sequence[Signature], file: str = "") -> None:
+        self.is_binary = False
+        self._file = file
+        self._signatures = tuple(signatures)
+        by_literal: dict[bytes, set[int]] = {}
+        for index, signature in enumerate(self._signatures):
+            for literal in signature.literals:
+                by_literal.setdefault(literal.encode(), set()).add(index)
+        self._by_literal = by_literal
+        self._context = b""
+        self._is_context_cut = False
+        self._pending = b""
+        self._is_overlong = False
+        self._num_bytes = 0
+        self._num_newlines = 0
+        self._held: list[LogHit] = []
+        self._open: list[_OpenTraceback] = []
+        self._flushed: set[int] = set()
+        self._num_hits: Counter[int] = Counter()
+
+    def feed(self, data: bytes) -> list[LogHit]:
+        """Scan more of the log. Hits that need later bytes to be complete come with a later call."""
+        num_before = self._num_bytes
+        self._num_bytes += len(data)
+        if num_before < BINARY_CHECK_BYTES and b"\0" in data[: BINARY_CHECK_BYTES - num_before]:
+            self.is_binary = True
+        if self.is_binary:
+            self._held, self._open, self._context, self._pending = [], [], b"", b""
+            return []
+        hits = self._held + self._take(data)
+        # Until enough was read to know that this is text, nothing is said about it.
+        self._held = hits if self._num_bytes < BINARY_CHECK_BYTES else []
+        return [] if self._held else hits
+
+    def flush(self) -> list[LogHit]:
+        """What was fed is all there is for now: also the hits of an unfinished last line or traceback."""
+        hits, self._held = self._held, []
+        text, start = self._context + ANSI.sub(b"", self._pending), len(self._context)
+        hits += self._close_tracebacks(text, start)
+        for index, hit in self._scan(text, start, self._num_newlines):
+            self._flushed.add(index)
+            hits += [hit] if hit is not None else []
+        hits += [opened.complete_hit for opened in self._open]
+        self._open = []
+        return hits
+
+    def tail(self) -> LogTail:
+        """The last lines, as they would be shown: of a progress line what stands last."""
+        if self.is_binary:
+            note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
+            return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
+        text = (self._context + ANSI.sub(b"", self._pending)).decode("utf-8", "replace")
+        lines = text.split("\n")
+        num_lines = self._num_newlines + 1
+        if not lines[-1]:
+            lines.pop()
+            num_lines -= 1
+        if self._is_context_cut and len(lines) > 1:
+            del lines[0]
+        shown = tuple(_last_piece(line) for line in lines[-MAX_TAIL_LINES:])
+        return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines)
+
+    def _take(self, data: bytes) -> list[LogHit]:
+        """Cut complete lines off what came, scan them, keep the rest."""
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if end == 0:
+            self._keep(data)
+            return []
+        block = data[:end]
+        if self._is_overlong:
+            block = block[_end_of_line(block, 0) :]
+        block = _bounded(self._pending + block)
+        self._pending, self._is_overlong = b"", False
+        self._keep(data[end:])
+        if b"\x1b" in block:
+            block = ANSI.sub(b"", block)
+        text, start = self._context + block, len(self._context)
+        hits = self._close_tracebacks(text, start) if self._open else []
+        hits += [hit for _, hit in self._scan(text, start, self._num_newlines) if hit is not None]
+        self._flushed = set()
+        self._num_newlines += block.count(b"\n")
+        self._is_context_cut = self._is_context_cut or len(text) > _CONTEXT_BYTES
+        self._context = text[-_CONTEXT_BYTES:]
+        return hits
+
+    def _keep(self, rest: bytes) -> None:
+        if not self._is_overlong:
+            self._pending += rest[: MAX_LINE_BYTES - len(self._pending)]
+            self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
+
+    def _scan(self, text: bytes, start: int, num_newlines: int) -> Iterator[tuple[int, LogHit | None]]:
+        """(signature's index, hit) of the lines in text[start:], in order; None for a hit whose traceback goes on.
+
+        What is before `start` was scanned already, and is looked at for the beginning of a traceback only.
+        """
+        candidates: dict[int, set[int]] = {}
+        for literal, indices in self._by_literal.items():
+            place = text.find(literal, start)
+            while place >= 0:
+                candidates.setdefault(_start_of_line(text, place, start), set()).update(indices)
+                place = text.find(literal, _end_of_line(text, place))
+        counted, line = start, num_newlines + 1
+        for line_start in sorted(candidates):
+            line += text.count(b"\n", counted, line_start)
+            counted = line_start
+            line_end = _end_of_line(text, line_start)
+            raw = text[line_start:line_end].decode("utf-8", "replace")
+            rank, words = split_prefix(raw)
+            for index in sorted(candidates[line_start]):
+                if line_start == start and index in self._flushed:
+                    continue
+                signature = self._signatures[index]
+                found = signature.pattern.search(words)
+                if found is None:
+                    continue
+                fields = {key: value for key, value in found.groupdict().items() if value is not None}
+                time_s = parse_time_s(words)
+                hit = LogHit(signature.rule, signature.name, self._file, line, raw, fields, rank, time_s)
+                self._num_hits[index] += 1
+                if self._num_hits[index] <= _MAX_TRACEBACKS_PER_SIGNATURE:
+                    yield index, self._with_traceback(hit, words, text, line_start, line_end)
+                else:
+                    yield index, hit
+
+    def _with_traceback(
+        self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
+    ) -> LogHit | None:
+        """The hit with the traceback it stands in; None when that is not complete yet."""
+        before = traceback_before(_lines_before(text, line_start), hit.rank)
+        if is_traceback_head(words):
+            before = before or ()
+        if before is None:
+            return hit
+        opened = _OpenTraceback(hit, [*before, words])
+        if not is_inside_frames(words) and not is_traceback_head(words):
+            return opened.complete_hit
+        for rank, following in _lines_after(text, line_end):
+            opened.add(rank, following)
+            if opened.is_closed:
+                return opened.complete_hit
+        self._open.append(opened)
+        return None
+
+    def _close_tracebacks(self, text: bytes, start: int) -> list[LogHit]:
+        closed: list[LogHit] = []
+        if self._open:
+            for rank, words in _lines_after(text, start):
+                for opened in self._open:
+                    opened.add(rank, words)
+                closed += [opened.complete_hit for opened in self._open if opened.is_closed]
+                self._open = [opened for opened in self._open if not opened.is_closed]
+                if not self._open:
+                    break
+        return closed
+
+
+def _start_of_line(text: bytes, place: int, start: int) -> int:
+    newline = text.rfind(b"\n", start, place)
+    return max(newline, text.rfind(b"\r", max(newline, start), place), start - 1) + 1
+
+
+def _end_of_line(text: bytes, place: int) -> int:
+    newline = text.find(b"\n", place)
+    end = len(text) if newline < 0 else newline
+    carriage_return = text.find(b"\r", place, end)
+    return end if carriage_return < 0 else carriage_return
+
+
+def _lines_before(text: bytes, line_start: int) -> Iterator[tuple[int | None, str]]:
+    """(rank, words) of the lines before a line, the nearest first."""
+    lowest, end = max(0, line_start - _CONTEXT_BYTES), line_start
+    for _ in range(_MAX_TRACEBACK_LINES * 8):
+        if end <= lowest:
+            return
+        end -= 2 if text[end - 2 : end] == b"\r\n" else 1
+        start = _start_of_line(text, end, lowest)
+        yield split_prefix(text[start:end].decode("utf-8", "replace"))
+        end = start
+
+
+def _lines_after(text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
+    """(rank, words) of the lines from `start` on; the line end that `start` may stand on is passed over."""
+    while start < len(text):
+        end = _end_of_line(text, start)
+        if end > start:
+            yield split_prefix(text[start:end].decode("utf-8", "replace"))
+        start = end + 1
+
+
+def _bounded(data: bytes) -> bytes:
+    """Complete lines, each cut to MAX_LINE_BYTES."""
+    pieces: list[bytes] = []
+    start = 0
+    while len(data) - start > MAX_LINE_BYTES:
+        window = start + MAX_LINE_BYTES + 1
+        end = max(data.rfind(b"\n", start, window), data.rfind(b"\r", start, window)) + 1
+        if end:
+            pieces.append(data[start:end])
+            start = end
+        else:
+            pieces.append(data[start : start + MAX_LINE_BYTES])
+            start = _end_of_line(data, start + MAX_LINE_BYTES)
+    return b"".join([*pieces, data[start:]]) if pieces else data
+
+
+def _last_piece(line: str) -> str:
+    piece = next((piece for piece in reversed(line.split("\r")) if piece), "")
+    return piece if len(piece) <= _MAX_TAIL_LINE_CHARS else piece[:_MAX_TAIL_LINE_CHARS] + "…"

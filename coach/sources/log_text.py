@@ -1,0 +1,115 @@
+"""What stands around the words of a log line: colours, rank prefixes, time stamps, tracebacks.
+
+Launchers put a rank before each line, terminals put colours into it, loggers a time. Rules match the words alone; this module takes
+the rest away and says what it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta, timezone
+
+ANSI = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\^_=>78])"
+)
+"""Terminal control sequences: colours, cursor movements, titles."""
+
+_PREFIX = re.compile(
+    r"\[rank(?P<rank>\d{1,6})\]: ?"  # torch
+    r"|\[default(?P<default>\d{1,6})\]:"  # torchrun --tee
+    r"|\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
+    r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
+    r"|\((?:[\w.-]+ )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray
+)
+_MAX_PREFIXES = 3
+
+_TIME_STAMP = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
+)
+_MAX_TIME_STAMP_COLUMN = 80
+_CANCELLED_AT = "CANCELLED AT "
+
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAIN = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
+def split_prefix(line: str) -> tuple[int | None, str]:
+    """(rank, words): the prefixes that launchers put before a line are taken away, several of them if need be."""
+    rank, position = None, 0
+    for _ in range(_MAX_PREFIXES):
+        found = _PREFIX.match(line, position)
+        if found is None:
+            break
+        for value in found.groupdict().values():
+            rank = int(value) if value is not None else rank
+        position = found.end()
+    return rank, line[position:]
+
+
+def parse_time_s(words: str) -> float | None:
+    """The line's own time stamp as epoch seconds; a stamp without a zone is in the zone of this machine."""
+    found = _TIME_STAMP.search(words[: _MAX_TIME_STAMP_COLUMN + 40])
+    if found is None or found.start() > _MAX_TIME_STAMP_COLUMN:
+        place = words.find(_CANCELLED_AT)
+        found = _TIME_STAMP.match(words, place + len(_CANCELLED_AT)) if place >= 0 else None
+        if found is None:
+            return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    try:
+        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second))  # noqa: DTZ001 (the zone follows)
+        if zone is not None:
+            moment = moment.replace(tzinfo=_parse_zone(zone))
+        return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _parse_zone(zone: str) -> timezone:
+    if zone == "Z":
+        return UTC
+    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return timezone(-offset if zone[0] == "-" else offset)
+
+
+def is_traceback_head(words: str) -> bool:
+    return words.rstrip().endswith(_TRACEBACK)
+
+
+def is_inside_frames(words: str) -> bool:
+    """Whether a line can stand between the head of a traceback and its exception: frames are indented."""
+    return words[:1] in (" ", "\t", "") or words.startswith(("+", "|"))
+
+
+def traceback_before(lines: Iterable[tuple[int | None, str]], rank: int | None) -> tuple[str, ...] | None:
+    """The traceback whose frames end right before a line of `rank`, oldest line first; None when there is none.
+
+    `lines` are (rank, words) from the newest backwards; those of other ranks are passed over. Tracebacks that this one is chained to
+    are part of it.
+    """
+    found: list[str] = []
+    complete = 0
+    state = "frames"
+    for line_rank, words in lines:
+        if line_rank != rank:
+            continue
+        if state == "frames":
+            found.append(words)
+            if is_traceback_head(words):
+                complete, state = len(found), "chain"
+            elif not is_inside_frames(words) or not words.strip():
+                break
+        elif state == "chain":
+            found.append(words)
+            if words.strip() in _CHAIN:
+                state = "exception"
+            elif words.strip():
+                break
+        else:
+            found.append(words)
+            if words.strip() and not is_inside_frames(words):
+                state = "frames"
+    return tuple(reversed(found[:complete])) if complete else None

@@ -1,0 +1,168 @@
+"""run.json, exit.json and the checkpoints of one run, read tolerantly.
+
+The run directory is where coach meets trainers, supervisor and batch script, so its files may be missing, torn or from another
+version. The parsers are pure: a dictionary in, a value of the model out, None for what is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.launch import AppliedFix
+from coach.model.reading import Reading, RunFacts
+from coach.model.run import Checkpoint, RankExit, Run, RunExit
+from coach.sources.follow import describe, read_whole
+from coach.sources.io import Io
+from coach.sources.values import finite, table, text, whole
+
+LIVE_INTERVAL_S = 2.0
+ENDED_INTERVAL_S = 15.0
+
+_RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
+_CHECKPOINT = re.compile(r"^step-(\d{1,18})\.pt$")
+
+
+def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
+    """run.json as a value. Only its own directory is trusted for the place, and for the id when none is said."""
+    run_id = text(value.get("run_id")) or Path(run_dir).name
+    job_id = value.get("job_id")
+    if isinstance(job_id, int) and not isinstance(job_id, bool):
+        job_id = str(job_id)
+    named = _RECIPE_IN_RUN_ID.match(run_id)
+    return Run(
+        run_id=run_id,
+        run_dir=run_dir,
+        recipe=text(value.get("recipe")) or (named[1] if named else ""),
+        backend=text(value.get("backend")) or ("local" if job_id in (None, run_id) else "slurm"),
+        job_id=text(job_id),
+        state=text(value.get("state")),
+        parameters=table(value.get("parameters")),
+        resources=table(value.get("resources")),
+        launch=table(value.get("launch")),
+        created_time_s=finite(value.get("created_time_s")),
+        started_time_s=finite(value.get("started_time_s")),
+        ended_time_s=finite(value.get("ended_time_s")),
+        parent_run_id=text(value.get("parent_run_id")),
+        fix=_parse_fix(table(value.get("fix"))),
+        device=table(value.get("device")),
+        dataset=table(value.get("dataset")),
+        versions=table(value.get("versions")),
+    )
+
+
+def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:
+    rule = text(value.get("rule"))
+    return AppliedFix(rule, text(value.get("title")) or "", table(value.get("changes"))) if rule else None
+
+
+def parse_exit(value: Mapping[str, Any]) -> RunExit:
+    """exit.json as a value; a rank without a number is left out."""
+    rows = value.get("ranks")
+    ranks = [_parse_rank(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return RunExit(
+        state=text(value.get("state")),
+        exit_code=whole(value.get("exit_code")),
+        ended_time_s=finite(value.get("ended_time_s")),
+        ranks=tuple(rank for rank in ranks if rank is not None),
+    )
+
+
+def _parse_rank(row: Mapping[str, Any]) -> RankExit | None:
+    rank = whole(row.get("rank"))
+    if rank is None:
+        return None
+    return RankExit(
+        rank,
+        whole(row.get("exit_code")),
+        whole(row.get("signal")),
+        text(row.get("message")),
+        row.get("is_bystander") is True,
+    )
+
+
+def parse_checkpoint_names(names: Iterable[str]) -> list[tuple[int, str]]:
+    """(step, name) of complete checkpoints, oldest first. Others, also a writer's temporary files, are passed over."""
+    found = ((match, name) for name in names if (match := _CHECKPOINT.match(name)))
+    return sorted((int(match[1]), name) for match, name in found)
+
+
+def parse_json(data: bytes, path: Path) -> dict[str, Any]:
+    """One JSON object. Raises UserError, one line, when it is torn or something else."""
+    try:
+        value = json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: not valid JSON ({error}); it may have been cut while written",
+            "the other files of the run can still be read: give the path of its log",
+        ) from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: a JSON object was expected, found {type(value).__name__}")
+    return value
+
+
+def read_run(io: Io, run_dir: Path) -> Run:
+    """The run in this directory. Raises OSError when it has no run.json, UserError when that is torn."""
+    path = runs.RunPaths(run_dir).run_json
+    return parse_run(parse_json(read_whole(io, path), path), str(run_dir))
+
+
+def read_exit(io: Io, run_dir: Path) -> RunExit | None:
+    """How the run ended, None while it has not said. Raises OSError or UserError."""
+    path = runs.RunPaths(run_dir).exit_json
+    try:
+        data = read_whole(io, path)
+    except FileNotFoundError:
+        return None
+    return parse_exit(parse_json(data, path))
+
+
+def read_checkpoints(io: Io, run_dir: Path) -> tuple[Checkpoint, ...]:
+    """Complete checkpoints, oldest first."""
+    folder = runs.RunPaths(run_dir).checkpoints_dir
+    try:
+        names = io.list_dir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    found = []
+    for step, name in parse_checkpoint_names(names):
+        path = folder / name
+        try:
+            found.append(Checkpoint(str(path), step, io.modified_s(path)))
+        except FileNotFoundError:
+            continue  # the trainer removed an old one since the listing
+    return tuple(found)
+
+
+class RunFilesSource:
+    """Looks at run.json, exit.json and the checkpoints of one watched run; less often once it has ended."""
+
+    name = "run"
+
+    def __init__(self, io: Io, target: str, run_dir: Path) -> None:
+        self.interval_s = LIVE_INTERVAL_S
+        self._io = io
+        self._target = target
+        self._run_dir = run_dir
+
+    def poll(self) -> Iterable[Reading]:
+        start_s = self._io.now()
+        facts, error = None, None
+        try:
+            run = read_run(self._io, self._run_dir)
+            exit_ = read_exit(self._io, self._run_dir)
+            facts = RunFacts(self._target, run, exit_, read_checkpoints(self._io, self._run_dir))
+            has_ended = is_final(run.state) or (exit_ is not None and is_final(exit_.state))
+            self.interval_s = ENDED_INTERVAL_S if has_ended else LIVE_INTERVAL_S
+        except OSError as problem:
+            error = describe(problem)
+        except UserError as problem:
+            error = problem.message
+        now_s = self._io.now()
+        yield Reading(self.name, now_s, now_s - start_s, facts, error, self._target)
