@@ -1,0 +1,84 @@
+"""The local backend: a small supervisor runs the script, detached, and enforces what a scheduler would.
+
+It is a process of its own, so that a run goes on when coach ends; it meets coach only in the run directory. All that the run starts
+stays below it (it adopts orphans), so that limits, cancel and the end reach every process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+import coach
+from coach import runs
+from coach.launch.supervisor import KILL_WAIT_S, Supervisor
+from coach.model.errors import UserError
+from coach.sources.local_process import find_supervisor, identify, is_alive
+
+
+def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
+    """Start the supervisor of a run whose run.json and job.sh are written; `after` is a run whose end it waits for."""
+    paths = runs.RunPaths(run_dir)
+    argv = [sys.executable, "-m", "coach.launch.local", str(run_dir)]
+    argv += ["--after", str(after)] if after else []
+    # -m looks in the working directory first: this very coach, installed or not.
+    package_parent = Path(coach.__file__).resolve().parent.parent
+    with open(run_dir / "supervisor.log", "ab") as log:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=package_parent,
+            env=dict(env),
+            start_new_session=True,
+        )
+    threading.Thread(target=process.wait, daemon=True, name="reap-supervisor").start()
+    with contextlib.suppress(psutil.Error):  # gone already: then it has written how it ended
+        runs.update_json(paths.run_json, {"supervisor": identify(psutil.Process(process.pid))})
+
+
+def cancel(run_dir: Path) -> None:
+    """Ask the supervisor to end the run. Raises UserError when there is none on this machine."""
+    run_json = runs.read_json(runs.RunPaths(run_dir).run_json)
+    process = find_supervisor(run_json)
+    if process is None:
+        said = run_json.get("supervisor")
+        node = said.get("node") if isinstance(said, dict) else None
+        raise UserError(
+            f"{run_dir.name}: nothing of this run is running on this machine",
+            f"it was started on {node}" if node else None,
+        )
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.terminate()  # psutil looks once more whether the number is still this process's
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Supervise one run to its end."""
+    parser = argparse.ArgumentParser(prog="python -m coach.launch.local", description=main.__doc__)
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--after", type=Path, help="run directory of a run whose end is waited for")
+    parser.add_argument(
+        "--kill-wait",
+        type=float,
+        default=KILL_WAIT_S,
+        help="seconds from TERM to KILL (default: %(default)g)",
+    )
+    args = parser.parse_args(argv)
+    supervisor = Supervisor(args.run_dir.absolute(), args.kill_wait)
+    runs.update_json(supervisor.paths.run_json, {"supervisor": identify(psutil.Process(os.getpid()))})
+    parent = args.after and runs.RunPaths(args.after).run_json
+    supervisor.run(wait_while=(lambda: is_alive(runs.read_json(parent))) if parent else None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

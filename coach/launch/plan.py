@@ -1,0 +1,157 @@
+"""A request becomes a plan: everything checked, every default filled in, the script rendered. Pure.
+
+What is shown is what will be submitted, so the plan holds the whole script, and nothing is decided after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from coach.launch.recipe import Recipe, resolve_parameters
+from coach.launch.record import run_record
+from coach.launch.resources import Site, resolve_resources
+from coach.launch.script import Paths, render
+from coach.launch.spelling import check_printable
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan
+
+_SBATCH_KEY = re.compile(r"[a-z][a-z0-9-]{0,40}", re.ASCII)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_OWN_OPTIONS = {
+    "nodes": "--nodes",
+    "gpus": "--gpus",
+    "gpus-per-node": "--gpus",
+    "time": "--time",
+    "partition": "--partition",
+    "account": "--account",
+    "qos": "--qos",
+    "reservation": "--reservation",
+    "constraint": "--constraint",
+    "mem": "--mem",
+    "cpus-per-task": "--cpus-per-task",
+}
+"""sbatch options that have an option of coach's own, through which they are checked."""
+
+_RESERVED = frozenset(
+    [
+        "array",
+        "chdir",
+        "error",
+        "export",
+        "export-file",
+        "get-user-env",
+        "gpus-per-task",
+        "job-name",
+        "ntasks",
+        "ntasks-per-node",
+        "ntasks-per-gpu",
+        "open-mode",
+        "output",
+        "parsable",
+        "requeue",
+        "no-requeue",
+        "signal",
+        "test-only",
+        "wait",
+        "wrap",
+    ]
+)
+"""sbatch options on which the script itself relies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the workflow found out before: where everything lies and who launches."""
+
+    paths: Paths
+    user: str
+    created_time_s: float
+    coach_version: str
+    git: Mapping[str, Any] | None
+    notes: tuple[str, ...] = ()
+
+
+def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
+    """Check everything and render the script. Raises UserError for the first thing that cannot be."""
+    _check_texts(request, site.backend)
+    check_run_dir(facts.paths.run_dir)
+    parameters, unusual = resolve_parameters(recipe, request.set)
+    resolved = resolve_resources(request, recipe, parameters, site)
+    plan = Plan(
+        request=request,
+        run_id=run_id,
+        run_dir=facts.paths.run_dir,
+        backend=site.backend,
+        recipe=recipe.name,
+        title=recipe.title,
+        parameters=parameters,
+        resources=resolved.resources,
+        script="",
+        notes=facts.notes + resolved.notes,
+        warnings=unusual + resolved.warnings,
+    )
+    record = run_record(
+        plan,
+        recipe,
+        user=facts.user,
+        created_time_s=facts.created_time_s,
+        python=facts.paths.python,
+        coach_version=facts.coach_version,
+        git=facts.git,
+    )
+    script = render(plan, recipe.trainer, facts.paths, record, facts.coach_version)
+    return replace(plan, script=script, run_json=record, code_dir=facts.paths.code_dir)
+
+
+def check_run_dir(run_dir: str) -> None:
+    """A path in an #SBATCH line can be quoted, but not everything can be written in quotes."""
+    check_printable(run_dir, "runs_root")
+    if not PurePosixPath(run_dir).is_absolute() or set(run_dir) & set("'\"\\"):
+        raise UserError(
+            f"runs_root: {run_dir!r}: quotes and backslashes cannot stand in a batch script",
+            "set runs_root in config.toml to another directory",
+        )
+
+
+def _check_texts(request: LaunchRequest, backend: str) -> None:
+    for key in ("partition", "account", "qos", "reservation", "constraint", "mem", "gpu_type", "exclude"):
+        value = getattr(request, key)
+        if value is not None:
+            _check_value(value, f"--{key.replace('_', '-')}")
+    for line in request.setup or ():
+        check_printable(line, "setup")
+    if request.python is not None and not check_printable(request.python, "--python").strip():
+        raise UserError("--python '': expected the path of an interpreter")
+    if request.resume_from is not None:
+        check_printable(request.resume_from, "resume_from")
+    for name, value in request.env.items():
+        if not _ENV_NAME.fullmatch(name):
+            raise UserError(f"env {name!r}: not the name of an environment variable")
+        check_printable(value, f"env {name}")
+    for key, value in request.sbatch.items():
+        _check_sbatch(key, value)
+
+
+def _check_sbatch(key: str, value: str) -> None:
+    if not _SBATCH_KEY.fullmatch(key):
+        raise UserError(
+            f"--sbatch {key!r}: not an option of sbatch", "expected its long name, for example comment=text"
+        )
+    if key in _OWN_OPTIONS:
+        raise UserError(f"--sbatch {key}: coach has an option of its own for it", f"use {_OWN_OPTIONS[key]}")
+    if key in _RESERVED:
+        raise UserError(f"--sbatch {key}: the script relies on its own value of {key}", "leave it out")
+    if value:
+        _check_value(value, f"--sbatch {key}")
+
+
+def _check_value(value: str, option: str) -> None:
+    check_printable(value, option)
+    if not value.strip():
+        raise UserError(f"{option} {value!r}: a value is missing")
+    if set(value) & set("'\"\\"):
+        raise UserError(f"{option} {value!r}: quotes and backslashes cannot stand in an #SBATCH line")

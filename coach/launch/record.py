@@ -1,0 +1,95 @@
+"""run.json as it is when a run is planned: the record by which everybody knows the run afterwards. Pure.
+
+The batch script carries it too, so that a script which was printed by --dry-run and submitted by hand makes the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from coach import runs
+from coach.launch.recipe import Recipe
+from coach.model.launch import LaunchRequest, Plan
+
+
+def run_record(
+    plan: Plan,
+    recipe: Recipe,
+    *,
+    user: str,
+    created_time_s: float,
+    python: str,
+    coach_version: str,
+    git: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """All keys of run.json; what is not known yet is null."""
+    request = plan.request
+    return {
+        "schema": runs.SCHEMA,
+        "run_id": plan.run_id,
+        "recipe": plan.recipe,
+        "trainer": recipe.trainer,
+        "parameters": dict(plan.parameters),
+        "parameter_info": {
+            name: {"default": parameter.default, "usual": list(parameter.usual) if parameter.usual else None}
+            for name, parameter in recipe.parameters.items()
+        },
+        "resources": asdict(plan.resources),
+        "launch": said(request),
+        "backend": plan.backend,
+        "cluster": None,
+        "job_id": plan.run_id if plan.backend == "local" else None,
+        "user": user,
+        "created_time_s": created_time_s,
+        "submitted_time_s": None,
+        "started_time_s": None,
+        "ended_time_s": None,
+        "state": None,
+        "environment": {"python": python, "setup": list(request.setup or ())},
+        "versions": {"coach": coach_version, "python": None, "torch": None},
+        "device": {"type": None, "name": None},
+        "dataset": {"name": None, "path": None, "is_synthetic": None},
+        "git": dict(git) if git is not None else None,
+        "parent_run_id": request.parent_run_id,
+        "fix": None
+        if request.fix is None
+        else {"rule": request.fix.rule, "title": request.fix.title, "changes": dict(request.fix.changes)},
+        "resume_from": request.resume_from,
+    }
+
+
+def said(request: LaunchRequest) -> dict[str, Any]:
+    """The fields of a request that were said, as JSON: from them a relaunch asks for the same again."""
+    result: dict[str, Any] = {}
+    for item in fields(request):
+        value = getattr(request, item.name)
+        if value is None or item.name in ("parent_run_id", "fix"):
+            continue
+        if isinstance(value, Mapping):
+            value = dict(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        if value not in ({}, []):
+            result[item.name] = value
+    return result
+
+
+def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
+    """The inverse of `said`, tolerant: keys and types that this version does not know are left out."""
+    kinds: dict[str, type] = {"num_nodes": int, "gpus_per_node": int, "nproc_per_node": int}
+    kinds |= {
+        "time_limit_s": int,
+        "cpus_per_task": int,
+        "set": dict,
+        "env": dict,
+        "sbatch": dict,
+        "setup": list,
+    }
+    values: dict[str, Any] = {}
+    for item in fields(LaunchRequest):
+        value = launch.get(item.name)
+        if item.name not in ("fix", "parent_run_id") and isinstance(value, kinds.get(item.name, str)):
+            values[item.name] = tuple(map(str, value)) if isinstance(value, list) else value
+    return LaunchRequest(**{"recipe": recipe, **values})

@@ -1,0 +1,289 @@
+"""From what was asked to what will be asked of the scheduler: nodes, GPUs, ranks, CPUs, time, memory.
+
+Every refusal that can be known before the submission is made here, against what the cluster said of itself: a job that waits two
+hours to fail on its first line is what this boundary exists to prevent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from coach.launch.recipe import Recipe
+from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
+from coach.model.cluster import Node, Partition
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Resources
+
+MIN_TIME_FOR_SIGNAL_S = 120
+"""A shorter run is over before a signal and a requeue would pay."""
+
+MAX_SIGNAL_LEAD_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is known of the target: a cluster's partitions and nodes, or for `local` one node, this machine."""
+
+    backend: str
+    partitions: tuple[Partition, ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The resources, what was decided about them, and what is unusual."""
+
+    resources: Resources
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The part of the site that the job may use. `name` begins a sentence."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    num_nodes: int
+    has_gpus: bool
+    partition: Partition | None
+
+
+def resolve_resources(
+    request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
+) -> Resolved:
+    """Fill in every default and refuse what the target cannot give."""
+    target = _target(request, site)
+    notes: list[str] = []
+    warnings: list[str] = []
+    num_nodes = _num_nodes(request, recipe, target)
+    gpus = _gpus(request, recipe, target, num_nodes)
+    nproc = _nproc(request, recipe, num_nodes, gpus, warnings)
+    if gpus == 0:
+        why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
+        ranks = f"{num_nodes * nproc} CPU rank{'s' if num_nodes * nproc > 1 else ''}"
+        notes.append(f"{why}: {ranks}{' over gloo' if num_nodes * nproc > 1 else ''}")
+    gpu_type = _gpu_type(request, target, num_nodes, gpus, notes)
+    cpus = _cpus(request, parameters, target, num_nodes, gpus, nproc, notes)
+    _check_mem(request, target, num_nodes)
+    time_limit_s = _time_limit(request, recipe, target, notes)
+    is_local = site.backend == "local"
+    if is_local:
+        ignored = [key for key in _SLURM_ONLY if getattr(request, key) is not None]
+        ignored += [f"sbatch {key}" for key in request.sbatch]
+        if ignored:
+            notes.append(f"this machine has no scheduler: {', '.join(ignored)} not used")
+    resources = Resources(
+        num_nodes=num_nodes,
+        gpus_per_node=gpus,
+        nproc_per_node=nproc,
+        cpus_per_task=cpus,
+        time_limit_s=time_limit_s,
+        mem=request.mem,
+        gpu_type=gpu_type,
+        signal=_signal(request, time_limit_s),
+        partition=target.partition.name if target.partition else None,
+        **({} if is_local else {key: getattr(request, key) for key in _SLURM_ONLY if key != "partition"}),
+    )
+    return Resolved(resources, tuple(notes), tuple(warnings))
+
+
+_SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "exclude")
+
+
+def _target(request: LaunchRequest, site: Site) -> _Target:
+    if site.backend == "local":
+        machine = site.nodes[0]
+        return _Target("this machine", site.nodes, 1, sum(gpu.total for gpu in machine.gpus) > 0, None)
+    partition = _partition(request.partition, site.partitions)
+    nodes = tuple(node for node in site.nodes if partition.name in node.partitions)
+    name = f"partition {partition.name}"
+    return _Target(name, nodes, partition.num_nodes, partition.num_gpus_per_node > 0, partition)
+
+
+def _partition(asked: str | None, partitions: Sequence[Partition]) -> Partition:
+    by_name = {partition.name: partition for partition in partitions}
+    if asked is None:
+        for partition in partitions:
+            if partition.is_default:
+                return partition
+        raise UserError("this cluster has no default partition", f"--partition: one of {', '.join(by_name)}")
+    if asked in by_name:
+        return by_name[asked]
+    near = get_close_matches(asked, by_name, 1)
+    hint = f"did you mean {near[0]}?" if near else f"partitions: {', '.join(by_name) or 'none'}"
+    raise UserError(f"--partition {asked}: there is no such partition", hint)
+
+
+def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
+    num_nodes = _at_least("--nodes", request.num_nodes, 1) or 1
+    if target.partition is None and num_nodes > 1:
+        raise UserError(
+            f"--nodes {num_nodes}: the local backend is one machine", "more nodes need --backend slurm"
+        )
+    if recipe.is_single_device and num_nodes > 1:
+        raise UserError(
+            f"--nodes {num_nodes}: recipe {recipe.name} uses a single device", "use 1, or another recipe"
+        )
+    if num_nodes > target.num_nodes:
+        raise UserError(f"--nodes {num_nodes}: {target.name} has {target.num_nodes}")
+    return num_nodes
+
+
+def _gpus(request: LaunchRequest, recipe: Recipe, target: _Target, num_nodes: int) -> int:
+    asked = _at_least("--gpus", request.gpus_per_node, 0)
+    counts = [_gpus_of(node, request.gpu_type) for node in target.nodes] if target.has_gpus else []
+    most = _on_each_of(num_nodes, counts) or 0
+    if asked is None:
+        ranks = request.nproc_per_node
+        if ranks is not None and not recipe.is_single_device and 0 < most < ranks:
+            raise UserError(
+                f"--nproc-per-node {ranks}: {target.name} has {most} GPUs per node",
+                "use --gpus 0 for ranks on CPUs",
+            )
+        return min(most, 1 if recipe.is_single_device else ranks or 2)
+    if recipe.is_single_device and asked > 1:
+        raise UserError(
+            f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
+        )
+    if asked > most:
+        _refuse_gpus(asked, most, target, num_nodes, counts)
+    return asked
+
+
+def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int]) -> None:
+    if not target.has_gpus:
+        raise UserError(
+            f"--gpus {asked}: {target.name} has no GPUs",
+            "use --gpus 0 to train on CPUs, or another partition",
+        )
+    if max(counts, default=0) >= asked:
+        enough = sum(count >= asked for count in counts)
+        raise UserError(f"--gpus {asked}: {enough} of {num_nodes} nodes in {target.name} have so many GPUs")
+    raise UserError(f"--gpus {asked}: {target.name} has {most} GPUs per node")
+
+
+def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, warnings: list[str]) -> int:
+    asked = _at_least("--nproc-per-node", request.nproc_per_node, 1)
+    if asked is None:
+        if gpus:
+            return gpus
+        return 2 if not recipe.is_single_device and num_nodes == 1 else 1
+    if recipe.is_single_device and asked > 1:
+        raise UserError(
+            f"--nproc-per-node {asked}: recipe {recipe.name} uses a single device", "use 1, or another recipe"
+        )
+    if gpus and asked > gpus:
+        raise UserError(
+            f"--nproc-per-node {asked}: {gpus} GPUs per node; two ranks cannot share one",
+            "ranks per node are at most the GPUs per node, or any number of CPU ranks with --gpus 0",
+        )
+    if gpus > asked:
+        warnings.append(f"{asked} ranks on {gpus} GPUs per node: {gpus - asked} of them will be idle")
+    return asked
+
+
+def _gpu_type(
+    request: LaunchRequest, target: _Target, num_nodes: int, gpus: int, notes: list[str]
+) -> str | None:
+    asked = request.gpu_type
+    if asked is None:
+        return None
+    types = sorted(
+        {gpu.type for node in target.nodes for gpu in node.gpus if gpu.type} if target.has_gpus else ()
+    )
+    if request.gpus_per_node == 0:
+        notes.append(f"the launch uses no GPU: GPU type {asked} not asked for")
+        return None
+    if asked not in types:
+        near = get_close_matches(asked, types, 1)
+        hint = f"did you mean {near[0]}?" if near else f"its GPU types: {', '.join(types) or 'none'}"
+        raise UserError(f"--gpu-type {asked}: {target.name} has none of that type", hint)
+    if gpus == 0:
+        raise UserError(f"--gpu-type {asked}: fewer than {num_nodes} nodes in {target.name} have one")
+    return asked
+
+
+def _cpus(
+    request: LaunchRequest,
+    parameters: Mapping[str, Any],
+    target: _Target,
+    num_nodes: int,
+    gpus: int,
+    nproc: int,
+    notes: list[str],
+) -> int:
+    fitting = [node for node in target.nodes if not gpus or _gpus_of(node, request.gpu_type) >= gpus]
+    known = [node.num_cpus for node in fitting if node.num_cpus is not None]
+    most = _on_each_of(num_nodes, known)
+    asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)
+    if asked is not None:
+        if most is not None and asked > most:
+            raise UserError(f"--cpus-per-task {asked}: {target.name} has {most} CPUs per node")
+        return asked
+    if request.nproc_per_node is not None and most is not None and nproc > most:
+        raise UserError(f"--nproc-per-node {nproc}: {target.name} has {most} CPUs per node")
+    num_workers = parameters.get("num_workers")
+    per_rank = 1 + (num_workers if isinstance(num_workers, int) else 0)
+    wanted = nproc * per_rank
+    if most is not None and wanted > most:
+        notes.append(
+            f"{wanted} processes per node ({nproc} × (1 + {per_rank - 1} workers)) share {most} CPUs"
+        )
+        return most
+    return wanted
+
+
+def _check_mem(request: LaunchRequest, target: _Target, num_nodes: int) -> None:
+    if request.mem is None:
+        return
+    asked = parse_mem_mib(request.mem, "--mem")
+    most = _on_each_of(num_nodes, [node.memory_mib for node in target.nodes if node.memory_mib is not None])
+    if most is not None and asked > most:
+        raise UserError(f"--mem {request.mem}: {target.name} has {most} MiB per node")
+
+
+def _time_limit(request: LaunchRequest, recipe: Recipe, target: _Target, notes: list[str]) -> int:
+    limit = target.partition.time_limit_s if target.partition else None
+    asked = _at_least("--time", request.time_limit_s, 1)
+    if asked is None:
+        if limit is not None and recipe.time_limit_s > limit:
+            notes.append(f"time limit {format_time(limit)}: the most that {target.name} allows")
+            return limit
+        return recipe.time_limit_s
+    if limit is not None and asked > limit:
+        raise UserError(f"--time {format_time(asked)}: {target.name} allows at most {format_time(limit)}")
+    return asked
+
+
+def _signal(request: LaunchRequest, time_limit_s: int) -> str | None:
+    if request.signal is not None:
+        lead = parse_signal_lead(request.signal, "signal")
+        if lead >= time_limit_s:
+            raise UserError(
+                f"signal {request.signal}: {lead} s before the limit, but the time limit is {time_limit_s} s",
+                "use a longer --time",
+            )
+        return f"USR1@{lead}"
+    if time_limit_s < MIN_TIME_FOR_SIGNAL_S:
+        return None
+    return f"USR1@{min(MAX_SIGNAL_LEAD_S, time_limit_s // 4)}"
+
+
+def _gpus_of(node: Node, gpu_type: str | None) -> int:
+    return sum(gpu.total for gpu in node.gpus if gpu_type is None or gpu.type == gpu_type)
+
+
+def _on_each_of(num_nodes: int, amounts: Sequence[int]) -> int | None:
+    """What at least so many nodes have; None when the amounts of so many are not known."""
+    ordered = sorted(amounts, reverse=True)
+    return ordered[num_nodes - 1] if len(ordered) >= num_nodes else None
+
+
+def _at_least(option: str, value: int | None, least: int) -> int | None:
+    if value is not None and value < least:
+        raise UserError(f"{option} {value}: must be at least {least}")
+    return value

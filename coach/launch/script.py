@@ -1,0 +1,315 @@
+"""A plan becomes the text of a batch script. Pure, and golden-tested: what is submitted is read by learners.
+
+Everything that came from a user or a config passes through one of two doors: `_sbatch_line` or `shlex.quote`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
+
+from coach.launch.parameters import show
+from coach.launch.spelling import format_time, parse_signal_lead
+from coach.model.launch import Plan, Resources
+
+_HEREDOC = "COACH_RUN_JSON"
+_SECONDS_OF_GRACE = 30
+"""A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the script's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where everything lies, as the job sees it."""
+
+    run_dir: str
+    code_dir: str
+    python: str
+    """The interpreter of the training environment: a path, or a name that `setup` puts on the PATH."""
+    cache_dir: str
+    data_dir: str | None = None
+
+
+def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], coach_version: str) -> str:
+    """The whole script, for Slurm or for the local backend."""
+    is_slurm = plan.backend == "slurm"
+    lines = ["#!/bin/bash"]
+    if is_slurm:
+        lines += _sbatch_lines(plan)
+    lines += [f"# Recipe {plan.recipe}, run {plan.run_id}, written by coach {coach_version}."]
+    if not is_slurm:
+        lines += ["# coach's local supervisor runs this script and enforces the limits of time and memory."]
+    lines += ["set -euo pipefail", "umask 077", ""]
+    lines += _places(paths)
+    lines += _records(run_json)
+    lines += _setup(plan.request.setup or (), paths.python)
+    lines += _variables(plan, is_slurm)
+    lines += _rendezvous() if plan.resources.num_nodes > 1 else []
+    lines += _signals(plan.resources, is_slurm)
+    lines += _training(plan, trainer, paths, is_slurm)
+    lines += _requeue() if is_slurm and plan.resources.signal else []
+    lines += _ending(plan.resources) if is_slurm else _local_ending()
+    return "\n".join(lines) + "\n"
+
+
+def _sbatch_lines(plan: Plan) -> list[str]:
+    resources = plan.resources
+    logs = plan.run_dir.replace("%", "%%")
+    options: dict[str, str | None] = {
+        "job-name": plan.recipe,
+        "nodes": str(resources.num_nodes),
+        "ntasks-per-node": "1",
+        "gpus-per-node": _gpus(resources),
+        "cpus-per-task": str(resources.cpus_per_task),
+        "mem": resources.mem,
+        "time": format_time(resources.time_limit_s) if resources.time_limit_s else None,
+        "partition": resources.partition,
+        "account": resources.account,
+        "qos": resources.qos,
+        "reservation": resources.reservation,
+        "constraint": resources.constraint,
+        "exclude": resources.exclude,
+        "output": f"{logs}/stdout.log",
+        "error": f"{logs}/stderr.log",
+        "open-mode": "append",
+    }
+    comments = {
+        "ntasks-per-node": "one torchrun on each node; it starts the ranks",
+        "cpus-per-task": "per node: ranks × (1 + workers)",
+        "open-mode": "a requeued run goes on in the same logs",
+    }
+    lines = [
+        _sbatch_line(key, value, comments.get(key)) for key, value in options.items() if value is not None
+    ]
+    if resources.signal:
+        lead = parse_signal_lead(resources.signal, "signal")
+        lines += [
+            _sbatch_line(
+                "signal", f"B:USR1@{lead}", "so many seconds before the limit: time for a checkpoint"
+            ),
+            _sbatch_line("requeue", "", "and then back into the queue, to go on from it"),
+        ]
+    return lines + [_sbatch_line(key, value) for key, value in plan.request.sbatch.items()]
+
+
+def _sbatch_line(key: str, value: str, comment: str | None = None) -> str:
+    # Slurm reads quotes as a shell does, and a blank followed by # begins a comment.
+    option = f"#SBATCH --{key}={quote(value)}" if value else f"#SBATCH --{key}"
+    return f"{option:<38} # {comment}" if comment else option
+
+
+def _gpus(resources: Resources) -> str | None:
+    if resources.gpus_per_node == 0:
+        return None
+    return (
+        f"{resources.gpu_type}:{resources.gpus_per_node}"
+        if resources.gpu_type
+        else str(resources.gpus_per_node)
+    )
+
+
+def _places(paths: Paths) -> list[str]:
+    return [
+        "# The run directory, and trainers and node code as they were at launch: both on the shared file system.",
+        f"RUN_DIR={quote(paths.run_dir)}",
+        f"CODE={quote(paths.code_dir)}",
+        "",
+    ]
+
+
+def _records(run_json: Mapping[str, Any]) -> list[str]:
+    return [
+        "# The record of this run, unless coach has written it already.",
+        'mkdir -p -m 700 "$RUN_DIR"',
+        "if [[ ! -e $RUN_DIR/run.json ]]; then",
+        f"  cat > \"$RUN_DIR/.run.json.new\" <<'{_HEREDOC}'",
+        json.dumps(run_json, indent=2, ensure_ascii=True, allow_nan=False),
+        _HEREDOC,
+        '  mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"',
+        "fi",
+        '[[ -e $RUN_DIR/job.sh ]] || cp -- "$0" "$RUN_DIR/job.sh"',
+        "",
+        "# A requeued job starts here again: forget how it ended before.",
+        'rm -f "$RUN_DIR/exit.json"',
+        "",
+    ]
+
+
+def _setup(setup: Sequence[str], python: str) -> list[str]:
+    lines: list[str] = []
+    if setup:
+        lines += [
+            "# The site's environment. Module and conda scripts use unset variables and commands that fail."
+        ]
+        lines += ["set +eu", *setup, "set -eu"]
+    return [
+        *lines,
+        "# The interpreter of the training environment; it need not be the one that coach runs under.",
+        f"PYTHON={quote(python)}",
+        'if ! command -v "$PYTHON" > /dev/null; then',
+        '  echo "coach: $PYTHON: no such interpreter on $(hostname)" >&2',
+        "  exit 127",
+        "fi",
+        "",
+    ]
+
+
+def _variables(plan: Plan, is_slurm: bool) -> list[str]:
+    resources = plan.resources
+    lines = ["# What is printed appears at once."]
+    lines += ["export PYTHONUNBUFFERED=1"]
+    if is_slurm:
+        lines += ["# srun does not inherit --cpus-per-task in every version of Slurm."]
+        lines += [f"export SRUN_CPUS_PER_TASK={resources.cpus_per_task}"]
+    lines += [
+        "# Compute threads of each rank: more than its share of the CPUs makes every rank slower.",
+        f"export OMP_NUM_THREADS={_threads(resources, plan.parameters)}",
+        "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).",
+        "export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100",
+    ]
+    if resources.gpus_per_node:
+        lines += [
+            "# NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last collectives behind.",
+            "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DESYNC_DEBUG=1",
+            "export TORCH_FR_BUFFER_SIZE=2000",
+        ]
+        if not is_slurm:
+            gpus = ",".join(str(gpu) for gpu in range(resources.gpus_per_node))
+            lines += ["# The GPUs of this run, unless others were chosen outside."]
+            lines += [f'export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-{gpus}}}"']
+    else:
+        lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
+        lines += ['export CUDA_VISIBLE_DEVICES=""']
+    if plan.request.env:
+        lines += ["# Asked for with the launch."]
+        lines += [f"export {name}={quote(value)}" for name, value in plan.request.env.items()]
+    return [*lines, ""]
+
+
+def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
+    """With GPUs the data workers have the CPUs; without, the ranks compute on them, and the workers have little to do."""
+    threads = resources.cpus_per_task // resources.nproc_per_node
+    num_workers = parameters.get("num_workers")
+    if resources.gpus_per_node and isinstance(num_workers, int):
+        threads -= num_workers
+    return max(1, threads)
+
+
+def _rendezvous() -> list[str]:
+    return [
+        "# Where the nodes meet: on the first one, at a port that no other job has.",
+        'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+        "export MASTER_ADDR=${HOSTS%%$'\\n'*}",
+        "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
+        "",
+    ]
+
+
+def _signals(resources: Resources, is_slurm: bool) -> list[str]:
+    usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING"'
+    term = "" if is_slurm else '; kill -TERM "$TRAINING"'
+    lines = [
+        "# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.",
+        "newest_checkpoint() {",
+        "  local newest='' file",
+        '  for file in "$RUN_DIR"/checkpoints/step-*.pt; do',
+        "    if [[ -e $file ]]; then newest=$file; fi",
+        "  done",
+        '  echo "$newest"',
+        "}",
+        "FIRST_CHECKPOINT=$(newest_checkpoint)",
+        "",
+    ]
+    has_requeue = is_slurm and resources.signal is not None
+    lines = lines if has_requeue else []
+    lines += [
+        "# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside."
+    ]
+    lines += ["TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0"]
+    if resources.signal is not None:
+        lines += [f"trap 'SIGNALLED=1 INTERRUPTED=1; {usr1}' USR1"]
+    return [*lines, f"trap 'TERMINATED=1 INTERRUPTED=1{term}' TERM", ""]
+
+
+def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[str]:
+    resources = plan.resources
+    command = ['"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" --']
+    comments = [
+        "# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks."
+    ]
+    if is_slurm:
+        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they ended.
+        command.insert(0, "srun --kill-on-bad-exit=0 --wait=60")
+        comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
+    torchrun = f'"$PYTHON" -m torch.distributed.run --nnodes={resources.num_nodes}'
+    command.append(f"{torchrun} --nproc-per-node={resources.nproc_per_node}")
+    if resources.num_nodes > 1:
+        command.append('--rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"')
+        command.append('--rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"')
+    else:
+        command.append("--standalone")
+    command.append(f'"$CODE/trainers/"{quote(trainer)} --run_dir="$RUN_DIR"')
+    flags = {
+        "cache_dir": paths.cache_dir,
+        "data_dir": paths.data_dir,
+        "gpus_per_node": resources.gpus_per_node,
+    }
+    flags |= {"resume_from": plan.request.resume_from}
+    command += [f"--{name}={quote(str(value))}" for name, value in flags.items() if value is not None]
+    command += [f"--{name}={quote(show(value))}" for name, value in plan.parameters.items()]
+    return [
+        *comments,
+        " \\\n  ".join(command) + " &",
+        "TRAINING=$!",
+        "",
+        "# A signal ends `wait`, not the training: wait again.",
+        "STATUS=0 INTERRUPTED=1",
+        "while ((INTERRUPTED)); do",
+        "  STATUS=0 INTERRUPTED=0",
+        '  wait "$TRAINING" || STATUS=$?',
+        "done",
+        "",
+    ]
+
+
+def _requeue() -> list[str]:
+    return [
+        "# Signalled before the limit, and further than at this start: go on from the newest checkpoint.",
+        'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
+        '  echo "coach: the time limit is near; requeued to go on from $(newest_checkpoint)"',
+        '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
+        "fi",
+        "",
+    ]
+
+
+def _ending(resources: Resources) -> list[str]:
+    lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
+    lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
+    if resources.time_limit_s:
+        late = max(0, resources.time_limit_s - _SECONDS_OF_GRACE)
+        lines += [
+            f"if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= {late})); then STATE=TIMEOUT; fi; fi"
+        ]
+    else:
+        lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
+    return [*lines, _ENDED, 'exit "$STATUS"']
+
+
+def _local_ending() -> list[str]:
+    return [
+        "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.",
+        'if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then',
+        "  STATE=COMPLETED",
+        "  if ((STATUS)); then STATE=FAILED; fi",
+        f"  {_ENDED}",
+        "fi",
+        'exit "$STATUS"',
+    ]
+
+
+_ENDED = (
+    '"$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true'
+)

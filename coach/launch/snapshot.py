@@ -1,0 +1,55 @@
+"""A copy of trainers and node code, named by its content, from which jobs start.
+
+A job may wait for days and run on other machines: it must not matter whether coach was upgraded, moved or removed in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+import coach
+from coach.launch.recipe import data_dir
+
+
+def snapshot_files(data: Path | None = None) -> dict[str, Path]:
+    """What belongs into a snapshot: path inside it → file."""
+    package = Path(coach.__file__).resolve().parent
+    trainers = (data or data_dir()) / "trainers"
+    files = {"coach/__init__.py": package / "__init__.py", "coach/runs.py": package / "runs.py"}
+    files |= {f"coach/node/{path.name}": path for path in sorted((package / "node").glob("*.py"))}
+    for path in sorted(trainers.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files[f"trainers/{path.relative_to(trainers).as_posix()}"] = path
+    return files
+
+
+def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:
+    """Where the snapshot of these files lies, made or not: named by what is in them."""
+    digest = hashlib.sha256()
+    for name, path in files.items():
+        content = path.read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return runs_root / ".code" / digest.hexdigest()[:16]
+
+
+def make_snapshot(target: Path, files: dict[str, Path]) -> None:
+    """Copy the files to `target`, complete as soon as it is visible. Does nothing when it is there."""
+    if target.is_dir():
+        return
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for name, path in files.items():
+            copy = temporary / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        try:
+            temporary.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another launch was quicker, and its snapshot has the same content
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,80 @@
+"""The only place that calls sbatch and scancel.
+
+Kept apart and protected by a contract, so that everything that can change a cluster is found in one short file.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coach.model.errors import UserError
+from coach.sources.io import COMMAND_TIMEOUT_S, scrubbed_environment
+
+_JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
+_KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+
+
+def is_job_id(text: str) -> bool:
+    """Whether it is spelt like a job id: 17, 17_3, 17_[2-9], 20+1."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
+def sbatch_command(script: Path, after_job: str | None = None) -> tuple[str, ...]:
+    """The exact command of a submission; `after_job` lets it wait for the end of another job."""
+    dependency = (f"--dependency=afterany:{after_job}",) if after_job else ()
+    return ("sbatch", "--parsable", *dependency, str(script))
+
+
+def cancel_command(job_id: str) -> tuple[str, ...]:
+    """The exact command that cancels a job."""
+    return ("scancel", job_id)
+
+
+def submit(script: Path, env: Mapping[str, str], after_job: str | None = None) -> str:
+    """Submit a script and return its job id. Raises UserError with Slurm's own words when it is refused."""
+    if after_job is not None and not is_job_id(after_job):
+        raise UserError(f"{after_job!r} is not a job id")
+    output = _call(sbatch_command(script, after_job), env)
+    job_id = output.strip().split(";")[0]  # with several clusters: JOB;CLUSTER
+    if not is_job_id(job_id):
+        raise UserError(f"sbatch printed {output.strip()!r}, not a job id")
+    return job_id
+
+
+def cancel(job_id: str, env: Mapping[str, str]) -> None:
+    """Cancel a job. Raises UserError with Slurm's own words when it is refused."""
+    if not is_job_id(job_id):
+        raise UserError(f"{job_id!r} is not a job id", "expected for example 17 or 17_3")
+    _call(cancel_command(job_id), env)
+
+
+def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    # sbatch hands its environment to the job. Inside an allocation that would be the outer job's SLURM_*, which srun then obeys.
+    clean = {
+        key: value
+        for key, value in scrubbed_environment(env).items()
+        if not key.startswith("SLURM_") or key in _KEPT_SLURM_VARIABLES
+    }
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT_S,
+            env=clean,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
+    except subprocess.TimeoutExpired:
+        hint = "look at the queue before you try again: the controller may have taken it"
+        raise UserError(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", hint) from None
+    except OSError as error:
+        raise UserError(f"{argv[0]}: {error.strerror or error}") from None
+    words = " ".join(done.stderr.decode("utf-8", "replace").split())
+    if done.returncode != 0:
+        raise UserError(f"{argv[0]}: {words or f'exit status {done.returncode}'}")
+    return done.stdout.decode("utf-8", "replace")
