@@ -101,8 +101,14 @@ def _parse_job(record: list[str]) -> Job:
         account=optional(row["account"]),
         qos=optional(row["qos"]),
         work_dir=optional(row["workdir"]),
-        exit_code=parse_exit_code(row["exit_code"]) if is_final(state) else None,
+        exit_code=_parse_job_exit_code(row["exit_code"], state),
     )
+
+
+def _parse_job_exit_code(text: str, state: str) -> int | None:
+    """Slurm says 0 as well for a script that never started, or was ended from outside."""
+    code = parse_exit_code(text) if is_final(state) else None
+    return None if code == 0 and state != "COMPLETED" else code
 
 
 def _count_job_gpus(row: dict[str, str]) -> int | None:

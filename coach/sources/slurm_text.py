@@ -80,5 +80,13 @@ def failure_words(stderr: str) -> str:
     if not lines:
         return ""
     # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error".
-    cause = next((line for line in lines if "munge" in line.lower()), lines[-1])
+    cause = next((line for line in lines if "Munge " in line), lines[-1])
     return _PREFIX.sub("", cause)
+
+
+def parse_memory_mib(text: str) -> int | None:
+    """Memory as sbatch takes it: `8G`, `500M`, `500` (MiB); None for anything else."""
+    match = re.fullmatch(r"(\d+)([KMGT]?)", text.strip(), re.ASCII)
+    if match is None:
+        return None
+    return int(match[1]) * {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}[match[2]] // 1024

@@ -1,0 +1,50 @@
+"""`coach jobs`: the queue."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from coach.cli.cluster import add_options, look
+from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table
+from coach.config import Settings
+from coach.model.cluster import Job
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="everybody's jobs in all partitions")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    from coach.sources.user import user_name
+
+    answer = look(settings, args.backend, source="jobs", is_all=args.all)
+    user = user_name()
+    jobs = [job for job in answer.jobs if args.all or job.user == user]
+    if args.format == "json":
+        print_json("jobs", [asdict(job) for job in jobs], answer.num_bad_rows)
+        return 0
+    print_table(
+        ("JOB", "USER", "STATE", "REASON", "PARTITION", "NODES", "CPUS", "GPUS", "TIME", "LEFT", "NAME"),
+        [_row(job) for job in jobs],
+        "llllllrrrrl",
+    )
+    print_bad_rows(answer.num_bad_rows)
+    return 0
+
+
+def _row(job: Job) -> tuple[str | None, ...]:
+    return (
+        job.job_id,
+        job.user,
+        job.state,
+        job.reason,
+        job.partition,
+        job.nodes or format_count(job.num_nodes),
+        format_count(job.num_cpus),
+        format_count(job.num_gpus),
+        format_duration(job.time_used_s),
+        format_duration(job.time_left_s),
+        job.name,
+    )

@@ -1,0 +1,51 @@
+"""`coach partitions`: where a job can go, and what is free there."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from coach.cli.cluster import add_options, count_gpus, look
+from coach.cli.text import format_count, format_duration, format_used, print_bad_rows, print_json, print_table
+from coach.config import Settings
+from coach.model.cluster import Partition
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    answer = look(settings, args.backend, source="partitions")
+    if args.format == "json":
+        print_json("partitions", [_as_json(each) for each in answer.partitions], answer.num_bad_rows)
+        return 0
+    print_table(
+        ("PARTITION", "STATE", "LIMIT", "DEFAULT", "NODES", "IDLE", "CPUS", "GPUS", "PER NODE", "TYPE"),
+        [_row(each) for each in answer.partitions],
+        "llrrrrrrrl",
+    )
+    print_bad_rows(answer.num_bad_rows)
+    return 0
+
+
+def _as_json(partition: Partition) -> dict[str, Any]:
+    num_gpus, num_allocated = count_gpus(partition.gpus)
+    return {**asdict(partition), "num_gpus": num_gpus, "num_gpus_allocated": num_allocated}
+
+
+def _row(partition: Partition) -> tuple[str | None, ...]:
+    num_gpus, num_allocated = count_gpus(partition.gpus)
+    return (
+        partition.name + ("*" if partition.is_default else ""),
+        partition.state,
+        format_duration(partition.time_limit_s),
+        format_duration(partition.default_time_s),
+        format_count(partition.num_nodes),
+        format_count(partition.num_nodes_idle),
+        format_used(partition.num_cpus_allocated, partition.num_cpus),
+        format_used(num_allocated, num_gpus),
+        format_count(partition.num_gpus_per_node),
+        ",".join(gpu.type for gpu in partition.gpus if gpu.type) or None,
+    )

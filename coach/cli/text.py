@@ -1,0 +1,118 @@
+"""Plain text for terminals and pipes: harmless, aligned, with a dash for what is not known.
+
+Everything that other people wrote (names, reasons, paths) passes through here before a command prints it; the screens have renderers
+of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+UNKNOWN = "–"
+
+_GAP = "  "
+_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def printable(text: str) -> str:
+    """Other people's text made harmless: line ends, ESC, bidi marks and bytes that are not UTF-8 become visible signs."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_visible, text))
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    if char == "\t":
+        return " "
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    return "\ufffd" if unicodedata.category(char) in _HARMFUL else char
+
+
+def display_width(text: str) -> int:
+    """Terminal cells: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | None]], aligns: str = "") -> None:
+    """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The last column is not padded."""
+    aligns = aligns.ljust(len(headers), "l")
+    cells = [list(headers)]
+    cells += [[UNKNOWN if cell is None else printable(cell) for cell in row] for row in rows]
+    widths = [max(display_width(row[column]) for row in cells) for column in range(len(headers))]
+    for row in cells:
+        parts = []
+        for cell, width, align in zip(row, widths, aligns, strict=True):
+            padding = " " * (width - display_width(cell))
+            parts.append(padding + cell if align == "r" else cell + padding)
+        print_line(_GAP.join(parts).rstrip())
+
+
+def print_line(text: str) -> None:
+    """Print a line even where the terminal's encoding has no such characters."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding))
+
+
+def print_json(noun: str, items: Sequence[Mapping[str, Any]], num_bad_rows: int = 0) -> None:
+    """The one object of `--format json`. Pure ASCII, so that bytes which are not UTF-8 travel as surrogate escapes."""
+    value: dict[str, Any] = {"schema": 1, noun: list(items)}
+    if num_bad_rows:
+        value["num_bad_rows"] = num_bad_rows
+    print(json.dumps(value, indent=2, ensure_ascii=True))
+
+
+def print_bad_rows(num_bad_rows: int) -> None:
+    """Say on stderr that something is missing from what was printed."""
+    if num_bad_rows:
+        rows = "row" if num_bad_rows == 1 else "rows"
+        print(
+            f"coach: {num_bad_rows} {rows} of the answer could not be read and are not shown", file=sys.stderr
+        )
+
+
+def format_count(value: int | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def format_used(used: int | None, total: int | None) -> str | None:
+    """`3/16`; `–/16` when it is not known how much is used."""
+    if total is None:
+        return None
+    return f"{UNKNOWN if used is None else used}/{total}"
+
+
+def format_duration(seconds: float | None) -> str | None:
+    """As Slurm writes it: `3:04`, `2:03:04`, `1-02:03:04`."""
+    if seconds is None:
+        return None
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def format_mib(mib: float | None) -> str | None:
+    """`512M`, `62.5G`, `2T`."""
+    if mib is None:
+        return None
+    value, unit = float(mib), "M"
+    for larger in ("G", "T"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f}".removesuffix(".0") + unit
