@@ -19,8 +19,14 @@ _REMEDIES = {
         "launch it with `coach launch`, or write metrics/rank-<r>.jsonl as the trainers do",
     ),
     Need.GPU_TELEMETRY: ("no sampler ran beside it", "start the training with `srun … coach run -- COMMAND`"),
-    Need.HOST_TELEMETRY: ("no sampler ran beside it", "start the training with `srun … coach run -- COMMAND`"),
-    Need.JOB_STATE: ("the target is no job or run that the queue or a run directory knows", "name the job id"),
+    Need.HOST_TELEMETRY: (
+        "no sampler ran beside it",
+        "start the training with `srun … coach run -- COMMAND`",
+    ),
+    Need.JOB_STATE: (
+        "the target is no job or run that the queue or a run directory knows",
+        "name the job id",
+    ),
 }
 
 
@@ -41,9 +47,7 @@ class Sight:
             met.add(Need.LOG)
         if history.ranks:
             met.add(Need.METRICS)
-        if any(
-            sample.utilization_pct is not None for key in history.gpus for sample in history.gpu(*key)
-        ):
+        if any(sample.utilization_pct is not None for key in history.gpus for sample in history.gpu(*key)):
             met.add(Need.GPU_TELEMETRY)
         if history.nodes:
             met.add(Need.HOST_TELEMETRY)
@@ -62,7 +66,9 @@ class Sight:
 
     def _missing(self, need: Need) -> NotMeasured:
         if need is Need.GPU_TELEMETRY and self.asked_no_gpu:
-            return NotMeasured(need.value, "the run asked for no GPU", "launch with --gpus 1 or more to train on GPUs")
+            return NotMeasured(
+                need.value, "the run asked for no GPU", "launch with --gpus 1 or more to train on GPUs"
+            )
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
         return said or NotMeasured(need.value, *_REMEDIES[need])
 

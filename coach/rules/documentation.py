@@ -41,7 +41,9 @@ class RulePage:
     is_muted: bool = False
 
 
-def rule_page(rule: type[Rule], values: Mapping[str, float] | None = None, is_muted: bool = False) -> RulePage:
+def rule_page(
+    rule: type[Rule], values: Mapping[str, float] | None = None, is_muted: bool = False
+) -> RulePage:
     """Read a rule's docstring. Raises ValueError where a heading is missing: a test calls this for every rule."""
     summary, sections = _sections(rule)
     missing = [heading for heading in HEADINGS if not sections.get(heading)]
@@ -80,7 +82,11 @@ def page_text(page: RulePage) -> str:
     """The page as plain text."""
     status = "" if page.is_proven else ", unproven: at most info"
     muted = " (muted in the config)" if page.is_muted else ""
-    lines = [f"{page.code} {page.name} [{page.severity}{status}]{muted}", page.summary, f"cause: {page.cause}"]
+    lines = [
+        f"{page.code} {page.name} [{page.severity}{status}]{muted}",
+        page.summary,
+        f"cause: {page.cause}",
+    ]
     for heading, body in page.sections.items():
         lines += ["", heading, *(f"  {line}".rstrip() for line in body.splitlines())]
     if page.thresholds:
@@ -91,5 +97,8 @@ def page_text(page: RulePage) -> str:
                 f"  {item.threshold.name} = {item.value:g} {item.threshold.unit}{changed}: {item.threshold.reason}"
             )
         first = page.thresholds[0]
-        lines += ["", f"  change it in config.toml: [rules.{page.code}] {first.threshold.name} = {first.value:g}"]
+        lines += [
+            "",
+            f"  change it in config.toml: [rules.{page.code}] {first.threshold.name} = {first.value:g}",
+        ]
     return "\n".join(lines) + "\n"

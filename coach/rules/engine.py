@@ -85,7 +85,9 @@ class Engine:
 def _see(conditions: dict[_Key, _Condition], key: _Key, rule: Rule, hit: Hit, now_s: float | None) -> None:
     condition = conditions.get(key)
     if condition is None:
-        condition = conditions[key] = _Condition(rule, hit, now_s if hit.since_s is None else hit.since_s, now_s)
+        condition = conditions[key] = _Condition(
+            rule, hit, now_s if hit.since_s is None else hit.since_s, now_s
+        )
     condition.hit, condition.seen_s = hit, now_s
     if hit.since_s is not None:
         condition.since_s = hit.since_s
@@ -120,14 +122,18 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
     loud = [c for c in firing if _severity(c) >= min(Severity.WARNING, loudest)]
     causes = {id(c): _cause_of(c, loud) for c in firing}
     primary = min(loud, key=lambda c: (causes[id(c)] is not None, *_rank(c)))
-    findings = [
-        _finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing
-    ]
+    findings = [_finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
     primary_code = primary.rule.code
     return tuple(
         sorted(
             findings,
-            key=lambda f: (not f.is_primary, f.consequence_of != primary_code, -f.severity, -f.confidence, f.rule),
+            key=lambda f: (
+                not f.is_primary,
+                f.consequence_of != primary_code,
+                -f.severity,
+                -f.confidence,
+                f.rule,
+            ),
         )
     )
 

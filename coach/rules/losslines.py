@@ -9,11 +9,29 @@ from __future__ import annotations
 import re
 
 # Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can have.
-_OTHER = ("val", "valid", "validation", "eval", "evaluation", "test", "dev", "best", "min", "minimum", "lowest", "previous", "prev")
-_NOT_OTHER = "".join(f"(?<!{word}{separator})" for word in _OTHER for separator in ("_", "/", "-", r"\.", " "))
+_OTHER = (
+    "val",
+    "valid",
+    "validation",
+    "eval",
+    "evaluation",
+    "test",
+    "dev",
+    "best",
+    "min",
+    "minimum",
+    "lowest",
+    "previous",
+    "prev",
+)
+_NOT_OTHER = "".join(
+    f"(?<!{word}{separator})" for word in _OTHER for separator in ("_", "/", "-", r"\.", " ")
+)
 
 _KEY = (
-    r"(?<![A-Za-z0-9_/.\-])(?:(?!(?:" + "|".join(_OTHER) + r")\w*[_/.\-])[A-Za-z][\w.\-]*[_/.\-])?"
+    r"(?<![A-Za-z0-9_/.\-])(?:(?!(?:"
+    + "|".join(_OTHER)
+    + r")\w*[_/.\-])[A-Za-z][\w.\-]*[_/.\-])?"
     + _NOT_OTHER
     + r"loss(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
 )

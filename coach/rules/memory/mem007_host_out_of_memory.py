@@ -1,0 +1,261 @@
+"""MEM007: the node's memory given to the job was not enough. Host memory: GPU batch advice would be beside the point."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter
+from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, size_text
+
+_KILLED_STATES = frozenset(
+    {"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REQUEUED"}
+)
+"""Ends in which Slurm itself kills the processes: a killed worker says nothing about memory then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """The largest resident memory that was sampled on one node, and the limit there."""
+
+    node: str
+    used_mib: float
+    limit_mib: float | None
+    time_s: float
+
+
+class HostOutOfMemory(Rule):
+    """The job used more memory of its node than it was given, and was killed for it.
+
+    What it sees
+        The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1 oom_kill event", "Detected 1
+        oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… > …), being killed", "Killed process"); a failed
+        allocation of host memory (MemoryError, DefaultCPUAllocator, errno 12). Weaker, and with less confidence: a DataLoader worker
+        killed by signal Killed, or a rank killed by signal 9 while the sampler saw memory near its limit.
+    Why it matters
+        The kernel kills a process without a word from the program. On other ranks it then shows as a collective timeout, which hides
+        the cause.
+    When it stays silent
+        On CUDA out of memory (another pool). Weak signs are ignored where Slurm killed the job for another reason (CANCELLED, TIMEOUT,
+        PREEMPTED, NODE_FAIL). A lone exit code 137 proves no lack of memory.
+    What to do
+        Ask for more memory: 1.3 times the measured peak. Or use less: fewer DataLoader workers, each of which holds its own copies, a
+        lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
+    Sources
+        slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch DataLoader; kernel oom_kill.
+    """
+
+    code = "MEM007"
+    name = "host-out-of-memory"
+    cause = "host_oom"
+    severity = Severity.CRITICAL
+    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    causal_rank = 1
+    thresholds = (
+        Threshold(
+            "headroom",
+            1.3,
+            "times the peak",
+            "a sampled peak is a floor: bursts between two samples are missed",
+        ),
+        Threshold(
+            "blind_growth",
+            2.0,
+            "times what was asked",
+            "without a measured peak, doubling finds the need in few attempts",
+        ),
+        Threshold(
+            "near_limit_share",
+            0.9,
+            "of the limit",
+            "closer than this, one more batch per worker reaches the limit",
+        ),
+    )
+    signatures = (
+        Signature(
+            "MEM007",
+            "oom_kill_event",
+            ("oom-kill event", "oom_kill event"),
+            re.compile(
+                r"[Dd]etected (?P<num_events>\d+) oom[-_]kill events?(?:\(s\))?(?: in (?:StepId=|step )(?P<step>[\w.+]+))?"
+            ),
+        ),
+        Signature(
+            "MEM007",
+            "task_out_of_memory",
+            ("Out Of Memory",),
+            re.compile(r"error: (?P<node>[\w.-]+): tasks? (?P<tasks>[\d,-]+): Out Of Memory"),
+        ),
+        Signature(
+            "MEM007",
+            "over_limit",
+            (
+                "exceeded memory limit",
+                "exceeded job memory limit",
+                "exceeded step memory limit",
+                "exceeded virtual memory limit",
+            ),
+            re.compile(
+                r"exceeded (?:job |step )?(?:virtual )?memory limit(?: \((?P<used>\d+) > (?P<limit>\d+)\))?"
+            ),
+        ),
+        Signature(
+            "MEM007",
+            "kernel",
+            ("ut of memory: Kill", "oom-kill:constraint="),
+            re.compile(r"[Oo]ut of memory: Kill(?:ed)? process (?P<pid>\d+)|oom-kill:constraint=CONSTRAINT_"),
+        ),
+        Signature(
+            "MEM007",
+            "allocation",
+            ("MemoryError", "DefaultCPUAllocator", "Errno 12]", "std::bad_alloc"),
+            re.compile(
+                r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
+                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc"
+            ),
+        ),
+        Signature(
+            "MEM007",
+            "worker_killed",
+            ("is killed by signal: Killed",),
+            re.compile(r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) is killed by signal: Killed"),
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        peak = _peak(history)
+        explicit = hits_of(
+            snapshot, self.code, "oom_kill_event", "task_out_of_memory", "over_limit", "kernel"
+        )
+        failed = hits_of(snapshot, self.code, "allocation")
+        workers = hits_of(snapshot, self.code, "worker_killed")
+        if snapshot.state == "OUT_OF_MEMORY" or explicit:
+            hits, confidence, how = (
+                [*explicit, *workers],
+                0.98,
+                "killed for using more memory than it was given",
+            )
+        elif failed:
+            hits, confidence, how = failed, 0.85, "an allocation of host memory failed"
+        elif snapshot.state in _KILLED_STATES:
+            return
+        elif workers:
+            hits, confidence, how = (
+                workers,
+                0.65,
+                "a DataLoader worker was killed, most likely for lack of memory",
+            )
+        elif peak is not None and self._is_killed_near_limit(snapshot, peak):
+            hits, confidence, how = [], 0.75, "a rank was killed by signal 9 with memory near its limit"
+        else:
+            return
+        if confidence < 0.8 and peak is not None and self._is_near_limit(peak):
+            confidence += 0.15
+        nodes = sorted({hit.fields["node"] for hit in hits if "node" in hit.fields})
+        node = nodes[0] if len(nodes) == 1 else peak.node if peak and len(history.nodes) == 1 else None
+        yield Hit(
+            summary=f"Host memory ran out{f' on {node}' if node else ''}: {how}",
+            evidence=tuple(_evidence(snapshot, hits, peak)),
+            confidence=confidence,
+            subject=Subject(node=node),
+            fixes=tuple(self._fixes(snapshot.run, hits, peak)),
+            severity=Severity.WARNING if snapshot.state == "COMPLETED" or confidence < 0.8 else None,
+            since_s=earliest(hits).time_s if hits else None,
+        )
+
+    def _is_near_limit(self, peak: _Peak) -> bool:
+        return (
+            peak.limit_mib is not None and peak.used_mib >= self.values["near_limit_share"] * peak.limit_mib
+        )
+
+    def _is_killed_near_limit(self, snapshot: TargetSnapshot, peak: _Peak) -> bool:
+        ranks = snapshot.exit.ranks if snapshot.exit else ()
+        return self._is_near_limit(peak) and any(
+            not rank.is_bystander and (rank.signal == 9 or rank.exit_code in (-9, 137)) for rank in ranks
+        )
+
+    def _fixes(self, run: Run | None, hits: list[LogHit], peak: _Peak | None) -> Iterable[Fix]:
+        wanted = self._wanted_mib(run, hits, peak)
+        if wanted is None:
+            yield Fix(
+                "Ask for more host memory: sbatch --mem, about 1.3 times the peak that sacct's MaxRSS shows"
+            )
+        elif run is None:
+            yield Fix(f"Ask for more host memory: {wanted[1]}", command=f"sbatch --mem={_spell(wanted[0])} …")
+        else:
+            yield Fix(f"Memory per node → {_spell(wanted[0])}: {wanted[1]}", {"mem": _spell(wanted[0])})
+        workers = int_parameter(run, "num_workers")
+        if workers is not None and workers > 1:
+            yield Fix(
+                f"DataLoader workers {workers} → {workers // 2}: each holds its own copies",
+                {"num_workers": workers // 2},
+            )
+        elif run is None:
+            yield Fix(
+                "Use fewer DataLoader workers: each holds its own copies of the data set's Python objects"
+            )
+
+    def _wanted_mib(
+        self, run: Run | None, hits: list[LogHit], peak: _Peak | None
+    ) -> tuple[float, str] | None:
+        """How much to ask for and why. A kill at the limit means that the need is above it, whatever was sampled before."""
+        used = [peak.used_mib] if peak is not None else []
+        used += [
+            value / 1048576
+            for hit in hits
+            if "used" in hit.fields and (value := float(hit.fields["used"])) > 1e8
+        ]
+        asked = run.resources.get("mem") if run is not None else None
+        limit = parse_mib(asked, "M") if isinstance(asked, str) else None
+        limit = limit or (peak.limit_mib if peak is not None else None)
+        if used and (limit is None or max(used) >= self.values["near_limit_share"] * limit):
+            need = max([*used, limit or 0.0])
+            return need * self.values[
+                "headroom"
+            ], f"{self.values['headroom']:g} times the peak of {size_text(need)}"
+        if limit is not None:
+            return limit * self.values[
+                "blind_growth"
+            ], f"{self.values['blind_growth']:g} times the {size_text(limit)} asked"
+        return None
+
+
+def _peak(history: History) -> _Peak | None:
+    samples = [
+        _Peak(node, sample.memory_used_mib, sample.memory_limit_mib, sample.time_s)
+        for node in history.nodes
+        for sample in history.host(node)
+        if sample.memory_used_mib is not None
+    ]
+    return max(samples, key=lambda sample: sample.used_mib, default=None)
+
+
+def _evidence(snapshot: TargetSnapshot, hits: list[LogHit], peak: _Peak | None) -> Iterable[Evidence]:
+    if snapshot.state == "OUT_OF_MEMORY":
+        yield Evidence("state OUT_OF_MEMORY")
+    shown: set[str] = set()
+    for hit in hits:
+        if hit.signature not in shown:
+            shown.add(hit.signature)
+            yield quote(hit)
+            if hit.signature == "allocation" and (frame := own_frame(hit)):
+                yield frame
+    if peak is not None:
+        yield Evidence(
+            f"peak of the job's resident memory on {peak.node}, sampled", value=peak.used_mib, unit="MiB"
+        )
+        if peak.limit_mib is not None:
+            yield Evidence(f"memory limit on {peak.node}", value=peak.limit_mib, unit="MiB")
+
+
+def _spell(mib: float) -> str:
+    """Slurm's spelling, rounded up: whole GiB from 4 GiB on, below that multiples of 64 MiB."""
+    return f"{math.ceil(mib / 1024)}G" if mib > 4096 else f"{math.ceil(mib / 64) * 64}M"

@@ -1,0 +1,289 @@
+"""NUM001: the training loss is NaN or infinite. Numbers are judged, never the word "nan" in a text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.metrics import Step
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules import losslines
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import float_parameter, int_parameter, parameter_default, usual_range
+from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
+
+_STOPPED = re.compile(
+    r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
+    r"|Function '\w+Backward\d*' returned nan values in its \d+th output"
+    r"|found NaN in local (?:forward loss calculation|grad norm)"
+    r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
+    r"|Train loss contains a NaN|Invalid loss, terminating training"
+)
+_NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """The steps of one rank at which the loss stopped being finite."""
+
+    first: Step
+    last_finite: Step | None
+    num_steps: int
+    """Not finite in a row, up to the newest step; a floor where older steps are no longer kept."""
+
+
+class LossNotFinite(Rule):
+    """The training loss is NaN or infinite: what is trained from here on is lost.
+
+    What it sees
+        In the metrics: several steps of a rank in a row whose loss is not finite, or one at which the run ended. In a log: numbers
+        that are not finite behind the key of a training loss (`loss: nan`, `'loss': nan`, `train_loss=nan`, `loss nan (nan)`), and the
+        words with which trainers give up on it ("Loss is nan, stopping training", anomaly detection's "returned nan values").
+    Why it matters
+        Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later checkpoints are worthless.
+    When it stays silent
+        On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. On a grad_norm that is not finite while the loss is,
+        which fp16 produces while its loss scale settles. On quantities that are not known yet or are no training loss: `val_loss`,
+        `best_loss`, accuracies. On a single step that is finite again afterwards; a longer stretch that recovered is info.
+    What to do
+        Lower the learning rate and warm it up, clip gradients, use bf16 instead of fp16, and look at the batch of that step. Resume
+        from a checkpoint before it. Clipping cannot repair a gradient that is NaN already, and no loss scale helps when the forward
+        pass makes the NaN.
+    Sources
+        torch.autograd anomaly mode; torch GradScaler; Composer NaNMonitor; SageMaker Debugger ExplodingTensor; Megatron-LM.
+    """
+
+    code = "NUM001"
+    name = "loss-not-finite"
+    cause = "nan_loss"
+    severity = Severity.CRITICAL
+    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    causal_rank = 2
+    thresholds = (
+        Threshold(
+            "consecutive",
+            2,
+            "values",
+            "one bad batch may be skipped; two in a row mean that the parameters are broken",
+        ),
+        Threshold(
+            "lr_divisor",
+            10,
+            "times",
+            "one order of magnitude leaves the region of divergence in nearly all cases",
+        ),
+        Threshold(
+            "warmup_steps",
+            100,
+            "steps",
+            "long enough for the optimizer's statistics, short against any real training",
+        ),
+    )
+    signatures = (
+        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE),
+        Signature("NUM001", "finite", losslines.LITERALS, losslines.FINITE, keep=64),
+        Signature(
+            "NUM001",
+            "stopped",
+            (
+                "oss is ",
+                "oss became ",
+                "oss was ",
+                "returned nan values",
+                "found NaN in local",
+                "onitored metric",
+                "contains a NaN",
+                "Invalid loss",
+            ),
+            _STOPPED,
+        ),
+        Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS, keep=64),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if history.ranks:
+            yield from self._from_metrics(snapshot, history)
+        else:
+            yield from self._from_log(snapshot)
+
+    def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        broken = {rank: found for rank in history.ranks if (found := _broken(history, rank))}
+        enough = 1 if snapshot.has_ended else int(self.values["consecutive"])
+        ranks = [rank for rank, found in broken.items() if found.num_steps >= enough]
+        if not ranks:
+            yield from self._recovered(history)
+            return
+        worst = min((broken[rank] for rank in ranks), key=lambda found: (found.first.step, found.first.rank))
+        yield Hit(
+            summary=f"The loss is {_spell(worst.first.loss)} since step {worst.first.step}"
+            + (f" on {ranks_text(ranks)}" if len(history.ranks) > 1 else ""),
+            evidence=tuple(_metric_evidence(worst)),
+            confidence=0.99,
+            subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
+            fixes=tuple(self._fixes(snapshot.run)),
+            since_s=worst.first.time_s,
+        )
+
+    def _recovered(self, history: History) -> Iterable[Hit]:
+        for rank in history.ranks:
+            longest = _longest_stretch(history.steps(rank))
+            if len(longest) >= self.values["consecutive"]:
+                first, last = longest[0], longest[-1]
+                yield Hit(
+                    summary=f"The loss was not finite from step {first.step} to {last.step} and is finite again",
+                    evidence=(
+                        Evidence(
+                            f"steps of rank {rank} without a finite loss",
+                            value=float(len(longest)),
+                            unit="steps",
+                        ),
+                    ),
+                    confidence=0.9,
+                    subject=Subject(rank=rank if len(history.ranks) > 1 else None),
+                    severity=Severity.INFO,
+                    since_s=first.time_s,
+                )
+                return
+
+    def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
+        stopped = hits_of(snapshot, self.code, "stopped")
+        not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
+        finite = [hit for hit in hits_of(snapshot, self.code, "finite") if _is_training(hit)]
+        lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
+        skipped = hits_of(snapshot, self.code, "nan_iterations")
+        counts = {int(hit.fields["num"]) for hit in skipped}
+        if stopped:
+            confidence, hits = 0.95, [*not_finite[:1], *stopped]
+        elif len(lasting) >= self.values["consecutive"]:
+            confidence, hits = 0.95, lasting
+        elif lasting and (snapshot.has_ended or finite) and snapshot.state != "RUNNING":
+            confidence, hits = 0.75, lasting
+        elif len(counts) >= self.values["consecutive"]:
+            confidence, hits = 0.9, skipped
+        else:
+            return
+        first = earliest(hits)
+        value = first.fields.get("value", "NaN")
+        before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
+        evidence = [quote(first)]
+        evidence += [
+            frame
+            for hit in stopped[:1]
+            for frame in (quote(hit), own_frame(hit))
+            if frame and hit is not first
+        ]
+        if before:
+            evidence.append(
+                Evidence(
+                    f"last finite loss before it: {before[-1].fields['value']}", first.file, before[-1].line
+                )
+            )
+        if len(lasting) > 1:
+            evidence.append(
+                Evidence(
+                    "values in a row that are not finite, at least", value=float(len(lasting)), unit="values"
+                )
+            )
+        yield Hit(
+            summary=f"The training loss is {_spell_text(value)} (first in line {first.line} of the log)",
+            evidence=tuple(evidence),
+            confidence=confidence,
+            subject=Subject(rank=first.rank),
+            fixes=tuple(self._fixes(snapshot.run)),
+            since_s=first.time_s,
+        )
+
+    def _fixes(self, run: Run | None) -> Iterable[Fix]:
+        lr = float_parameter(run, "lr")
+        if run is None or lr is None:
+            yield Fix(
+                "Divide the learning rate by ten and warm it up; resume from a checkpoint before the first NaN",
+                changes_learning=True,
+            )
+            return
+        default, usual = parameter_default(run, "lr"), usual_range(run, "lr")
+        if usual is not None and lr > usual[1] and isinstance(default, (int, float)):
+            yield Fix(
+                f"Learning rate {lr:g} → {default:g}: the recipe's default ({usual[0]:g} to {usual[1]:g} is usual)",
+                {"lr": default},
+                changes_learning=True,
+            )
+            return
+        lower = float(f"{lr / self.values['lr_divisor']:.6g}")
+        changes: dict[str, float | int] = {"lr": lower}
+        title = f"Learning rate {lr:g} → {lower:g}"
+        warmup = int_parameter(run, "warmup_steps")
+        if warmup is not None:
+            changes["warmup_steps"] = max(2 * warmup, int(self.values["warmup_steps"]))
+            title += f", warm-up {warmup} → {changes['warmup_steps']} steps"
+        yield Fix(title, changes, changes_learning=True)
+
+
+def _is_finite(step: Step) -> bool:
+    return step.loss is None or math.isfinite(step.loss)
+
+
+def _broken(history: History, rank: int) -> _Broken | None:
+    """The steps without a finite loss at the end of a rank's series; None when its newest loss is finite."""
+    steps = [step for step in history.steps(rank) if step.loss is not None]
+    start = len(steps)
+    while start > 0 and not _is_finite(steps[start - 1]):
+        start -= 1
+    if start == len(steps):
+        return None
+    first = steps[start]
+    if start == 0:
+        first = history.first_not_finite(rank) or first
+    return _Broken(first, steps[start - 1] if start else None, len(steps) - start)
+
+
+def _longest_stretch(steps: Sequence[Step]) -> list[Step]:
+    longest: list[Step] = []
+    current: list[Step] = []
+    for step in steps:
+        current = [] if _is_finite(step) else [*current, step]
+        longest = max(longest, current, key=len)
+    return longest
+
+
+def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
+    first, before = broken.first, broken.last_finite
+    yield Evidence(
+        f"first step of rank {first.rank} without a finite loss", value=float(first.step), unit="step"
+    )
+    if before is not None and before.loss is not None:
+        yield Evidence(f"last finite loss, at step {before.step}", value=before.loss)
+    if first.lr is not None:
+        yield Evidence("learning rate at that step", value=first.lr)
+    if before is not None and before.grad_norm is not None:
+        yield Evidence(f"gradient norm just before, at step {before.step}", value=before.grad_norm)
+    yield Evidence(
+        "steps in a row without a finite loss, at least", value=float(broken.num_steps), unit="steps"
+    )
+
+
+def _follows(finite: LogHit, hit: LogHit) -> bool:
+    """Whether a finite loss stands behind another one in the same log, of the same rank."""
+    return finite.file == hit.file and finite.rank == hit.rank and finite.line > hit.line
+
+
+def _is_training(hit: LogHit) -> bool:
+    """Not a line about validation, where a NaN may only mean "not known yet"."""
+    before = hit.text[: hit.text.casefold().rfind(hit.fields["value"].casefold())]
+    return not re.search(
+        r"\b(?:val(?:id(?:ation)?)?|eval(?:uation|uating)?|test(?:ing)?)\b", before, re.IGNORECASE
+    ) or bool(re.search(r"\btrain", before, re.IGNORECASE))
+
+
+def _spell(value: float | None) -> str:
+    return "NaN" if value is None or math.isnan(value) else "infinite"
+
+
+def _spell_text(value: str) -> str:
+    return "infinite" if value.casefold().lstrip("+-").startswith("inf") else "NaN"
