@@ -1,0 +1,328 @@
+"""From readings to what is known: one value for screens and commands, one history per watched target.
+
+Sources know nothing of each other and fail one by one. Here their answers meet: a job's row and its run directory become one target, a
+failed source keeps its last data with their age, and the rules are asked again when there is something new to judge. Not thread-safe:
+one thread applies readings and takes snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Protocol
+
+from coach.model.cluster import Job, Node, Partition, is_final
+from coach.model.finding import Diagnosis
+from coach.model.history import History
+from coach.model.log import LogHit, LogTail
+from coach.model.metrics import MetricEvent
+from coach.model.reading import (
+    JobList,
+    LogChunk,
+    MetricsChunk,
+    NodeList,
+    PartitionList,
+    Reading,
+    RunFacts,
+    RunList,
+    TelemetryChunk,
+)
+from coach.model.run import Run
+from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot
+from coach.model.telemetry import SensorGap
+
+DIAGNOSE_INTERVAL_S = 1.0
+MAX_EVENTS = 2000
+MAX_HITS_PER_SIGNATURE = 200
+"""Of a signature that hits more often in one file, the first and the last halves of these are kept."""
+
+_MAX_CLOCK_SKEW_S = 3600.0
+_MAX_SUBMIT_SKEW_S = 300.0
+
+
+class Diagnose(Protocol):
+    def __call__(self, snapshot: TargetSnapshot, history: History) -> Diagnosis: ...
+
+
+@dataclass(slots=True)
+class _Hits:
+    """Hits of one signature in one file, bounded."""
+
+    first: list[LogHit] = field(default_factory=list)
+    last: list[LogHit] = field(default_factory=list)
+
+    def add(self, hit: LogHit) -> None:
+        if len(self.first) < MAX_HITS_PER_SIGNATURE // 2:
+            self.first.append(hit)
+            return
+        self.last.append(hit)
+        if len(self.last) > MAX_HITS_PER_SIGNATURE // 2:
+            del self.last[0]
+
+
+@dataclass(slots=True)
+class _Target:
+    """What is known of one target, as it grows."""
+
+    name: str
+    awaited: set[str]
+    """Sources that have not answered yet: before they have, there is nothing to judge."""
+    history: History = field(default_factory=History)
+    facts: RunFacts | None = None
+    job: Job | None = None
+    hits: dict[tuple[str, str, str], _Hits] = field(default_factory=dict)
+    tails: dict[str, LogTail] = field(default_factory=dict)
+    events: list[MetricEvent] = field(default_factory=list)
+    gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
+    last_record_s: float | None = None
+    behind: set[str] = field(default_factory=set)
+    """Sources that still have unread bytes."""
+    is_changed: bool = True
+    diagnosed_s: float | None = None
+    snapshot: TargetSnapshot | None = None
+
+
+class Monitor:
+    """Applies readings; tells what is known. `diagnose` is `Engine.diagnose`, or None where nobody asks for findings."""
+
+    def __init__(self, user: str, diagnose: Diagnose | None) -> None:
+        self._user = user
+        self._diagnose = diagnose
+        self._nodes: tuple[Node, ...] = ()
+        self._partitions: tuple[Partition, ...] = ()
+        self._jobs: dict[str, Job] = {}
+        self._has_jobs = False
+        self._runs: tuple[Run, ...] = ()
+        self._run_problems: tuple[str, ...] = ()
+        self._targets: dict[str, _Target] = {}
+        self._diagnoses: dict[str, Diagnosis] = {}
+        self._sources: dict[str, SourceStatus] = {}
+
+    def watch(self, targets: Mapping[str, Iterable[str]]) -> list[str]:
+        """Say which targets are followed, and by which sources (names). Returns the targets that were dropped, past and all."""
+        dropped = [name for name in self._targets if name not in targets]
+        for name in dropped:
+            del self._targets[name]
+            self._diagnoses.pop(name, None)
+        for key in [key for key in self._sources if key.partition(":")[2] in dropped]:
+            del self._sources[key]
+        for name, sources in targets.items():
+            if name not in self._targets:
+                self._targets[name] = _Target(name, set(sources))
+        return dropped
+
+    def apply(self, reading: Reading) -> bool:
+        """Take in one reading. Returns whether anything but its time is new. A target that is not watched is passed over."""
+        target = self._targets.get(reading.target) if reading.target is not None else None
+        if reading.target is not None and target is None:
+            return False
+        key = reading.source if reading.target is None else f"{reading.source}:{reading.target}"
+        is_news = self._note_source(key, reading)
+        if target is not None:
+            if target.snapshot is None or reading.source in target.awaited:
+                target.is_changed = True
+            target.awaited.discard(reading.source)
+            if reading.is_caught_up:
+                target.behind.discard(reading.source)
+            else:
+                target.behind.add(reading.source)
+        return self._apply_payload(reading, target) or is_news
+
+    def _note_source(self, key: str, reading: Reading) -> bool:
+        old = self._sources.get(key) or SourceStatus(key, None, None, None, 0, None)
+        if reading.error is not None:
+            new = replace(
+                old, error=reading.error, error_time_s=reading.time_s, duration_s=reading.duration_s
+            )
+        else:
+            is_list = isinstance(reading.payload, JobList | NodeList | PartitionList | RunList)
+            num_bad = reading.num_bad_rows + (0 if is_list else old.num_bad_rows)
+            new = SourceStatus(key, reading.time_s, None, None, num_bad, reading.duration_s)
+        self._sources[key] = new
+        return (old.error, old.num_bad_rows, old.data_time_s is None) != (
+            new.error,
+            new.num_bad_rows,
+            new.data_time_s is None,
+        )
+
+    def _apply_payload(self, reading: Reading, target: _Target | None) -> bool:
+        match reading.payload:
+            case JobList(jobs=jobs):
+                return self._apply_jobs(jobs)
+            case NodeList(nodes=nodes):
+                is_news, self._nodes = nodes != self._nodes, nodes
+                return is_news
+            case PartitionList(partitions=partitions):
+                is_news, self._partitions = partitions != self._partitions, partitions
+                return is_news
+            case RunList(runs=runs, problems=problems):
+                is_news = (runs, problems) != (self._runs, self._run_problems)
+                self._runs, self._run_problems = runs, problems
+                return is_news
+            case None:
+                return False
+        if target is None:
+            return False
+        is_news = _apply_to_target(target, reading)
+        target.is_changed = target.is_changed or is_news
+        return is_news
+
+    def _apply_jobs(self, jobs: tuple[Job, ...]) -> bool:
+        rows = {job.job_id: job for job in sorted(jobs, key=lambda job: job.user != self._user)}
+        is_news = rows != self._jobs
+        self._jobs, self._has_jobs = rows, True
+        for target in self._targets.values():
+            self._join_job(target)
+        return is_news
+
+    def _join_job(self, target: _Target) -> None:
+        row = self._jobs.get(target.name) if target.facts is None else self._row_of(target.facts.run)
+        if row is None and target.job is not None and is_final(target.job.state):
+            return  # Slurm forgets a job minutes after its end; how it ended stays true
+        if row != target.job:
+            target.is_changed = True
+        target.job = row
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """All that is known, with a diagnosis of each watched target."""
+        for target in self._targets.values():
+            self._refresh(target, now_s)
+        return Snapshot(
+            now_s=now_s,
+            nodes=self._nodes,
+            partitions=self._partitions,
+            jobs=tuple(self._jobs.values()),
+            runs=tuple(self._with_job_state(run) for run in self._runs),
+            run_problems=self._run_problems,
+            targets=MappingProxyType(
+                {name: target.snapshot for name, target in self._targets.items() if target.snapshot}
+            ),
+            diagnoses=MappingProxyType(dict(self._diagnoses)),
+            sources=MappingProxyType(dict(self._sources)),
+        )
+
+    def target(self, name: str, now_s: float) -> TargetSnapshot:
+        """One target as it stands, whether or not everything about it was read."""
+        return self._look_at(self._targets.get(name) or _Target(name, set()), now_s)
+
+    def history(self, target: str) -> History:
+        """The past of a target; empty for one that is not known. It goes on growing: copy it for another thread."""
+        known = self._targets.get(target)
+        return known.history if known is not None else History()
+
+    def _refresh(self, target: _Target, now_s: float) -> None:
+        is_live = target.snapshot is None or not target.snapshot.has_ended
+        is_due = target.diagnosed_s is None or not 0 <= now_s - target.diagnosed_s < DIAGNOSE_INTERVAL_S
+        if target.snapshot is not None and not (target.is_changed or (is_live and is_due)):
+            return
+        target.snapshot = self._look_at(target, now_s)
+        if target.awaited or target.behind or not (is_due or target.snapshot.has_ended):
+            return  # half of the data would make findings that the other half takes back
+        if self._diagnose is None:
+            return
+        self._diagnoses[target.name] = self._diagnose(target.snapshot, target.history)
+        target.is_changed, target.diagnosed_s = False, now_s
+
+    def _look_at(self, target: _Target, now_s: float) -> TargetSnapshot:
+        self._join_job(target)
+        facts = target.facts
+        hits = [hit for kept in target.hits.values() for hit in (*kept.first, *kept.last)]
+        hits.sort(key=lambda hit: (hit.file, hit.line))
+        return TargetSnapshot(
+            target=target.name,
+            now_s=self._now_of(target, now_s),
+            job=target.job,
+            run=facts.run if facts is not None else None,
+            exit=facts.exit if facts is not None else None,
+            log_hits=tuple(hits),
+            log_tails=tuple(tail for _, tail in sorted(target.tails.items())),
+            events=tuple(target.events),
+            checkpoints=facts.checkpoints if facts is not None else (),
+            sensor_gaps=tuple(target.gaps.values()),
+        )
+
+    def _now_of(self, target: _Target, now_s: float) -> float | None:
+        """The present for a live target, its end for one that has ended, the last record for one that nobody runs any more."""
+        run = target.facts.run if target.facts is not None else None
+        exit_ = target.facts.exit if target.facts is not None else None
+        if run is None and target.job is None:
+            times = [kept.time_s for hits in target.hits.values() for kept in (*hits.first, *hits.last)]
+            return max((time_s for time_s in times if time_s is not None), default=None)
+        if target.job is not None and not is_final(target.job.state):
+            return now_s
+        ends = [
+            target.job.end_time_s if target.job is not None else None,
+            exit_.ended_time_s if exit_ is not None and is_final(exit_.state) else None,
+            run.ended_time_s if run is not None and is_final(run.state) else None,
+        ]
+        has_ended = target.job is not None or any(
+            is_final(state) for state in (run.state if run else None, exit_.state if exit_ else None)
+        )
+        if not has_ended:
+            is_forgotten = self._has_jobs and run is not None and run.job_id is not None
+            return target.last_record_s or now_s if is_forgotten else now_s
+        known = [end for end in ends if end is not None and end <= now_s + _MAX_CLOCK_SKEW_S]
+        # The queue's clock and the nodes' differ: the end is never before the last record.
+        return max([*known, *([target.last_record_s] if target.last_record_s else [])], default=now_s)
+
+    def _row_of(self, run: Run) -> Job | None:
+        """The run's row in the queue. A cluster that was set up anew counts its jobs from 1 again: an older one is not the run's."""
+        row = self._jobs.get(run.job_id or run.run_id)
+        if row is None or row.submit_time_s is None or run.created_time_s is None:
+            return row
+        return row if row.submit_time_s >= run.created_time_s - _MAX_SUBMIT_SKEW_S else None
+
+    def _with_job_state(self, run: Run) -> Run:
+        job = self._row_of(run)
+        if job is None or is_final(run.state):
+            return run
+        return replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
+
+
+def _apply_to_target(target: _Target, reading: Reading) -> bool:
+    payload = reading.payload
+    if isinstance(payload, RunFacts):
+        is_news, target.facts = payload != target.facts, payload
+        return is_news
+    if isinstance(payload, MetricsChunk):
+        target.history.add_steps(payload.steps)
+        target.events.extend(payload.events)
+        if len(target.events) > MAX_EVENTS:
+            # The first say what was started; the last what happened lately.
+            target.events[MAX_EVENTS // 2 : -MAX_EVENTS // 2] = []
+        times = [*(step.time_s for step in payload.steps), *(event.time_s for event in payload.events)]
+        _note_times(target, times, reading.time_s)
+        return bool(payload.steps or payload.events)
+    if isinstance(payload, TelemetryChunk):
+        target.history.add_samples(payload.samples)
+        for sample in payload.samples:
+            if isinstance(sample, SensorGap):
+                target.gaps[(sample.node, sample.what)] = sample
+        times = [sample.time_s for sample in payload.samples if not isinstance(sample, SensorGap)]
+        _note_times(target, times, reading.time_s)
+        return bool(payload.samples)
+    if isinstance(payload, LogChunk):
+        return _apply_log(target, payload)
+    return False
+
+
+def _apply_log(target: _Target, chunk: LogChunk) -> bool:
+    tail = chunk.tail
+    if chunk.is_restart:
+        target.hits = {key: hits for key, hits in target.hits.items() if key[0] != tail.file}
+    for hit in chunk.hits:
+        target.hits.setdefault((hit.file, hit.rule, hit.signature), _Hits()).add(hit)
+    is_news = bool(chunk.hits) or chunk.is_restart or target.tails.get(tail.file) not in (tail, None)
+    if tail.size_bytes:
+        is_news = is_news or tail.file not in target.tails
+        target.tails[tail.file] = tail
+    elif target.tails.pop(tail.file, None) is not None:
+        is_news = True  # nothing stands in it: to the rules that is the same as no log
+    return is_news
+
+
+def _note_times(target: _Target, times: Iterable[float | None], read_s: float) -> None:
+    for time_s in times:
+        if time_s is not None and time_s <= read_s + _MAX_CLOCK_SKEW_S:
+            target.last_record_s = max(target.last_record_s or time_s, time_s)

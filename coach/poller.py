@@ -1,0 +1,118 @@
+"""One long-lived thread per source, one queue for all.
+
+What is followed is a value, the Watch. When it changes, sources that are no longer wanted stop and new ones start; the others go on
+undisturbed, with their place in every file.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coach.model.reading import Reading
+from coach.model.snapshot import Watch
+from coach.sources.base import PollingSource
+from coach.sources.polling import poll_loop
+
+JOIN_TIMEOUT_S = 2.0
+"""A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after the command."""
+
+SourceFactory = Callable[[], PollingSource]
+MakeSources = Callable[[Watch], Mapping[str, SourceFactory]]
+
+
+@dataclass(slots=True)
+class _Running:
+    thread: threading.Thread
+    stop: threading.Event
+    wake: threading.Event
+
+
+class Poller:
+    """Runs the sources that a Watch asks for. `make_sources` names them: the same key means the same source."""
+
+    def __init__(self, make_sources: MakeSources) -> None:
+        self._make_sources = make_sources
+        self._readings: queue.SimpleQueue[tuple[threading.Event, Reading] | None] = queue.SimpleQueue()
+        self._running: dict[str, _Running] = {}
+        self._is_stopped = False
+        self._lock = threading.Lock()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of the sources that run now."""
+        with self._lock:
+            return frozenset(self._running)
+
+    def watch(self, watch: Watch) -> None:
+        """Start and stop sources so that these are followed."""
+        wanted = self._make_sources(watch)
+        with self._lock:
+            if self._is_stopped:
+                return
+            for key in [key for key in self._running if key not in wanted]:
+                self._running.pop(key).stop.set()
+            for key, factory in wanted.items():
+                if key not in self._running:
+                    self._start(key, factory)
+
+    def refresh_soon(self) -> None:
+        """Let every source look at once, not only when its pause is over."""
+        with self._lock:
+            for running in self._running.values():
+                running.wake.set()
+
+    def readings(self, timeout_s: float) -> list[Reading]:
+        """All readings since the last call; waits up to `timeout_s` for a first one, or for `interrupt`.
+
+        What a source said before it was stopped is left out: its successor begins again.
+        """
+        found: list[Reading] = []
+        try:
+            item = self._readings.get(timeout=max(0.0, timeout_s))
+            while True:
+                if item is not None and not item[0].is_set():
+                    found.append(item[1])
+                item = self._readings.get_nowait()
+        except queue.Empty:
+            return found
+
+    def interrupt(self) -> None:
+        """Let a waiting `readings` return at once."""
+        self._readings.put(None)
+
+    def stop(self) -> None:
+        """Stop all sources and wait for their threads, but not for a command that hangs."""
+        with self._lock:
+            self._is_stopped = True
+            running, self._running = list(self._running.values()), {}
+        for item in running:
+            item.stop.set()
+            item.wake.set()
+        deadline = time.monotonic() + JOIN_TIMEOUT_S
+        for item in running:
+            item.thread.join(max(0.0, deadline - time.monotonic()))
+        self.interrupt()
+
+    def _start(self, key: str, factory: SourceFactory) -> None:
+        stop, wake = threading.Event(), threading.Event()
+        thread = threading.Thread(
+            target=self._run, args=(key, factory, stop, wake), name=f"source {key}", daemon=True
+        )
+        self._running[key] = _Running(thread, stop, wake)
+        thread.start()
+
+    def _run(self, key: str, factory: SourceFactory, stop: threading.Event, wake: threading.Event) -> None:
+        def emit(reading: Reading) -> None:
+            self._readings.put((stop, reading))
+
+        try:
+            poll_loop(factory(), emit, stop, wake=wake)
+        except Exception as problem:
+            # Sources do not raise; if one does, its part of the screen says so instead of standing still.
+            source, _, target = key.partition(":")
+            words = f"{type(problem).__name__}: {problem}"
+            emit(Reading(source, time.time(), 0.0, None, words, target or None))
