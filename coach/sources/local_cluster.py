@@ -6,6 +6,7 @@ they show. A run that can still change is read again each time; one that has end
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,12 +21,12 @@ from coach.model.run import Run, RunExit
 from coach.sources.base import Emit
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
-from coach.sources.local_process import is_alive as is_supervisor_alive
+from coach.sources.local_process import state_of as read_state_of
 from coach.sources.machine import PARTITION, read_machine
 from coach.sources.polling import poll_loop
 from coach.sources.run_files import parse_json, parse_run, read_exit
 from coach.sources.slurm_text import parse_memory_mib
-from coach.sources.values import finite, text, whole
+from coach.sources.values import finite, table, text, whole
 
 INTERVAL_S = 2.0
 
@@ -72,7 +73,7 @@ class LocalClusterSource:
         interval_s: float = INTERVAL_S,
         *,
         read_node: Callable[[], Node] = read_machine,
-        is_alive: Callable[[Mapping[str, Any]], bool] = is_supervisor_alive,
+        state_of: Callable[[Mapping[str, Any]], str | None] = read_state_of,
     ) -> None:
         self.interval_s = interval_s
         self.wake = threading.Event()
@@ -81,10 +82,10 @@ class LocalClusterSource:
         self._root = runs_root
         self._user = user
         self._read_node = read_node
-        self._is_alive = is_alive
+        self._state_of = state_of
         self._machine: Node | None = None
         self._ended: dict[str, _LocalRun | None] = {}
-        """Run directories that will not change; None for those of another backend."""
+        """Run directories that will not change; None for those of another backend or another machine."""
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         poll_loop(self, emit, stop, wake=self.wake)
@@ -143,15 +144,19 @@ class LocalClusterSource:
         path = runs.RunPaths(run_dir).run_json
         value = parse_json(read_whole(self._io, path), path)
         run = parse_run(value, str(run_dir))
-        if run.backend != "local":
+        if run.backend != "local" or not _is_here(table(value.get("supervisor"))):
             return None
-        is_running = run.state == "RUNNING"
         # In this order: a supervisor that ends in between has written exit.json before it went.
-        is_alive = not is_running or self._is_alive(value)
+        has_died = not is_final(run.state) and is_final(self._state_of(value))
         exit_ = read_exit(self._io, run_dir) if run.state is not None else None
-        submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
         has_exit = exit_ is not None and is_final(exit_.state)
-        return _LocalRun(run, exit_, text(value.get("user")), submit_time_s, not is_alive and not has_exit)
+        submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
+        return _LocalRun(run, exit_, text(value.get("user")), submit_time_s, has_died and not has_exit)
+
+
+def _is_here(supervisor: Mapping[str, Any]) -> bool:
+    # A home directory shared by several machines holds the runs of them all.
+    return supervisor.get("node") in (None, socket.gethostname())
 
 
 def _is_in_queue(item: _LocalRun, now_s: float) -> bool:
