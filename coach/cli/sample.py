@@ -1,0 +1,15 @@
+"""`coach sample`: what the sampler measures on this node, as lines of JSON."""
+
+from __future__ import annotations
+
+import argparse
+
+from coach.config import Settings
+from coach.node import sample
+
+configure = sample.configure
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Sample until the followed process ends, or for ever."""
+    return sample.run(args)

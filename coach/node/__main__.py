@@ -1,0 +1,42 @@
+"""Start node code: `python -m coach.node COMMAND`, or by path `python CODE/coach/node COMMAND`.
+
+By path it works from any copy of coach's files, so that a job does not depend on the venv that coach itself runs in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import List, Optional
+
+if not __package__:
+    # Started by path: the interpreter put this directory first on sys.path, where it would hide modules of other packages.
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+COMMANDS = {
+    "run": ("coach.node.supervise", "run a command beside the sampler, in a run directory"),
+    "sample": ("coach.node.sample", "sample GPUs and processes of this node"),
+    "ended": ("coach.node.ended", "record in a run directory how the run ended"),
+}
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run one command. Only its module is loaded."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] not in COMMANDS:
+        summary = "\n".join(f"  {name:<8}{what}" for name, (_, what) in COMMANDS.items())
+        is_help = bool(arguments) and arguments[0] in ("-h", "--help")
+        print(f"usage: python -m coach.node COMMAND …\n{summary}", file=sys.stdout if is_help else sys.stderr)
+        return 0 if is_help else 2
+    name = arguments[0]
+    module = import_module(COMMANDS[name][0])
+    parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name][1].capitalize()}.")
+    module.configure(parser)
+    status: int = module.run(parser.parse_args(arguments[1:]))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""What this node is called, and which part of the job runs on it."""
+
+from __future__ import annotations
+
+import os
+from typing import Mapping
+
+
+def node_name(env: Mapping[str, str]) -> str:
+    """Slurm's name of the node, else the short host name. Always usable as a file name."""
+    name = env.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+    return name.replace("/", "_").lstrip(".") or "localhost"
+
+
+def is_first_node(env: Mapping[str, str]) -> bool:
+    """True on the node where rank 0 runs, and outside Slurm."""
+    return env.get("SLURM_NODEID", "0") in ("", "0") and is_first_task(env)
+
+
+def is_first_task(env: Mapping[str, str]) -> bool:
+    """True for the first task of a step on its node, and outside Slurm."""
+    return env.get("SLURM_LOCALID", "0") in ("", "0")

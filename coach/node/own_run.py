@@ -1,0 +1,93 @@
+"""The run directory of `coach run`: join the one that a launch made, or make one for a user's own command.
+
+Inside a Slurm step the tasks of all nodes share one run directory without talking to each other: whoever comes first leaves a
+symbolic link named after the step, which is created with its content or not at all on every file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from coach import __version__, runs
+from coach.node.node_name import is_first_node
+
+_BY_COMMAND = "command"
+
+
+def prepare(
+    run_dir: Optional[str], root: Path, recipe: str, command: List[str], time_s: float, env: Mapping[str, str]
+) -> Optional[runs.RunPaths]:
+    """The run directory, with its folders. None, after one line on stderr, when it cannot be made: the command runs all the same."""
+    try:
+        if run_dir:
+            paths = runs.RunPaths(Path(run_dir).absolute())
+        else:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            paths = runs.RunPaths(root / _shared_run_id(root, recipe, time_s, env))
+        is_new = not paths.run_dir.exists()
+        paths.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (paths.metrics_dir, paths.telemetry_dir, paths.checkpoints_dir):
+            folder.mkdir(exist_ok=True)
+        if is_first_node(env) and not paths.run_json.exists():
+            runs.update_json(paths.run_json, _new_run(paths, recipe, command, time_s, env))
+        if is_new and not run_dir and is_first_node(env):
+            print(f"coach run: {paths.run_dir}", file=sys.stderr)
+    except (OSError, runs.RunFileError) as error:
+        print(f"coach run: no samples and no record of this run: {error}", file=sys.stderr)
+        return None
+    return paths
+
+
+def has_no_script(paths: runs.RunPaths) -> bool:
+    """True when `coach run` made the run itself: then no batch script and no local supervisor records its end."""
+    return _BY_COMMAND in runs.read_json(paths.run_json)
+
+
+def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str]) -> str:
+    run_id = runs.new_run_id(recipe, time_s)
+    if not (env.get("SLURM_JOB_ID") and env.get("SLURM_STEP_ID")):
+        return run_id
+    parts = (env.get("SLURM_CLUSTER_NAME"), env["SLURM_JOB_ID"], env["SLURM_STEP_ID"])
+    step = "-".join(part for part in (*parts, env.get("SLURM_RESTART_COUNT")) if part).replace("/", "_")
+    links = root / ".steps"
+    links.mkdir(mode=0o700, exist_ok=True)
+    try:
+        (links / step).symlink_to(run_id)
+    except FileExistsError:
+        return os.readlink(links / step)  # noqa: PTH115 (Path.readlink would resolve nothing more, and the text is wanted)
+    return run_id
+
+
+def _new_run(
+    paths: runs.RunPaths, recipe: str, command: List[str], time_s: float, env: Mapping[str, str]
+) -> Dict[str, Any]:
+    run_id = paths.run_dir.name
+    is_in_slurm = bool(env.get("SLURM_JOB_ID"))
+    user = None
+    with contextlib.suppress(Exception):
+        user = getpass.getuser()
+    return {
+        "schema": runs.SCHEMA,
+        "run_id": run_id,
+        "recipe": recipe,
+        "trainer": None,
+        _BY_COMMAND: command,
+        "parameters": {},
+        "resources": {},
+        "launch": {},
+        "backend": "slurm" if is_in_slurm else "local",
+        "cluster": env.get("SLURM_CLUSTER_NAME"),
+        "job_id": env["SLURM_JOB_ID"] if is_in_slurm else run_id,
+        "user": user,
+        "created_time_s": time_s,
+        "started_time_s": time_s,
+        "state": "RUNNING",
+        "environment": {"python": sys.executable, "setup": []},
+        "versions": {"coach": __version__, "python": platform.python_version()},
+    }

@@ -1,0 +1,159 @@
+"""The job's processes on this node, read from /proc alone.
+
+A node may run thousands of processes that are not the job's. A process is looked at once to learn whether it belongs to the job, and
+only those that do are read again: a sample costs what the job is, not what the node is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
+
+_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+# Process numbers are used again: what was once seen not to belong to the job is looked at anew after this many samples.
+_FORGET_STRANGERS_AFTER = 60
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat says."""
+
+    pid: int
+    name: str
+    parent: int
+    cpu_s: float
+    rss_mib: float
+    start_ticks: int
+
+
+class Process(NamedTuple):
+    """One process of the job at one sample. `cpu_pct` is of one CPU, None at the first sight."""
+
+    pid: int
+    name: str
+    rank: Optional[int]
+    cpu_pct: Optional[float]
+    rss_mib: float
+
+
+def parse_stat(pid: int, data: bytes) -> Optional[Stat]:
+    """Parse /proc/PID/stat. The name may hold anything, also `) R 1`: fields are counted from the last parenthesis."""
+    opening, closing = data.find(b"("), data.rfind(b")")
+    fields = data[closing + 2 :].split()
+    if opening < 0 or closing < 0 or len(fields) < 22 or fields[0] in (b"Z", b"X"):
+        return None
+    name = data[opening + 1 : closing].decode("utf-8", "replace")
+    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return Stat(pid, name, int(fields[1]), cpu_s, int(fields[21]) * _PAGE_MIB, int(fields[19]))
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """The stat of a living process; None when it has ended, or is a zombie."""
+    data = _read(f"/proc/{pid}/stat")
+    return parse_stat(pid, data) if data else None
+
+
+def rank_of(pid: int) -> Optional[int]:
+    """The rank that a launcher gave to a process in its environment; None when there is none, or it is not ours to read."""
+    for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
+        if entry.startswith(b"RANK=") and entry[5:].isdigit():
+            return int(entry[5:])
+    return None
+
+
+def step_root(supervisor: int) -> int:
+    """The process whose descendants are the job here: Slurm's step daemon where it started the supervisor, for it starts all tasks."""
+    stat = read_stat(supervisor)
+    parent = read_stat(stat.parent) if stat else None
+    return parent.pid if parent and parent.name.startswith("slurmstepd") else supervisor
+
+
+def own_processes(job_id: Optional[str]) -> Callable[[Stat], bool]:
+    """A test for processes of this user, and of this job where there is one."""
+    uid = os.getuid()
+    wanted = f"SLURM_JOB_ID={job_id}".encode() if job_id else None
+
+    def belongs(stat: Stat) -> bool:
+        try:
+            if os.stat(f"/proc/{stat.pid}").st_uid != uid:  # noqa: PTH116 (one call per process, kept cheap)
+                return False
+        except OSError:
+            return False
+        return wanted is None or wanted in _read(f"/proc/{stat.pid}/environ").split(b"\0")
+
+    return belongs
+
+
+class ProcessTable:
+    """Follows the job's processes: the descendants of `root`, or those that `belongs` says are the job's."""
+
+    def __init__(
+        self,
+        root: Optional[int] = None,
+        belongs: Optional[Callable[[Stat], bool]] = None,
+        ignored: Iterable[int] = (),
+    ) -> None:
+        self._root = root
+        self._belongs = belongs
+        self._ignored = set(ignored)
+        self._strangers: Set[int] = set()
+        self._members: Dict[int, Stat] = {}
+        self._ranks: Dict[int, Optional[int]] = {}
+        self._time_s: Optional[float] = None
+        self._num_samples = 0
+
+    def sample(self, time_s: float) -> List[Process]:
+        """The job's processes, largest first. `time_s` is a monotonic clock."""
+        present = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 (names are wanted)
+        if self._num_samples % _FORGET_STRANGERS_AFTER == 0:
+            self._strangers.clear()
+        self._num_samples += 1
+        elapsed_s = time_s - self._time_s if self._time_s is not None else 0.0
+        self._time_s = time_s
+        before, self._members = self._members, {}
+        for pid in before:
+            stat = read_stat(pid) if pid in present else None
+            if stat is not None and stat.start_ticks == before[pid].start_ticks:
+                self._members[pid] = stat
+        self._admit(present - set(self._members) - self._strangers - self._ignored)
+        self._strangers &= present
+        self._ranks = {
+            pid: self._ranks[pid] if pid in self._ranks and pid in before else rank_of(pid)
+            for pid in self._members
+        }
+        found = [self._process(stat, before.get(pid), elapsed_s) for pid, stat in self._members.items()]
+        return sorted(found, key=lambda process: -process.rss_mib)
+
+    def _process(self, stat: Stat, before: Optional[Stat], elapsed_s: float) -> Process:
+        cpu_pct = None
+        if before is not None and elapsed_s > 0:
+            cpu_pct = max(0.0, (stat.cpu_s - before.cpu_s) / elapsed_s * 100)
+        return Process(stat.pid, stat.name, self._ranks[stat.pid], cpu_pct, stat.rss_mib)
+
+    def _admit(self, pids: Set[int]) -> None:
+        """Look at the processes not seen before; an orphan of the job stays the job's."""
+        stats = {pid: stat for pid in pids for stat in [read_stat(pid)] if stat is not None}
+        for pid, stat in stats.items():
+            if self._belongs(stat) if self._belongs else self._descends(stat, stats):
+                self._members[pid] = stat
+            else:
+                self._strangers.add(pid)
+
+    def _descends(self, stat: Stat, new: Dict[int, Stat]) -> bool:
+        parent = stat.parent
+        for _ in range(1000):  # a chain of parents, read while it changes, might close to a ring
+            if parent == self._root or parent in self._members:
+                return True
+            if parent not in new:
+                return False
+            parent = new[parent].parent
+        return False
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,216 @@
+"""`coach run`: start a command with the sampler beside it, hand signals on to it, end as it ends.
+
+The training comes first: it starts before the sampler, nothing here waits for a file system while it runs, and whatever happens to
+the sampler or to the run directory, the command runs on and its exit status is passed through. Standard input, output and error of
+the command are its own: they are neither captured nor copied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Set
+
+from coach import runs
+from coach.node import own_run
+from coach.node.node_name import is_first_node, is_first_task, node_name
+from coach.node.relay import FORWARDED, Witness
+
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+_WAITED_FOR = FORWARDED | {signal.SIGCHLD}
+_ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `coach run`."""
+    parser.add_argument("--run-dir", metavar="DIR", help="the run directory (default: a new one)")
+    parser.add_argument(
+        "--recipe", metavar="NAME", default="run", help="what a new run is called (default: run)"
+    )
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
+    )
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
+    )
+
+
+def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
+    """Run the command; its exit status, or death by the signal that it died of. A new run is made below `runs_root`."""
+    command: List[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        print(
+            "coach run: a command was expected, for example `coach run -- python train.py`", file=sys.stderr
+        )
+        return 2
+    # From here on signals wait until the training is there to be given them.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    started_time_s = time.time()
+    node = node_name(os.environ)
+    root = runs_root or runs.default_runs_root(os.environ)
+    paths = own_run.prepare(args.run_dir or None, root, args.recipe, command, started_time_s, os.environ)
+    attempt = _Attempt(paths, node, started_time_s) if paths else None
+    environment = {**os.environ, **(attempt.environment() if attempt else {})}
+    try:
+        training = subprocess.Popen(
+            command,
+            env=environment,
+            close_fds=False,  # descriptors that were passed on to this process are meant for the command
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509 (no threads here)
+        )
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        print(f"coach run: {command[0]}: {error.strerror or error}", file=sys.stderr)
+        if attempt:
+            attempt.record_end(_NOT_FOUND if is_missing else _NOT_EXECUTABLE, set())
+        return _NOT_FOUND if is_missing else _NOT_EXECUTABLE
+    witness = Witness()
+    sampler = _start_sampler(attempt, args.interval, witness.pid) if attempt else None
+    forwarded = _wait(training, witness, sampler, attempt)
+    witness.end()
+    if sampler is not None and sampler.returncode is None:
+        # It has nothing to lose: a record is one write.
+        sampler.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            sampler.wait(timeout=2.0)
+    if attempt:
+        attempt.record_end(training.returncode, forwarded)
+    if training.returncode < 0:
+        _die_of(-training.returncode, mask)
+    return training.returncode
+
+
+def _start_sampler(
+    attempt: "_Attempt", interval_s: float, witness_pid: int
+) -> Optional["subprocess.Popen[bytes]"]:
+    argv = [sys.executable, str(Path(__file__).parent), "sample", "--run-dir", str(attempt.paths.run_dir)]
+    argv += ["--node", attempt.node, "--interval", str(interval_s), "--pid", str(os.getpid())]
+    argv += ["--ignore-pid", str(witness_pid)]
+    if is_first_node(os.environ):
+        argv += ["--started-time", repr(attempt.started_time_s)]
+    null = subprocess.DEVNULL
+    try:
+        # Signals stay blocked in it: scancel reaches every process of the step, and samples are wanted until the training has ended.
+        return subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
+    except OSError as error:
+        attempt.add_gap(f"the sampler did not start ({error.strerror or error})")
+        return None
+
+
+def _wait(
+    training: "subprocess.Popen[bytes]",
+    witness: Witness,
+    sampler: Optional["subprocess.Popen[bytes]"],
+    attempt: Optional["_Attempt"],
+) -> Set[int]:
+    """Wait for the training's end and give it its signals meanwhile. Returns the signals that came."""
+    came: Set[int] = set()
+    while training.poll() is None:
+        if sampler is not None and attempt is not None and sampler.returncode is None:
+            status = sampler.poll()
+            if status is not None:
+                how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+                attempt.add_gap(f"the sampler {how}")
+        signum = signal.sigwait(_WAITED_FOR)
+        if signum == signal.SIGCHLD:
+            continue
+        came.add(signum)
+        if not witness.has_got(signum):
+            training.send_signal(signum)
+    return came
+
+
+def _die_of(signum: int, mask: Set[Any]) -> None:
+    """End by the signal that ended the training, so that whoever waits for this process sees the same."""
+    with contextlib.suppress(Exception):
+        import resource
+
+        # The training may have left a core file: one of the supervisor would overwrite it.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if signum not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(signum, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask - {signum})
+    os._exit(128 + signum)
+
+
+class _Attempt:
+    """One run of the command in a run directory, and the notes made about it. Nothing here raises."""
+
+    def __init__(self, paths: runs.RunPaths, node: str, started_time_s: float) -> None:
+        self.paths = paths
+        self.node = node
+        self.started_time_s = started_time_s
+        self.error_dir = paths.run_dir / "ranks" / node
+        self._old_error_dirs = _names(self.error_dir)
+        self._stderr_offset = _size(paths.stderr_log)
+
+    def environment(self) -> Mapping[str, str]:
+        """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory."""
+        return {} if "PET_LOG_DIR" in os.environ else {"PET_LOG_DIR": str(self.error_dir)}
+
+    def add_gap(self, because: str) -> None:
+        """Say in the telemetry that it ends here, and why."""
+        record: Dict[str, Any] = {
+            "kind": "gap",
+            "time_s": time.time(),
+            "node": self.node,
+            "what": "telemetry",
+        }
+        record.update(
+            because=because, how="the training goes on without samples; start it again to have them"
+        )
+        with contextlib.suppress(OSError), open(self.paths.telemetry_of(self.node), "ab") as file:
+            file.write(runs.encode_record(record))
+
+    def record_end(self, returncode: int, signals: Set[int]) -> None:
+        """Write this node's part of exit.json; for a run without a batch script also the state."""
+        from coach.node import ended, rank_ends, trainer_facts
+
+        with contextlib.suppress(Exception):
+            if is_first_node(os.environ):
+                trainer_facts.fold(self.paths, self.started_time_s)
+        with contextlib.suppress(Exception):
+            new_dirs = [
+                self.error_dir / name for name in sorted(_names(self.error_dir) - self._old_error_dirs)
+            ]
+            found = rank_ends.collect(
+                self.paths, self.node, self.started_time_s, new_dirs, self._stderr_offset, returncode
+            )
+            task = "" if is_first_task(os.environ) else f".{os.environ['SLURM_LOCALID']}"
+            ended.record_node(self.paths, self.node + task, returncode, found)
+        with contextlib.suppress(Exception):
+            if own_run.has_no_script(self.paths) and self._knows_state(returncode):
+                was_told_to_end = bool(signals & _ENDING)
+                state = "CANCELLED" if returncode != 0 and was_told_to_end else None
+                ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
+
+    def _knows_state(self, returncode: int) -> bool:
+        # Of several tasks the first says that all went well, unless another has said otherwise.
+        if returncode != 0 or not self.paths.exit_json.exists():
+            return returncode != 0 or is_first_node(os.environ)
+        earlier = runs.read_json(self.paths.exit_json)
+        is_of_this_attempt = (earlier.get("ended_time_s") or 0) >= self.started_time_s
+        return is_first_node(os.environ) and not (earlier.get("state") and is_of_this_attempt)
+
+
+def _names(directory: Path) -> Set[str]:
+    try:
+        return {entry.name for entry in directory.iterdir()}
+    except OSError:
+        return set()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

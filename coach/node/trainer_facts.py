@@ -1,0 +1,69 @@
+"""Copy into run.json what only the running job knows: when it started, its job id, and what the trainer's `start` event says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from coach import runs
+
+_EDGE_BYTES = 64 * 1024
+
+
+def fold_start(paths: runs.RunPaths, started_time_s: float) -> None:
+    """Record the start of this attempt. Raises OSError or RunFileError when run.json cannot be written."""
+    changes: Dict[str, Any] = {"started_time_s": started_time_s}
+    if os.environ.get("SLURM_JOB_ID"):
+        changes["job_id"] = os.environ["SLURM_JOB_ID"]
+    if paths.run_json.exists() and runs.read_json(paths.run_json).get("ended_time_s") is not None:
+        changes.update(ended_time_s=None, state="RUNNING")  # requeued: the end of an earlier attempt
+    with contextlib.suppress(FileNotFoundError):
+        if paths.exit_json.stat().st_mtime < started_time_s - 1:
+            paths.exit_json.unlink()
+    runs.update_json(paths.run_json, changes)
+
+
+def fold(paths: runs.RunPaths, started_time_s: float) -> bool:
+    """Copy the facts of rank 0's newest `start` event. False while there is none yet."""
+    start = newest_start(edge_records(paths.metrics_of(0)), started_time_s)
+    if start is None:
+        return False
+    changes: Dict[str, Any] = {}
+    if start.get("device"):
+        changes["device"] = {"type": start["device"], "name": start.get("device_name")}
+    if isinstance(start.get("dataset"), dict):
+        changes["dataset"] = start["dataset"]
+    versions = {name: start[name] for name in ("python", "torch") if start.get(name)}
+    if versions:
+        changes["versions"] = versions
+    if start.get("num_parameters") is not None:
+        changes["num_parameters"] = start["num_parameters"]
+    if changes:
+        runs.update_json(paths.run_json, changes)
+    return True
+
+
+def edge_records(metrics: Path) -> List[Dict[str, Any]]:
+    """The first and the last records of a rank's metrics, where its events are; empty while there are none."""
+    try:
+        with open(metrics, "rb") as file:
+            records = runs.decode_records(file.read(_EDGE_BYTES))[0]
+            size = file.seek(0, os.SEEK_END)
+            if size > _EDGE_BYTES:
+                file.seek(max(_EDGE_BYTES, size - _EDGE_BYTES))
+                # What the jump cut at the front does not parse and is not counted.
+                records += runs.decode_records(file.read(_EDGE_BYTES))[0]
+            return records
+    except OSError:
+        return []
+
+
+def newest_start(records: List[Dict[str, Any]], started_time_s: float) -> Optional[Dict[str, Any]]:
+    """The last `start` event of this attempt: a requeued run appends to the files of the attempts before it."""
+    starts = [record for record in records if record.get("event") == "start"]
+    newer = [
+        start for start in starts if (runs.decode_number(start.get("time_s")) or 0) >= started_time_s - 1
+    ]
+    return newer[-1] if newer else None

@@ -1,0 +1,17 @@
+"""The fixture `nvml_stand_in`, for any test folder: `from tests.nvml.fixtures import nvml_stand_in` in its conftest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.nvml.stand_in import NvmlStandIn, has_compiler
+
+
+@pytest.fixture
+def nvml_stand_in(tmp_path: Path) -> NvmlStandIn:
+    """A stand-in of its own for one test."""
+    if not has_compiler():
+        pytest.skip("the NVML stand-in is compiled C, and there is no gcc")
+    return NvmlStandIn(tmp_path / "nvml")
