@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
@@ -244,12 +245,8 @@ def _broken(history: History, rank: int) -> _Broken | None:
 
 
 def _longest_stretch(steps: Sequence[Step]) -> list[Step]:
-    longest: list[Step] = []
-    current: list[Step] = []
-    for step in steps:
-        current = [] if _is_finite(step) else [*current, step]
-        longest = max(longest, current, key=len)
-    return longest
+    stretches = [list(group) for is_finite, group in groupby(steps, _is_finite) if not is_finite]
+    return max(stretches, key=len, default=[])
 
 
 def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:

@@ -1,0 +1,331 @@
+"""GPU003: GPUs that were allotted do little. Low utilization is a symptom, so the finding names the cause as far as it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter, int_resource
+from coach.rules.quoting import size_text
+from coach.rules.windows import Phases, phases, resumed_steps, steady_steps, training_samples
+
+_MAX_GPUS_SHOWN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """How one GPU was used in its window."""
+
+    node: str
+    gpu: int
+    samples: tuple[GpuSample, ...]
+
+    @property
+    def mean_pct(self) -> float:
+        return fmean(sample.utilization_pct or 0.0 for sample in self.samples)
+
+    @property
+    def is_never_used(self) -> bool:
+        return all(sample.utilization_pct == 0 for sample in self.samples)
+
+    @property
+    def span_s(self) -> float:
+        return self.samples[-1].time_s - self.samples[0].time_s
+
+    @property
+    def power_share(self) -> float | None:
+        return _mean(
+            [s.power_w / s.power_limit_w for s in self.samples if s.power_w is not None and s.power_limit_w]
+        )
+
+    @property
+    def memory_share(self) -> float | None:
+        return _mean(
+            [
+                s.memory_used_mib / s.memory_total_mib
+                for s in self.samples
+                if s.memory_used_mib is not None and s.memory_total_mib
+            ]
+        )
+
+    @property
+    def text(self) -> str:
+        """Utilization never stands alone: it says that a kernel ran, not how much of the GPU it used."""
+        power = _mean([s.power_w for s in self.samples if s.power_w is not None])
+        limit, total = self.samples[-1].power_limit_w, self.samples[-1].memory_total_mib
+        memory = _mean([s.memory_used_mib for s in self.samples if s.memory_used_mib is not None])
+        parts = [f"GPU {self.gpu} on {self.node}: busy {self.mean_pct:.0f} % of the time"]
+        parts.append(
+            "power –" if power is None else f"power {power:.0f} W" + (f" of {limit:.0f} W" if limit else "")
+        )
+        parts.append(
+            "memory –"
+            if memory is None
+            else f"memory {size_text(memory)}" + (f" of {size_text(total)}" if total else "")
+        )
+        return ", ".join(parts) + f" (mean of {len(self.samples)} samples over {self.span_s:.0f} s)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why the GPUs have little to do, as far as it was measured."""
+
+    text: str
+    evidence: tuple[Evidence, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    confidence: float = 0.8
+
+
+class LowGpuUtilization(Rule):
+    """GPUs that the job holds are idle most of the time.
+
+    What it sees
+        The mean utilization of each GPU over the newest window of training; over the whole of what was kept once the run has ended.
+        Each GPU is judged by itself: a mean over all would hide that one of two does nothing. Power and memory stand beside it.
+        The cause is split as far as the data allows: never used, waiting for input, CPUs at their limit, too little work per step;
+        otherwise it is called unexplained, with what to measure next.
+    Why it matters
+        A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the share of time in which any
+        kernel ran: low is a symptom, and high proves nothing.
+    When it stays silent
+        Before the first step (without metrics: before the GPU's first use, for `startup_s`), in evaluation, checkpoints and
+        compilation, and until the window holds enough seconds and samples. When power is high, or in the warning band when the
+        memory is well used: the job then needs this GPU.
+    What to do
+        Follow the cause that is named. Where it is unexplained, profile some steps: synchronisation per step (`.item()`), many small
+        kernels, communication and checkpoints leave these traces.
+    Sources
+        Princeton jobstats (15 % and 25 %) and job_defense_shield (memory efficiency); TraceML's bands (30 %) and its "unexplained";
+        NVML's definition of utilization.
+    """
+
+    code = "GPU003"
+    name = "low-gpu-utilization"
+    cause = "low_gpu_utilization"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    causal_rank = 5
+    consequence_of = ("GPU005",)
+    keep_s = 10.0
+    thresholds = (
+        Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),
+        Threshold("critical_pct", 15, "percent", "jobstats' red line"),
+        Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations"),
+        Threshold("min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100"),
+        Threshold(
+            "startup_s",
+            900,
+            "seconds",
+            "without metrics: data preparation may take this long before the GPU is first used",
+        ),
+        Threshold(
+            "power_share",
+            0.5,
+            "of the power limit",
+            "a GPU that draws half its limit is working, whatever utilization says",
+        ),
+        Threshold(
+            "memory_share",
+            0.8,
+            "of the GPU's memory",
+            "a job that fills the memory needs this GPU: no warning, only critical",
+        ),
+        Threshold("input_share", 0.10, "of step time", "waiting for data this long explains idle GPUs"),
+        Threshold("cpu_pct", 90, "percent of the allotted CPUs", "the CPUs are then the limit"),
+        Threshold(
+            "small_memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        uses = self._uses(snapshot, history)
+        low = [use for use in uses if self._is_low(use)]
+        if not low:
+            return
+        worst = min(low, key=lambda use: use.mean_pct)
+        is_critical = worst.mean_pct < self.values["critical_pct"]
+        found = self._cause_of(snapshot, history, low, uses)
+        shown = sorted(low, key=lambda use: (use.node, use.gpu))
+        evidence = [
+            Evidence(use.text, value=round(use.mean_pct, 1), unit="%") for use in shown[:_MAX_GPUS_SHOWN]
+        ]
+        if len(shown) > _MAX_GPUS_SHOWN:
+            evidence.append(Evidence(f"and {len(shown) - _MAX_GPUS_SHOWN} more GPUs like these"))
+        which = f"GPU {worst.gpu} on {worst.node} is" if len(low) == 1 else f"{len(low)} GPUs are"
+        of_all = f" (of {len(uses)})" if len(uses) > 1 else ""
+        yield Hit(
+            summary=f"{which}{of_all} busy {worst.mean_pct:.0f} % of the time"
+            + (" or little more" if len(low) > 1 else "")
+            + f": {found.text}",
+            evidence=(*evidence, *found.evidence),
+            confidence=found.confidence,
+            subject=Subject(node=worst.node, gpu=worst.gpu) if len(low) == 1 else Subject(),
+            fixes=found.fixes,
+            severity=Severity.CRITICAL if is_critical else Severity.WARNING,
+            since_s=min(use.samples[0].time_s for use in low),
+        )
+
+    def _uses(self, snapshot: TargetSnapshot, history: History) -> list[_Use]:
+        found = phases(snapshot, history)
+        window_s = None if snapshot.has_ended else self.values["window_s"]
+        uses = []
+        for node, gpu in history.gpus:
+            mine = history.gpu(node, gpu) if history.ranks else self._after_startup(history.gpu(node, gpu))
+            samples = training_samples(mine, found, window_s)
+            if len(samples) >= max(1, self.values["min_samples"]) and self._is_long_enough(samples):
+                uses.append(_Use(node, gpu, tuple(samples)))
+        return uses
+
+    def _is_long_enough(self, samples: Sequence[GpuSample]) -> bool:
+        # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
+        span = samples[-1].time_s - samples[0].time_s
+        return span * len(samples) / max(1, len(samples) - 1) >= 0.98 * self.values["window_s"]
+
+    def _after_startup(self, samples: Sequence[GpuSample]) -> list[GpuSample]:
+        """Without metrics, training begins when the GPU is first used, and at the latest after `startup_s`."""
+        if not samples:
+            return []
+        latest = samples[0].time_s + self.values["startup_s"]
+        start = next((s.time_s for s in samples if (s.utilization_pct or 0) > 0 or s.time_s >= latest), None)
+        return [] if start is None else [sample for sample in samples if sample.time_s >= start]
+
+    def _is_low(self, use: _Use) -> bool:
+        if use.mean_pct >= self.values["warning_pct"]:
+            return False
+        if (use.power_share or 0) >= self.values["power_share"]:
+            return False
+        is_warning_band = use.mean_pct >= self.values["critical_pct"]
+        return not (is_warning_band and (use.memory_share or 0) >= self.values["memory_share"])
+
+    def _cause_of(
+        self, snapshot: TargetSnapshot, history: History, low: list[_Use], uses: list[_Use]
+    ) -> _Cause:
+        unused = [use for use in low if use.is_never_used]
+        if unused and len(unused) == len(low):
+            return _never_used(snapshot.run, unused, uses)
+        return (
+            self._input(snapshot, history)
+            or self._cpus(snapshot, history, phases(snapshot, history))
+            or self._small_work(snapshot.run, low)
+            or _unexplained(history)
+        )
+
+    def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
+        resumed = resumed_steps(snapshot)
+        shares = {}
+        for rank in history.ranks:
+            steps = steady_steps(history.steps(rank), resumed, 3, 200)
+            if len(steps) >= 20:
+                shares[rank] = sum(s.data_time_s or 0 for s in steps) / sum(s.step_time_s or 0 for s in steps)
+        if not shares or max(shares.values()) < self.values["input_share"]:
+            return None
+        rank = max(shares, key=lambda key: shares[key])
+        return _Cause(
+            f"the steps wait for data {shares[rank]:.0%} of their time",
+            (
+                Evidence(
+                    f"share of step time waiting for data, rank {rank}",
+                    value=round(shares[rank], 4),
+                    unit="of step time",
+                ),
+            ),
+            (Fix("Make the input faster: see the finding input-bound"),),
+            0.9,
+        )
+
+    def _cpus(self, snapshot: TargetSnapshot, history: History, found: Phases) -> _Cause | None:
+        for node in history.nodes:
+            values = [
+                h.cpu_pct for h in history.host(node) if h.cpu_pct is not None and found.is_training(h.time_s)
+            ]
+            recent = values[-int(max(1, self.values["min_samples"])) :]
+            if recent and fmean(recent) >= self.values["cpu_pct"]:
+                cpus = int_resource(snapshot.run, "cpus_per_task")
+                fix = (
+                    Fix(f"CPUs per task {cpus} → {cpus * 2}", {"cpus_per_task": cpus * 2})
+                    if cpus
+                    else Fix("Ask for more CPUs per task")
+                )
+                return _Cause(
+                    f"the CPUs of {node} are at their limit",
+                    (
+                        Evidence(
+                            f"use of the CPUs allotted on {node}, mean of {len(recent)} samples",
+                            value=round(fmean(recent), 1),
+                            unit="%",
+                        ),
+                    ),
+                    (fix,),
+                )
+        return None
+
+    def _small_work(self, run: Run | None, low: list[_Use]) -> _Cause | None:
+        shares = [use.memory_share for use in low if use.memory_share is not None]
+        if not shares or max(shares) >= self.values["small_memory_share"]:
+            return None
+        batch = int_parameter(run, "batch_size")
+        if batch is None:
+            return None
+        return _Cause(
+            "little work per step, and most of the memory is free",
+            (
+                Evidence(
+                    "share of GPU memory in use, the fullest of these GPUs",
+                    value=round(max(shares), 3),
+                    unit="of memory",
+                ),
+            ),
+            (
+                Fix(
+                    f"Batch size {batch} → {batch * 2}: more work per step",
+                    {"batch_size": batch * 2},
+                    changes_learning=True,
+                ),
+            ),
+            0.65,
+        )
+
+
+def _never_used(run: Run | None, unused: list[_Use], uses: list[_Use]) -> _Cause:
+    if len(unused) < len(uses):
+        ranks = int_resource(run, "nproc_per_node")
+        started = f" ({ranks} ranks per node were started)" if ranks else ""
+        return _Cause(
+            f"no kernel ever ran on {'it' if len(unused) == 1 else 'them'}, while other GPUs work{started}",
+            fixes=(Fix("Start one rank per GPU (--nproc-per-node), or ask for fewer GPUs"),),
+            confidence=0.95,
+        )
+    return _Cause(
+        "no kernel ever ran: allotted and never used",
+        fixes=(
+            Fix(
+                "Check torch.cuda.is_available() inside the job; if the program needs no GPU, ask for none (--gpus 0)"
+            ),
+        ),
+        confidence=0.95,
+    )
+
+
+def _unexplained(history: History) -> _Cause:
+    missing = [] if history.ranks else ["step and data times (training metrics)"]
+    missing += [] if history.nodes else ["CPU use (the sampler's host records)"]
+    measure = "; measure next: " + ", ".join(
+        [*missing, "a profile of some steps (synchronisation, small kernels, communication)"]
+    )
+    return _Cause(
+        "unexplained" + measure,
+        (),
+        (Fix("Profile twenty steps with torch.profiler and look for gaps between kernels"),),
+        0.6,
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None

@@ -1,0 +1,217 @@
+"""GPU005: the steps wait for their data. Judged from the trainer's own clock, so it holds on CPUs as well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.metrics import Step
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
+from coach.rules.quoting import ranks_text
+from coach.rules.windows import phases, resumed_steps, steady_steps, training_samples
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """How long one rank waited for data in its steady window."""
+
+    rank: int
+    steps: tuple[Step, ...]
+
+    @property
+    def data_s(self) -> float:
+        return sum(step.data_time_s or 0.0 for step in self.steps)
+
+    @property
+    def total_s(self) -> float:
+        return sum(step.step_time_s or 0.0 for step in self.steps)
+
+    @property
+    def share(self) -> float:
+        return self.data_s / self.total_s
+
+
+class InputBound(Rule):
+    """The steps wait for their data: the loader is slower than the training.
+
+    What it sees
+        The share of step time that ranks spend waiting for the next batch (data_time_s over step_time_s), as a sum over the newest
+        steady steps: DataLoader workers deliver in bursts, which a median of single steps would hide. Every rank is looked at; the one
+        that waits most decides, because the others wait for it in the collective.
+    Why it matters
+        The waiting share is paid for and trains nothing. It bounds what a faster data path can win.
+    When it stays silent
+        On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady steps than `min_steps`, and
+        on waits too short to be worth a worker. While the GPUs are busy (`busy_gpu_pct`): the wait is then hidden behind their queue.
+    What to do
+        More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory and persistent_workers;
+        stage the data on the node, in few large files; decode less per sample.
+    Sources
+        TraceML's input-wait bands (10 % and 20 %); gpu-idle's guard on busy GPUs; the PyTorch performance tuning guide.
+    """
+
+    code = "GPU005"
+    name = "input-bound"
+    cause = "input_bound"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}),)
+    causal_rank = 5
+    keep_s = 10.0
+    thresholds = (
+        Threshold("warning_share", 0.10, "of step time", "a tenth of the time is worth one more worker"),
+        Threshold("critical_share", 0.20, "of step time", "a fifth of the allocation trains nothing"),
+        Threshold("min_steps", 20, "steps", "fewer steady steps vary too much to judge"),
+        Threshold(
+            "window_steps",
+            200,
+            "steps",
+            "long enough to span the bursts of all workers, short enough to follow changes",
+        ),
+        Threshold(
+            "skip_steps",
+            3,
+            "steps",
+            "starting workers is paid at the beginning of an epoch, not in every step",
+        ),
+        Threshold(
+            "min_wait_s",
+            0.001,
+            "seconds",
+            "handing over a batch costs some hundred microseconds whatever is done",
+        ),
+        Threshold(
+            "busy_gpu_pct",
+            80,
+            "percent",
+            "a GPU this busy has work queued: waiting for data costs it nothing",
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        waits = self._waits(snapshot, history)
+        slow = [wait for wait in waits if self._is_slow(wait)]
+        if not slow:
+            return
+        worst = max(slow, key=lambda wait: wait.share)
+        busy = _gpu_utilization(snapshot, history, worst)
+        if busy is not None and busy >= self.values["busy_gpu_pct"]:
+            return
+        is_critical = worst.share >= self.values["critical_share"]
+        bound = self.values["critical_share" if is_critical else "warning_share"]
+        ranks = sorted(wait.rank for wait in slow)
+        yield Hit(
+            summary=f"Input-bound: {worst.share:.0%} of each step waits for data"
+            + (f" ({ranks_text(ranks)} of {len(history.ranks)})" if len(history.ranks) > 1 else ""),
+            evidence=tuple(_evidence(worst, waits, busy)),
+            confidence=round(
+                min(
+                    0.97,
+                    0.6 + 0.2 * min(1.0, worst.share / bound - 1) + 0.2 * min(1.0, len(worst.steps) / 60),
+                ),
+                2,
+            ),
+            subject=Subject(rank=ranks[0] if len(ranks) == 1 and len(history.ranks) > 1 else None),
+            fixes=tuple(_fixes(snapshot.run, history, worst)),
+            severity=Severity.CRITICAL if is_critical else Severity.WARNING,
+            since_s=worst.steps[0].time_s,
+        )
+
+    def _waits(self, snapshot: TargetSnapshot, history: History) -> list[_Wait]:
+        resumed = resumed_steps(snapshot)
+        skip, keep = int(self.values["skip_steps"]), int(self.values["window_steps"])
+        waits = [
+            _Wait(rank, tuple(steady_steps(history.steps(rank), resumed, skip, keep)))
+            for rank in history.ranks
+        ]
+        return [wait for wait in waits if len(wait.steps) >= max(1, int(self.values["min_steps"]))]
+
+    def _is_slow(self, wait: _Wait) -> bool:
+        mean_s = wait.data_s / len(wait.steps)
+        return wait.share >= self.values["warning_share"] and mean_s >= self.values["min_wait_s"]
+
+
+def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: _Wait) -> float | None:
+    """Mean utilization of the GPUs while these steps ran; the least busy GPU counts."""
+    start, end = wait.steps[0].time_s, wait.steps[-1].time_s
+    if start is None or end is None:
+        return None
+    found = phases(snapshot, history)
+    means = []
+    for key in history.gpus:
+        samples = [s for s in training_samples(history.gpu(*key), found, None) if start <= s.time_s <= end]
+        if samples:
+            means.append(fmean(sample.utilization_pct or 0.0 for sample in samples))
+    return min(means, default=None)
+
+
+def _evidence(worst: _Wait, waits: list[_Wait], busy: float | None) -> Iterable[Evidence]:
+    first, last = worst.steps[0].step, worst.steps[-1].step
+    window = f"rank {worst.rank}, steps {first} to {last}"
+    yield Evidence(
+        f"share of step time spent waiting for data ({window})",
+        value=round(worst.share, 4),
+        unit="of step time",
+    )
+    yield Evidence(
+        f"data time, median ({window})", value=median(s.data_time_s or 0.0 for s in worst.steps), unit="s"
+    )
+    yield Evidence(
+        f"step time, median ({window})", value=median(s.step_time_s or 0.0 for s in worst.steps), unit="s"
+    )
+    if len(waits) > 1:
+        least = min(waits, key=lambda wait: wait.share)
+        yield Evidence(
+            f"the same share on rank {least.rank}, which waits least",
+            value=round(least.share, 4),
+            unit="of step time",
+        )
+    if busy is not None:
+        yield Evidence("utilization of the least busy GPU meanwhile, mean", value=round(busy, 1), unit="%")
+
+
+def _fixes(run: Run | None, history: History, worst: _Wait) -> Iterable[Fix]:
+    workers = int_parameter(run, "num_workers")
+    if run is None or workers is None:
+        yield Fix(
+            "More DataLoader workers, up to the CPUs that each rank has, with persistent_workers and pin_memory"
+        )
+        return
+    compute_s = max(worst.total_s - worst.data_s, 0.01 * worst.total_s)
+    # `workers` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up with the compute alone.
+    needed = (
+        math.ceil(max(workers, 1) * worst.total_s / compute_s)
+        if workers
+        else math.ceil(worst.data_s / compute_s) + 1
+    )
+    cpus = cpus_per_rank(run, _cpus_allotted(history))
+    possible = needed if cpus is None else min(needed, cpus)
+    if possible > workers:
+        yield Fix(
+            f"DataLoader workers {workers} → {possible} per rank"
+            + (f" (each rank has {cpus} CPUs)" if cpus else ""),
+            {"num_workers": possible},
+        )
+    if cpus is not None and needed > cpus and run.backend == "slurm":
+        wanted = needed * (int_resource(run, "nproc_per_node") or 1)
+        yield Fix(
+            f"CPUs per task → {wanted} with {needed} workers per rank: the loaders need about that many",
+            {"cpus_per_task": wanted, "num_workers": needed},
+        )
+    if possible <= workers:
+        yield Fix(
+            "Make each sample cheaper: decode and augment less, or prepare the data once in few large files on the node"
+        )
+
+
+def _cpus_allotted(history: History) -> int | None:
+    counts = [
+        host.num_cpus for node in history.nodes for host in list(history.host(node))[-1:] if host.num_cpus
+    ]
+    return min(counts, default=None)

@@ -1,0 +1,91 @@
+"""The parts of a run in which it trains, and the newest steady stretch of steps.
+
+Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reasons. What is judged as training is decided here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.model.history import History
+from coach.model.metrics import Step
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample
+
+_PAUSES = frozenset({"eval", "checkpoint", "compile"})
+_MARGIN_S = 1.5
+"""A sample covers the interval before it, so the edges of a pause spoil the sample that follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """When a run trained: from its first step to its last, without the pauses between. Times None: not known."""
+
+    first_step_s: float | None
+    last_step_s: float | None
+    pauses: tuple[tuple[float, float], ...]
+
+    def is_training(self, time_s: float) -> bool:
+        if self.first_step_s is not None and time_s <= self.first_step_s + _MARGIN_S:
+            return False
+        if self.last_step_s is not None and time_s > self.last_step_s:
+            return False
+        return not any(start <= time_s <= end for start, end in self.pauses)
+
+
+def phases(snapshot: TargetSnapshot, history: History) -> Phases:
+    """Read the phases off the metrics. While a run lives, the time after its last step may be a step that is not done yet."""
+    # The curve reaches back to the first step, however many steps of a rank are kept.
+    start = history.curve[0].time_s if history.curve else None
+    ends = [
+        step.time_s
+        for rank in history.ranks
+        for step in list(history.steps(rank))[-1:]
+        if step.time_s is not None
+    ]
+    pauses = []
+    for event in snapshot.events:
+        seconds = event.fields.get("seconds")
+        if event.event in _PAUSES and event.time_s is not None and isinstance(seconds, (int, float)):
+            pauses.append((event.time_s - seconds - _MARGIN_S, event.time_s + _MARGIN_S))
+    return Phases(start, max(ends, default=None) if snapshot.has_ended else None, tuple(pauses))
+
+
+def training_samples(samples: Sequence[GpuSample], found: Phases, window_s: float | None) -> list[GpuSample]:
+    """The samples with a utilization that fall into training, of the newest `window_s` seconds (None: all)."""
+    kept = [
+        sample
+        for sample in samples
+        if sample.utilization_pct is not None and found.is_training(sample.time_s)
+    ]
+    if window_s is None or not kept:
+        return kept
+    return [sample for sample in kept if sample.time_s > kept[-1].time_s - window_s]
+
+
+def steady_steps(
+    steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int, num_kept: int
+) -> list[Step]:
+    """The newest `num_kept` steps with both times, without the first `num_skipped` of the run, of each epoch, and after a resume."""
+    kept: list[Step] = []
+    num_since_start = 0
+    previous: Step | None = None
+    restarts = set(resumed_at)
+    for step in steps:
+        is_start = (
+            previous is None
+            or step.epoch != previous.epoch
+            or previous.step in restarts
+            or step.step <= previous.step
+        )
+        num_since_start = 1 if is_start else num_since_start + 1
+        previous = step
+        if num_since_start > num_skipped and step.data_time_s is not None and step.step_time_s:
+            kept.append(step)
+    return kept[-num_kept:]
+
+
+def resumed_steps(snapshot: TargetSnapshot) -> list[int]:
+    """Steps at which the run went on from a checkpoint."""
+    return [event.step for event in snapshot.events if event.event == "resume" and event.step is not None]
