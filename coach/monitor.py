@@ -202,6 +202,16 @@ class Monitor:
             sources=MappingProxyType(dict(self._sources)),
         )
 
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs as their directories tell them."""
+        return self._runs
+
+    def ended_in_queue(self) -> list[tuple[Run, Job]]:
+        """Own runs whose job the queue says has ended."""
+        rows = ((run, self._row_of(run)) for run in self._runs)
+        return [(run, row) for run, row in rows if row and is_final(row.state) and row.user == self._user]
+
     def target(self, name: str, now_s: float) -> TargetSnapshot:
         """One target as it stands, whether or not everything about it was read."""
         return self._look_at(self._targets.get(name) or _Target(name, set()), now_s)

@@ -1,0 +1,225 @@
+"""Live data for both front ends: start the sources that a Watch asks for, keep the picture, say when it changed.
+
+One worker thread of the session's own applies readings and asks the rules; whoever shows the picture gets finished values, at most a
+few times a second, and never touches a source.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from coach import runs
+from coach.config import Settings
+from coach.model.cluster import Job, is_final
+from coach.model.history import History
+from coach.model.reading import Reading
+from coach.model.run import Run
+from coach.model.snapshot import Snapshot, Watch
+from coach.monitor import Monitor
+from coach.poller import Poller
+from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.run_list import RunListSource
+from coach.sources.slurm import JobsSource, NodesSource
+from coach.sources.user import user_name
+from coach.workflows.diagnosing import LazyEngine
+from coach.workflows.read import read_once
+from coach.workflows.targets import SourceFactory, Target, locate_target, resolve_target, target_sources
+
+__all__ = ["OnUpdate", "Target", "WatchSession", "live_session", "read_once", "resolve_target"]
+
+UPDATE_INTERVAL_S = 0.25
+"""At most this often is a change told."""
+AGE_INTERVAL_S = 1.0
+"""At least this often is something told, so that ages go on."""
+LINGER_S = 300.0
+MAX_LINGERING = 3
+"""Targets that were watched lately are followed a while longer: coming back should not read everything again."""
+
+_SETTLE_S = 0.02
+"""Answers that belong together arrive in one update."""
+
+OnUpdate = Callable[[Snapshot], None]
+OnReading = Callable[[Reading], None]
+ClusterSources = Callable[[Io, Settings, str, Watch], Mapping[str, SourceFactory]]
+
+
+def slurm_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
+    """The cluster as Slurm tells it."""
+    scope = "all" if watch.all_jobs else "own"
+    return {
+        f"jobs {scope}": lambda: JobsSource(io, user, settings.jobs_interval_s, is_all=watch.all_jobs),
+        "nodes": lambda: NodesSource(io, settings.nodes_interval_s),
+    }
+
+
+def local_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
+    """This machine as a cluster of one node; all its jobs are one's own."""
+    return {"jobs": lambda: LocalClusterSource(io, settings.runs_root, user)}
+
+
+def live_session(settings: Settings, backend: str, env: Mapping[str, str]) -> WatchSession:
+    """A session on the real world."""
+    return WatchSession(settings, backend, SystemIo(scrubbed_environment(env)), user_name())
+
+
+class WatchSession:
+    """Start it with a callback, tell it what to watch, stop it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        backend: str,
+        io: Io,
+        user: str,
+        *,
+        cluster_sources: ClusterSources | None = None,
+        can_write: bool = True,
+        on_reading: OnReading | None = None,
+    ) -> None:
+        """`can_write` is False where the run directories are not real: a replay. `on_reading` sees every reading (a recorder)."""
+        self._settings = settings
+        self._io = io
+        self._user = user
+        self._cluster_sources = cluster_sources or (slurm_sources if backend == "slurm" else local_sources)
+        self._can_write = can_write and backend == "slurm" and not settings.is_readonly
+        self._on_reading = on_reading
+        self._engine = LazyEngine(settings)
+        self._monitor = Monitor(user, self._engine.diagnose)
+        self._poller = Poller(self._make_sources)
+        self._lock = threading.Lock()
+        self._watch = Watch()
+        self._is_watch_new = True
+        self._targets: dict[str, Target] = {}
+        self._lingering: dict[str, float] = {}
+        self._snapshot = Snapshot(io.now())
+        self._recorded_ends: set[str] = set()
+        self._is_stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest picture."""
+        return self._snapshot
+
+    def start(self, on_update: OnUpdate) -> None:
+        """Begin. `on_update` is called from the session's own thread, with a finished value."""
+        self._thread = threading.Thread(target=self._work, args=(on_update,), name="session", daemon=True)
+        self._thread.start()
+
+    def watch(self, watch: Watch) -> None:
+        """Follow these from now on. Returns at once."""
+        with self._lock:
+            self._watch, self._is_watch_new = watch, True
+        self._poller.interrupt()
+
+    def history(self, target: str) -> History:
+        """The series of a watched target as they stand: a copy that nobody else changes."""
+        with self._lock:
+            return self._monitor.history(target).copy()
+
+    def refresh_soon(self) -> None:
+        """Look at everything again at once: after a launch or a cancel, or when the user asks for it."""
+        self._poller.refresh_soon()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._is_stopping.set()
+        self._poller.stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=2.0)
+
+    def _work(self, on_update: OnUpdate) -> None:
+        told_s = time.monotonic() - UPDATE_INTERVAL_S
+        news_s: float | None = None
+        while not self._is_stopping.is_set():
+            self._apply_watch()
+            due_s = told_s + AGE_INTERVAL_S
+            if news_s is not None:
+                due_s = max(told_s + UPDATE_INTERVAL_S, news_s + _SETTLE_S)
+            if self._apply(self._poller.readings(due_s - time.monotonic())) and news_s is None:
+                news_s = time.monotonic()
+                continue
+            if time.monotonic() >= due_s and not self._is_stopping.is_set():
+                self._snapshot = self._monitor.snapshot(self._io.now())
+                told_s, news_s = time.monotonic(), None
+                on_update(self._snapshot)
+
+    def _apply(self, readings: list[Reading]) -> bool:
+        is_news = False
+        with self._lock:
+            for reading in readings:
+                is_news = self._monitor.apply(reading) or is_news
+        for reading in readings:
+            if self._on_reading is not None:
+                self._on_reading(reading)
+        if self._engine.problem is not None:
+            problem = Reading("rules", self._io.now(), 0.0, None, self._engine.problem)
+            is_news = self._monitor.apply(problem) or is_news
+        if is_news and self._can_write:
+            for run, job in self._monitor.ended_in_queue():
+                self._record_end(run, job)
+        return is_news
+
+    def _record_end(self, run: Run, job: Job) -> None:
+        """Keep in run.json how the job ended, once: Slurm forgets it within minutes."""
+        if run.run_id in self._recorded_ends:
+            return
+        self._recorded_ends.add(run.run_id)
+        path = runs.RunPaths(run.run_dir).run_json
+        with contextlib.suppress(OSError, runs.RunFileError):
+            if not is_final(runs.read_json(path).get("state")):
+                runs.update_json(path, {"state": job.state, "ended_time_s": job.end_time_s})
+
+    def _apply_watch(self) -> None:
+        with self._lock:
+            if not self._is_watch_new:
+                self._expire_lingering()
+                if not self._is_watch_new:
+                    return
+            watch, self._is_watch_new = self._watch, False
+        now_s = time.monotonic()
+        for name in self._targets:
+            if name not in watch.targets:
+                self._lingering.setdefault(name, now_s)
+        self._lingering = {
+            name: since for name, since in self._lingering.items() if name not in watch.targets
+        }
+        while len(self._lingering) > MAX_LINGERING:
+            del self._lingering[min(self._lingering, key=lambda name: self._lingering[name])]
+        kept = {name: self._targets[name] for name in self._lingering if name in self._targets}
+        known = self._monitor.runs
+        followed = {
+            name: self._targets.get(name) or locate_target(name, self._settings, self._io, known)
+            for name in watch.targets
+        }
+        self._targets = {**followed, **kept}
+        awaited = {
+            name: [key.partition(":")[0] for key in target_sources(target, self._io, self._engine.signatures)]
+            for name, target in self._targets.items()
+        }
+        with self._lock:
+            dropped = self._monitor.watch(awaited)
+        self._engine.forget(dropped)
+        self._poller.watch(watch)
+
+    def _expire_lingering(self) -> None:
+        since_s = time.monotonic() - LINGER_S
+        expired = [name for name, left_s in self._lingering.items() if left_s < since_s]
+        for name in expired:
+            del self._lingering[name]
+            self._targets.pop(name, None)
+            self._is_watch_new = True
+
+    def _make_sources(self, watch: Watch) -> dict[str, SourceFactory]:
+        io, settings = self._io, self._settings
+        sources: dict[str, SourceFactory] = {}
+        if watch.is_cluster_watched:
+            sources.update(self._cluster_sources(io, settings, self._user, watch))
+            sources["runs"] = lambda: RunListSource(io, settings.runs_root)
+        for target in self._targets.values():
+            sources.update(target_sources(target, io, self._engine.signatures))
+        return sources
