@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,26 +56,43 @@ def leftovers(directory: Path, slurm_conf: Path) -> list[Daemon]:
     A slurmstepd is known by an open file in the cluster's directory (its environment is overwritten by its title), a job's process by the
     cluster's configuration and a job id in its environment.
     """
-    stepds, jobs = [], []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
-            continue
+    stepds = [process for process in _processes() if _is_stepd_of(directory, process)]
+    jobs = with_environment(f"SLURM_CONF={slurm_conf}", needs="SLURM_JOB_ID=")
+    return [*stepds, *jobs]
+
+
+def with_environment(setting: str, needs: str = "") -> list[Daemon]:
+    """Processes that were started with exactly `setting` (`NAME=value`) in their environment, and with a variable that starts with `needs`."""
+    found = []
+    for process in _processes():
         try:
-            if (folder / "comm").read_text().strip() == "slurmstepd":
-                if _holds_a_file_in(folder, directory):
-                    stepds.append(daemon_of("slurmstepd", int(folder.name)))
-            else:
-                variables = (folder / "environ").read_bytes().split(b"\0")
-                is_ours = b"SLURM_CONF=" + os.fsencode(slurm_conf) in variables
-                if is_ours and any(variable.startswith(b"SLURM_JOB_ID=") for variable in variables):
-                    jobs.append(daemon_of("job process", int(folder.name)))
+            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended meanwhile
-    return [process for process in (*stepds, *jobs) if process.start_ticks]
+        if setting.encode() in variables and any(
+            variable.startswith(needs.encode()) for variable in variables
+        ):
+            found.append(process)
+    return found
 
 
-def _holds_a_file_in(process: Path, directory: Path) -> bool:
-    return any(file.readlink().is_relative_to(directory) for file in (process / "fd").iterdir())
+def _processes() -> Iterator[Daemon]:
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            pid = int(folder.name)
+            start_ticks = _start_ticks(pid)
+            if start_ticks is not None:
+                yield Daemon(f"process {pid}", pid, start_ticks)
+
+
+def _is_stepd_of(directory: Path, process: Daemon) -> bool:
+    folder = Path(f"/proc/{process.pid}")
+    try:
+        if (folder / "comm").read_text().strip() != "slurmstepd":
+            return False
+        return any(file.readlink().is_relative_to(directory) for file in (folder / "fd").iterdir())
+    except OSError:
+        return False  # it has ended meanwhile
 
 
 def _start_ticks(pid: int) -> int | None:

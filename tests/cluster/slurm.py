@@ -95,10 +95,7 @@ class SlurmCluster:
         """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was started."""
         self._write_files()
         try:
-            munge = self.directory / "munge"
-            files = [f"--{name}={munge / file}" for name, file in _MUNGE_FILES.items()]
-            self._spawn("munged", ["munged", "--foreground", "--force", "--num-threads=2", *files])
-            wait_until((munge / "sock").exists, 10, "munged makes its socket")
+            self._start_munged()
             self._spawn("slurmctld", ["slurmctld", "-D"])
             for name in self.node_names:
                 self.start_node(name)
@@ -126,6 +123,25 @@ class SlurmCluster:
         self._children.clear()
         self._daemons.clear()
         self._remember()
+
+    def restore(self) -> None:
+        """Whole and idle again: daemons restarted or continued, jobs ended, nodes resumed. For between two tests."""
+        dead = [name for name, daemon in self._daemons.items() if not daemon.is_alive]
+        for daemon in self._daemons.values():
+            daemon.signal(signal.SIGCONT)
+        if "munged" in dead:
+            self._start_munged()
+        if "slurmctld" in dead:
+            self.start_controller()
+        self.cancel_all()
+        for process in leftovers(self.directory, self.conf):
+            process.signal(signal.SIGKILL)  # its slurmd was killed above it
+        for name in dead:
+            if name in self.node_names:
+                self.start_node(name)
+        for name in self._nodes_in("drain,down,fail"):
+            self.run(["scontrol", "update", f"nodename={name}", "state=resume"], as_root=True)
+        self.wait_idle()
 
     def kill_controller(self) -> None:
         """SIGKILL to slurmctld, as when its machine fails.
@@ -267,6 +283,13 @@ class SlurmCluster:
         (etc / "gres.conf").write_text(slurm_conf.gres_conf(self.directory, num_nodes, self.num_gpus))
         (etc / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
         (etc / "hosts").write_text(slurm_conf.hosts(num_nodes, socket.gethostname()))
+
+    def _start_munged(self) -> None:
+        munge = self.directory / "munge"
+        (munge / "sock").unlink(missing_ok=True)
+        files = [f"--{name}={munge / file}" for name, file in _MUNGE_FILES.items()]
+        self._spawn("munged", ["munged", "--foreground", "--force", "--num-threads=2", *files])
+        wait_until((munge / "sock").exists, 10, "munged makes its socket")
 
     def _spawn(self, name: str, argv: list[str]) -> None:
         prefix = [] if self._is_detached else ["setpriv", "--pdeathsig", "KILL"]

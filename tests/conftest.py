@@ -1,0 +1,164 @@
+"""Fixtures that every test may use: a real Slurm, coach as an ordinary user has it, a real terminal.
+
+| fixture | is |
+|---|---|
+| `slurm` | the booted cluster (`SlurmCluster`), idle and whole again after every test; `slurm_cluster` is the same one for fixtures of wider scope |
+| `user_coach` | `coach(*args)` as an ordinary user of that cluster with a new home, torch in the same environment |
+| `bare_coach` | the same user with coach in an environment without torch; `train_python` is the one that has it |
+| `local_coach` | the ordinary user on a machine without Slurm: `coach` and torch, no client, no configuration |
+| `open_terminal` | opens a `Terminal`, closed at the end of the test |
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.processes import with_environment
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach, build_environment, build_wheel, own_environment
+from tests.ordinary_user import User, make_open_directory, make_user
+from tests.requirements import REQUIREMENTS
+from tests.terminal.tmux import Terminal
+
+_SLURM_CLIENTS = re.compile(
+    r"s(acct|acctmgr|alloc|attach|batch|bcast|cancel|control|diag|info|prio|queue|report|run|share|stat)"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that uses a fixture with a requirement has its marker, said or not."""
+    for item in items:
+        for requirement in REQUIREMENTS:
+            if requirement.fixtures.intersection(getattr(item, "fixturenames", ())):
+                item.add_marker(requirement.marker)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run here and say why; fail instead where it is required."""
+    for requirement in REQUIREMENTS:
+        if item.get_closest_marker(requirement.marker) is not None and (reason := requirement.why_not()):
+            if requirement.is_required:
+                pytest.fail(f"{requirement.variable}=require, but {reason}", pytrace=False)
+            pytest.skip(f"{requirement.marker}: {reason}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say last what was not tested, and why."""
+    skipped: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        reason = reason.removeprefix("Skipped: ")
+        if any(reason.startswith(f"{requirement.marker}: ") for requirement in REQUIREMENTS):
+            skipped[reason] += 1
+    for reason, count in sorted(skipped.items()):
+        terminalreporter.write_line(f"NOT TESTED: {count} of {reason}", yellow=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def open_directory() -> Iterator[Path]:
+    """A temporary directory of the session that every user can enter (pytest's own are closed to others)."""
+    directory = make_open_directory("coach-test")
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    """The cluster of the session. Tests take `slurm`, which puts it right again after each of them."""
+    directory = make_open_directory("coach-slurm")
+    cluster = SlurmCluster(directory)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """A real Slurm of three nodes with two GPUs each, idle. A test may kill its daemons, drain its nodes and leave its jobs behind."""
+    yield slurm_cluster
+    slurm_cluster.restore()
+
+
+@pytest.fixture
+def user(open_directory: Path) -> Iterator[User]:
+    """An ordinary user with a new home, so that no test sees another's runs, cache or configuration. What he left running is ended."""
+    user = make_user(open_directory / f"home-{secrets.token_hex(4)}")
+    yield user
+    for process in with_environment(f"HOME={user.home}"):
+        process.signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def coach_wheel(open_directory: Path) -> Path:
+    """The built wheel of the tree."""
+    (open_directory / "wheel").mkdir()
+    return build_wheel(open_directory / "wheel")
+
+
+@pytest.fixture(scope="session")
+def train_python(open_directory: Path, request: pytest.FixtureRequest) -> Path:
+    """An interpreter that every user can reach, with coach and torch."""
+    if (own := own_environment()) is not None:
+        return own
+    wheel: Path = request.getfixturevalue("coach_wheel")
+    return build_environment(open_directory / "venv-train", wheel, extras="train")
+
+
+@pytest.fixture(scope="session")
+def bare_python(open_directory: Path, coach_wheel: Path) -> Path:
+    """An interpreter that every user can reach, with coach and without torch."""
+    return build_environment(open_directory / "venv-bare", coach_wheel)
+
+
+@pytest.fixture
+def user_coach(slurm: SlurmCluster, user: User, train_python: Path) -> InstalledCoach:
+    """coach as an ordinary user of the cluster; his training runs in the same environment."""
+    return InstalledCoach(train_python, user, slurm.env)
+
+
+@pytest.fixture
+def bare_coach(slurm: SlurmCluster, user: User, bare_python: Path) -> InstalledCoach:
+    """coach as an ordinary user of the cluster, in an environment without torch (train with `--python`, `train_python`)."""
+    return InstalledCoach(bare_python, user, slurm.env)
+
+
+@pytest.fixture(scope="session")
+def path_without_slurm(open_directory: Path) -> Path:
+    """A folder for PATH that has the machine's programs, except Slurm's."""
+    folder = open_directory / "bin"
+    folder.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if not _SLURM_CLIENTS.fullmatch(program.name):
+            (folder / program.name).symlink_to(program)
+    return folder
+
+
+@pytest.fixture
+def local_coach(user: User, train_python: Path, path_without_slurm: Path) -> InstalledCoach:
+    """coach as an ordinary user of a machine without Slurm: neither a client on the PATH nor a configuration."""
+    return InstalledCoach(train_python, user, {"PATH": str(path_without_slurm)})
+
+
+@pytest.fixture
+def open_terminal() -> Iterator[Callable[..., Terminal]]:
+    """`open_terminal(argv, columns=120, rows=36, env=…, as_user=…)`: a terminal that is closed at the end of the test."""
+    terminals: list[Terminal] = []
+
+    def open_one(*args: object, **kwargs: object) -> Terminal:
+        terminals.append(Terminal(*args, **kwargs))  # type: ignore[arg-type]
+        return terminals[-1]
+
+    yield open_one
+    for terminal in terminals:
+        terminal.close()

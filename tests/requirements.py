@@ -1,0 +1,54 @@
+"""What tests need beside Python, and what happens where it is missing: skipped and said, or failed where CI requires it.
+
+A suite that skips its best tests in silence is green for nothing. So every such test has a marker, the reasons are printed at the end, and
+`COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`) turns the skip into a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.cluster import slurm
+from tests.terminal import tmux
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A marker, what its tests need, and the fixtures that imply the marker."""
+
+    marker: str
+    why_not: Callable[[], str | None]
+    variable: str
+    fixtures: frozenset[str]
+
+    @property
+    def is_required(self) -> bool:
+        return os.environ.get(self.variable) == "require"
+
+
+@cache
+def _why_no_slurm() -> str | None:
+    return slurm.why_not()
+
+
+@cache
+def _why_no_torch() -> str | None:
+    return None if importlib.util.find_spec("torch") else "torch is not installed (extra: train)"
+
+
+@cache
+def _why_no_gpu() -> str | None:
+    return None if Path("/dev/nvidiactl").exists() else "no NVIDIA GPU here"
+
+
+REQUIREMENTS = (
+    Requirement("cluster", _why_no_slurm, "COACH_TEST_SLURM", frozenset({"slurm", "slurm_cluster"})),
+    Requirement("terminal", tmux.why_not, "COACH_TEST_TERMINAL", frozenset({"open_terminal"})),
+    Requirement("train", _why_no_torch, "COACH_TEST_TRAIN", frozenset({"train_python"})),
+    Requirement("gpu", _why_no_gpu, "COACH_TEST_GPU", frozenset()),
+)

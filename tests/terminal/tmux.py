@@ -1,0 +1,189 @@
+"""A real terminal for tests: a program in a tmux of its own, keys in, the painted screen out.
+
+Only a real terminal shows what a person would see: the size taken from the terminal, keys as escape sequences, several keys in one read,
+the screen restored at the end. Each `Terminal` has its own tmux server on its own socket, run by the user who runs the program, and
+`close()` ends that server and nothing else.
+
+    with Terminal(coach.argv("--backend", "local"), columns=120, rows=36, env=coach.env(), as_user=coach.user) as terminal:
+        terminal.wait_for("node1")
+        terminal.send("2")
+        terminal.send("Down", "Enter")        # key names as tmux knows them: Escape, C-c, BSpace, F1 …
+        terminal.send_packet("1\\r\\r")         # one write: the program reads all three at once
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.cluster.processes import daemon_of
+from tests.ordinary_user import User, make_open_directory
+from tests.waiting import wait_until
+
+_SETTINGS = (
+    ("set-option", "-g", "status", "off"),  # its line would be missing from the program's screen
+    ("set-option", "-g", "remain-on-exit", "on"),  # the last screen and the exit status stay to be seen
+    ("set-option", "-g", "default-terminal", "tmux-256color"),
+    ("set-option", "-g", "history-limit", "5000"),
+    ("set-option", "-s", "escape-time", "0"),
+)
+
+
+def why_not() -> str | None:
+    """Why no terminal can be driven here, or None when one can."""
+    return None if shutil.which("tmux") else "not installed: tmux"
+
+
+class Terminal:
+    """A program running in a terminal of `columns` by `rows`."""
+
+    def __init__(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        columns: int = 120,
+        rows: int = 36,
+        env: Mapping[str, str] | None = None,
+        as_user: User | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        """`env` is added to the environment of `as_user`, or to the suite's own when there is none."""
+        self._user = as_user
+        self._directory = make_open_directory("coach-terminal")
+        if as_user is not None:
+            os.chown(self._directory, as_user.uid, as_user.gid)
+        self._socket = f"coach-{secrets.token_hex(6)}"
+        base = as_user.env() if as_user else {k: v for k, v in os.environ.items() if not k.startswith("TMUX")}
+        locale = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self._env = base | locale | {"TMUX_TMPDIR": str(self._directory)} | dict(env or {})
+        size = ["-x", str(columns), "-y", str(rows)]
+        # With `env` in front there is never a single word, which tmux would hand to a shell.
+        start = ["new-session", "-d", *size, "--", "env", *(_word(os.fspath(word)) for word in argv)]
+        commands = [word for setting in _SETTINGS for word in (*setting, ";")]
+        try:
+            self._tmux("start-server", ";", *commands, *start, cwd=cwd or (as_user.home if as_user else None))
+            self._program = daemon_of("the program", int(self._asked("pane_pid")))
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, *keys: str) -> None:
+        """Press keys, one after the other: characters (`"2"`, `":"`) or names (`"Enter"`, `"Down"`, `"C-c"`)."""
+        self._tmux("send-keys", "--", *map(_word, keys))
+
+    def send_text(self, text: str) -> None:
+        """Type a text as it stands, even when it is the name of a key."""
+        self._tmux("send-keys", "-l", "--", _word(text))
+
+    def send_packet(self, data: str | bytes) -> None:
+        """Write all bytes at once, as a paste, a slow link or an impatient person does: the program gets them in one read."""
+        raw = data.encode() if isinstance(data, str) else data
+        self._tmux("send-keys", "-H", *(f"{byte:02x}" for byte in raw))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the terminal's size, as when a person drags the window."""
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def screen(self) -> str:
+        """What is painted now: lines without styles and without trailing blanks."""
+        return self._tmux("capture-pane", "-p")
+
+    def screen_with_styles(self) -> str:
+        """What is painted now, with the escape sequences of colours and attributes."""
+        return self._tmux("capture-pane", "-p", "-e")
+
+    def wait_for(self, wanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
+        """Wait until a text, or a match of a pattern, is painted; the screen then. Fails with the screen as it was at the end."""
+        pattern = wanted if isinstance(wanted, re.Pattern) else re.compile(re.escape(wanted))
+        return self._wait_screen(
+            lambda screen: pattern.search(screen) is not None, f"to see {wanted!r}", timeout_s
+        )
+
+    def wait_gone(self, unwanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
+        """Wait until a text, or every match of a pattern, has left the screen; the screen then."""
+        pattern = unwanted if isinstance(unwanted, re.Pattern) else re.compile(re.escape(unwanted))
+        return self._wait_screen(
+            lambda screen: pattern.search(screen) is None, f"{unwanted!r} to go", timeout_s
+        )
+
+    def wait_exit(self, timeout_s: float = 15.0) -> int:
+        """Wait until the program has ended; its exit status (128 + n when signal n ended it)."""
+        try:
+            wait_until(lambda: not self.is_running, timeout_s)
+        except AssertionError:
+            raise AssertionError(f"the program still runs after {timeout_s:g} s:\n{self.screen()}") from None
+        status, number = self._asked("pane_dead_status"), self._asked("pane_dead_signal")
+        return int(status) if status else 128 + int(number)
+
+    @property
+    def is_running(self) -> bool:
+        return self._asked("pane_dead") != "1"
+
+    def close(self) -> None:
+        """End this terminal's own tmux server, and with it the program."""
+        subprocess.run(self._argv("kill-server"), env=self._env, capture_output=True, timeout=10)
+        program = getattr(self, "_program", None)
+        if program is not None:
+            # The closed terminal has sent it SIGHUP. Whoever ignores that is stopped here.
+            try:
+                wait_until(lambda: not program.is_alive, 5)
+            except AssertionError:
+                program.signal(signal.SIGKILL)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait_screen(self, is_reached: Callable[[str], bool], what: str, timeout_s: float) -> str:
+        last = ""
+
+        def reached() -> bool:
+            nonlocal last
+            last = self.screen()
+            return is_reached(last)
+
+        try:
+            wait_until(reached, timeout_s)
+        except AssertionError:
+            end = "" if self.is_running else " (the program has ended)"
+            message = f"waited {timeout_s:g} s for {what}{end}; the screen was:\n{last.rstrip()}"
+            raise AssertionError(message) from None
+        return last
+
+    def _asked(self, name: str) -> str:
+        return self._tmux("display-message", "-p", f"#{{{name}}}").strip()
+
+    def _argv(self, *command: str) -> list[str]:
+        argv = ["tmux", "-L", self._socket, "-f", "/dev/null", "-u", *command]
+        return self._user.argv(argv) if self._user else argv
+
+    def _tmux(self, *command: str, cwd: Path | None = None) -> str:
+        result = subprocess.run(
+            self._argv(*command),
+            env=self._env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=10,
+        )
+        assert result.returncode == 0, f"tmux {command[0]}: {result.stderr.strip()}"
+        return result.stdout
+
+
+def _word(text: str) -> str:
+    """A word for tmux, which would take a semicolon at its end for the end of the command."""
+    return f"{text[:-1]}\\;" if text.endswith(";") else text
