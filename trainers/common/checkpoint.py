@@ -1,0 +1,92 @@
+"""Checkpoints: complete as soon as they are visible, found again by their step.
+
+A job can be killed at any instant, so a checkpoint is written under another name and renamed when it is whole: whoever sees
+`step-00000040.pt` can load it. The keys are plain values and tensors, so that loading runs no code of the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.distributed import TrainerError
+
+NUM_KEPT = 2
+_NAME = re.compile(r"step-(\d{8,})\.pt")
+
+
+def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
+    """Write `checkpoints/step-<step>.pt` atomically and remove all but the newest ones."""
+    folder = Path(run_dir) / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"step-{state['step']:08d}.pt"
+    unfinished = folder / f".{path.name}.{os.getpid()}"
+    try:
+        with open(unfinished, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+    for old in _checkpoints(folder)[:-NUM_KEPT]:
+        with contextlib.suppress(OSError):
+            old.unlink()
+    return path
+
+
+def newest_checkpoint(run_dir: str) -> Path | None:
+    """The checkpoint that a restarted run goes on from."""
+    found = _checkpoints(Path(run_dir) / "checkpoints")
+    return found[-1] if found else None
+
+
+def load_checkpoint(path: str | Path, made_with: dict[str, Any]) -> dict[str, Any]:
+    """Read a checkpoint to host memory. `made_with` is what must be the same for its tensors to fit."""
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        differing = [key for key, value in made_with.items() if state["made_with"].get(key) != value]
+    except FileNotFoundError:
+        raise TrainerError(f"{path}: no such checkpoint") from None
+    except Exception as error:
+        raise TrainerError(f"{path}: not a checkpoint of these trainers ({first_line(error)})") from error
+    if differing:
+        theirs = ", ".join(f"{key}={state['made_with'].get(key)}" for key in differing)
+        ours = ", ".join(f"{key}={made_with[key]}" for key in differing)
+        raise TrainerError(f"{path}: was made with {theirs}, but this run has {ours}")
+    return state
+
+
+def rng_state(device: torch.device) -> dict[str, torch.Tensor]:
+    """Where this process stands in its random numbers: augmentation (without workers) and dropout."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def restore_rng_state(states: list[dict[str, torch.Tensor]], device: torch.device, rank: int = 0) -> None:
+    """Continue this rank's random numbers. A rank that the checkpoint does not know keeps its own seed."""
+    if rank >= len(states):
+        return
+    torch.set_rng_state(states[rank]["cpu"])
+    if device.type == "cuda" and "cuda" in states[rank]:
+        torch.cuda.set_rng_state(states[rank]["cuda"], device)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its class."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    numbered = [
+        (int(match[1]), path) for path in folder.glob("step-*.pt") if (match := _NAME.fullmatch(path.name))
+    ]
+    return [path for _, path in sorted(numbered)]

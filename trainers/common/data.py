@@ -1,0 +1,294 @@
+"""CIFAR-10: the real images where they are found, otherwise generated ones in the same files and format.
+
+Compute nodes often have no internet, and a lesson must not fail for want of 170 MB. The generated set is learnable, and it is said
+wherever a result is shown that it is not CIFAR-10. Everything reads it through torchvision.datasets.CIFAR10, like the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import importlib.util
+import io
+import itertools
+import os
+import pickle
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Iterator, Sized
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset
+
+from common.distributed import TrainerError, print_rank0
+
+
+def _declare_missing_operators() -> torch.library.Library | None:
+    """Make torchvision importable where its compiled part does not load.
+
+    PyPI's torchvision is built for CUDA, its compiled part does not load beside a torch for the CPU, and its import then fails on an
+    operator that nobody declared. Declaring it is all that datasets and transforms need. The library is returned because its
+    declarations end with it.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or not spec.submodule_search_locations:
+        return None  # the import below says what is missing
+    for compiled in glob.glob(os.path.join(spec.submodule_search_locations[0], "_C*.so")):
+        with contextlib.suppress(OSError, ImportError):
+            torch.ops.load_library(compiled)
+            return None
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+_TORCHVISION_OPERATORS = _declare_missing_operators()
+
+from torchvision import datasets  # noqa: E402 - only importable after the declarations above
+from torchvision.transforms import v2  # noqa: E402 - the same
+
+FOLDER = "cifar-10-batches-py"
+MARKER = "SYNTHETIC"
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+LONGEST_GENERATION_S = 120.0
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What was trained on, for the `start` event and the reader of the output."""
+
+    name: str
+    path: str
+    is_synthetic: bool
+
+
+class GeneratedCIFAR10(datasets.CIFAR10):
+    """The generated files: as torchvision reads the real ones, without the published checksums."""
+
+    meta: ClassVar = {**datasets.CIFAR10.meta, "md5": None}
+    train_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.train_list]
+    test_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.test_list]
+
+
+def load_cifar10(
+    data_dir: str | None, cache_dir: str | None, num_train_samples: int = 0
+) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
+    """The training set (augmented), the test set, and what they are. `num_train_samples` keeps only the first ones; 0: all."""
+    root = find_cifar10(data_dir)
+    if root is None:
+        root = generate_cifar10(Path(cache_dir) if cache_dir else default_cache_dir())
+    is_synthetic = (root / FOLDER / MARKER).exists()
+    normalize = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+    augment = [v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()]
+    kind = GeneratedCIFAR10 if is_synthetic else datasets.CIFAR10
+    try:
+        train_set: Dataset[Any] = kind(str(root), train=True, transform=v2.Compose(augment + normalize))
+        test_set: Dataset[Any] = kind(str(root), train=False, transform=v2.Compose(normalize))
+    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError) as error:
+        raise TrainerError(
+            f"{root / FOLDER}: not the published CIFAR-10 files, or damaged ({error}); delete or replace them"
+        ) from error
+    if 0 < num_train_samples < len(train_set):  # type: ignore[arg-type] # CIFAR10 has a length
+        train_set = Subset(train_set, range(num_train_samples))
+    info = DatasetInfo(
+        "CIFAR-10 (generated stand-in)" if is_synthetic else "CIFAR-10", str(root / FOLDER), is_synthetic
+    )
+    if is_synthetic:
+        print_rank0(
+            f"data: generated stand-in for CIFAR-10 in {info.path}: results on it are not CIFAR-10 results"
+            " (--data_dir names the folder with the real cifar-10-batches-py)"
+        )
+    else:
+        print_rank0(f"data: CIFAR-10 in {info.path}")
+    return train_set, test_set, info
+
+
+def find_cifar10(data_dir: str | None) -> Path | None:
+    """The folder that holds cifar-10-batches-py: the one that was named, else the usual places."""
+    if data_dir:
+        named = Path(data_dir).expanduser()
+        places = [named, named.parent] if named.name == FOLDER else [named]
+    else:
+        homes = [os.environ.get(name) for name in ("SLURM_TMPDIR", "SCRATCH", "HOME")]
+        places = [Path("data"), *(Path(home) / "data" for home in homes if home)]
+    for place in places:
+        if all((place / FOLDER / name).is_file() for name in FILES):
+            return place.absolute()
+    if data_dir:
+        print_rank0(f"data: no {FOLDER} in {data_dir}")
+    return None
+
+
+def default_cache_dir() -> Path:
+    """$COACH_HOME/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach."""
+    if os.environ.get("COACH_HOME"):
+        return Path(os.environ["COACH_HOME"]).expanduser() / "cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coach"
+
+
+class ResumableSampler(Sampler[int]):
+    """Another sampler's order, from the position `start` on."""
+
+    def __init__(self, sampler: Sampler[int]) -> None:
+        self.sampler = sampler
+        self.start = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.islice(iter(self.sampler), self.start, None)
+
+    def __len__(self) -> int:
+        assert isinstance(self.sampler, Sized)
+        return max(0, len(self.sampler) - self.start)
+
+
+def steps_of(
+    loader: DataLoader[Any], gradient_accumulation: int
+) -> Iterator[tuple[list[tuple[torch.Tensor, torch.Tensor]], float]]:
+    """For each optimizer step its micro-batches, and the seconds that training waited for them."""
+    started = time.perf_counter()
+    batches = iter(loader)
+    while True:
+        micro_batches = list(itertools.islice(batches, gradient_accumulation))
+        if not micro_batches:
+            return
+        yield micro_batches, time.perf_counter() - started
+        started = time.perf_counter()
+
+
+def leave_signals_to_trainer(worker_id: int) -> None:
+    """In a DataLoader worker: Slurm signals every process of a step, and the trainer still needs its workers to finish the step."""
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2_000) -> Path:
+    """Make the generated set once and return its folder. Any number of processes may call this at once, on any number of nodes."""
+    final = cache_dir.absolute() / f"cifar-10-generated-{num_train}-{num_test}"
+    if final.exists():
+        return final
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(final):
+            if not final.exists():
+                print_rank0(f"data: no CIFAR-10 found, generating {num_train + num_test} images in {final}")
+                _generate(final, num_train, num_test)
+    except OSError as error:
+        raise TrainerError(
+            f"{cache_dir}: cannot hold the generated data ({error}); --cache_dir names another folder"
+        ) from error
+    return final
+
+
+def _generate(final: Path, num_train: int, num_test: int) -> None:
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    try:
+        folder = unfinished / FOLDER
+        folder.mkdir()
+        sizes = [len(part) for part in np.array_split(range(num_train), 5)] + [num_test]
+        for seed, (name, size) in enumerate(zip(FILES, sizes)):  # noqa: B905 - no strict= in Python 3.9
+            images, labels = generate_images(size, seed)
+            _write_batch(folder / name, images, labels, f"generated, {name}")
+        meta = {
+            b"num_cases_per_batch": sizes[0],
+            b"label_names": [name.encode() for name in CLASSES],
+            b"num_vis": 3072,
+        }
+        (folder / FILES[-1]).write_bytes(_python2_pickle(meta))
+        (folder / MARKER).write_text(
+            "Generated images in the format of CIFAR-10. Results on them are not CIFAR-10 results.\n"
+        )
+        try:
+            os.rename(unfinished, final)
+        except OSError:
+            if not final.exists():  # otherwise another process was first, and made the same
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(final: Path) -> Iterator[None]:
+    # Only to save work: the rename makes a race harmless, so a lock that its owner left behind is waited for once, then ignored.
+    lock = final.with_name(f".{final.name}.lock")
+    try:
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        while not final.exists() and lock.exists():
+            if time.time() - lock.stat().st_mtime > LONGEST_GENERATION_S:
+                break
+            time.sleep(0.1)
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.unlink()
+
+
+def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Images as uint8 rows of 3x32x32, and their classes.
+
+    A class is one of five textures (horizontal, vertical, diagonal, checkered, rings) in one of two scales. Place, phase, colours,
+    contrast and noise are random, so that no pixel tells a class by itself: a linear model learns little, a convolution much. Every
+    texture is its own mirror image, as augmentation flips images.
+    """
+    random = np.random.default_rng(seed)
+    labels = np.arange(num_images) % 10
+    random.shuffle(labels)
+    texture = (labels % 5)[:, None, None]
+
+    def each(low: float, high: float) -> np.ndarray[Any, Any]:
+        return random.uniform(low, high, (num_images, 1, 1)).astype(np.float32)
+
+    y, x = np.mgrid[0:32, 0:32].astype(np.float32)[:, None] / 32
+    x, y = x - each(0.3, 0.7), y - each(0.3, 0.7)  # the centre of the texture
+    angle = each(-0.1, 0.1) + np.where(texture == 2, np.pi / 4 * np.sign(each(-1, 1)), 0)
+    u, v = np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x
+    frequency = 2 * np.pi * np.where(labels[:, None, None] < 5, 2.5, 5.0) * each(0.9, 1.1)
+    phase_u, phase_v = each(0, 2 * np.pi), each(0, 2 * np.pi)
+    along_u, along_v = np.sin(frequency * u + phase_u), np.sin(frequency * v + phase_v)
+    rings = np.sin(frequency * np.hypot(x, y) + phase_u)
+    wave = np.choose(texture, [along_v, along_u, along_u, 1.4 * along_u * along_v, rings])
+    wave = wave * np.exp(-(x**2 + y**2) / (2 * each(0.2, 0.35) ** 2))
+
+    colour = random.uniform(0.3, 1.0, (num_images, 3, 1, 1)).astype(np.float32)
+    background = random.uniform(0.3, 0.7, (num_images, 3, 1, 1)).astype(np.float32)
+    noise = random.normal(0, 0.1, (num_images, 3, 32, 32)).astype(np.float32)
+    images = np.clip(background + 0.35 * colour * wave[:, None] + noise, 0, 1)
+    return (images * 255).astype(np.uint8).reshape(num_images, 3072), labels
+
+
+def _write_batch(path: Path, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], title: str) -> None:
+    names = [f"{CLASSES[label]}_s_{number:06d}.png".encode() for number, label in enumerate(labels)]
+    batch = {b"batch_label": title.encode(), b"labels": labels.tolist(), b"data": images, b"filenames": names}
+    path.write_bytes(_python2_pickle(batch))
+
+
+class _Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc] # the pickler in Python, whose dispatch can be changed
+    """Writes bytes as Python 2 wrote its strings, as the real files have them: torchvision (latin1) and loaders of bytes read both."""
+
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined] # the same
+
+    def _save_bytes(self, data: bytes) -> None:
+        if len(data) < 256:
+            self.write(pickle.SHORT_BINSTRING + bytes([len(data)]) + data)
+        else:
+            self.write(pickle.BINSTRING + len(data).to_bytes(4, "little") + data)
+        self.memoize(data)
+
+    dispatch[bytes] = _save_bytes
+
+
+def _python2_pickle(value: dict[bytes, Any]) -> bytes:
+    file = io.BytesIO()
+    _Python2Pickler(file, protocol=2).dump(value)
+    # The module's name as in the real files: NumPy 1 does not know its new one, NumPy 2 knows both.
+    return file.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n", 1)

@@ -1,0 +1,195 @@
+"""The metrics of one rank: one JSON record per optimizer step, and events between them, appended to metrics/rank-<r>.jsonl.
+
+Reading a number from a GPU waits for all the work queued before it. So a step hands over its tensors as they are; once per interval
+they travel to the host in one copy, which nobody waits for, and are written in one append when they have arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from common.distributed import print_rank0
+
+INTERVAL_STEPS = 10
+INTERVAL_S = 1.0
+PRINT_EVERY_S = 10.0
+MIB = 1024 * 1024
+
+
+class MetricsLog:
+    """Writes the metrics of one rank. `logging_time_s` adds up all the time that training spent in here."""
+
+    def __init__(
+        self, run_dir: str, device: torch.device, rank: int = 0, world_size: int = 1, log_steps: bool = True
+    ) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.logging_time_s = 0.0
+        self._device = device
+        self._log_steps = log_steps
+        self._records: list[dict[str, Any]] = []
+        self._in_flight: list[_Interval] = []
+        self._interval_started = time.perf_counter()
+        self._time_reported_s = 0.0
+        self._printed = float("-inf")
+        self._is_lost = False
+        folder = Path(run_dir) / "metrics"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"rank-{rank}.jsonl"
+        self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        if _ends_within_a_line(self._path):
+            self._append(
+                b"\n"
+            )  # a predecessor was killed while it wrote: its torn line must not swallow the next
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the last records are the most wanted, but a broken GPU may not give them any more.
+        with contextlib.suppress(Exception) if error else contextlib.nullcontext():
+            self.close()
+
+    def step(self, **record: Any) -> None:
+        """Take the record of the step that has just ended. Values may be tensors of one element on the device."""
+        if not self._log_steps:
+            return
+        started = time.perf_counter()
+        record["time_s"] = time.time()
+        record["logging_time_s"] = (
+            self.logging_time_s - self._time_reported_s
+        )  # since the step before this one
+        self._time_reported_s = self.logging_time_s
+        self._records.append(record)
+        self._write_arrived(wait=False)
+        if len(self._records) >= INTERVAL_STEPS or started - self._interval_started >= INTERVAL_S:
+            self._end_interval()
+        self.logging_time_s += time.perf_counter() - started
+
+    def event(self, event: str, step: int, **fields: Any) -> None:
+        """Write an event at once, after the records of the steps before it."""
+        self.flush()
+        started = time.perf_counter()
+        self._append(encode_record({"event": event, "time_s": time.time(), "step": step, **fields}))
+        self.logging_time_s += time.perf_counter() - started
+
+    def flush(self) -> None:
+        """Write all that was taken, waiting for the device where that is needed."""
+        started = time.perf_counter()
+        if self._records:
+            self._end_interval()
+        self._write_arrived(wait=True)
+        self.logging_time_s += time.perf_counter() - started
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+
+    def _end_interval(self) -> None:
+        if self._device.type == "cuda":
+            # The most that this interval needed at once, which is what decides whether a larger batch would fit.
+            self._records[-1]["memory_allocated_mib"] = torch.cuda.max_memory_allocated(self._device) / MIB
+            self._records[-1]["memory_reserved_mib"] = torch.cuda.max_memory_reserved(self._device) / MIB
+            torch.cuda.reset_peak_memory_stats(self._device)
+        self._in_flight.append(_Interval(self._records))
+        self._records = []
+        self._interval_started = time.perf_counter()
+        self._write_arrived(wait=False)
+
+    def _write_arrived(self, wait: bool) -> None:
+        while self._in_flight and (wait or self._in_flight[0].has_arrived()):
+            records = self._in_flight.pop(0).records()
+            self._append(b"".join(encode_record(record) for record in records))
+            self._print_progress(records[-1])
+
+    def _append(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:  # a full disk or quota must not end a training that could go on
+            if not self._is_lost:
+                print(
+                    f"warning: {self._path}: {error.strerror}; metrics are being lost",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            self._is_lost = True
+
+    def _print_progress(self, record: dict[str, Any]) -> None:
+        now = time.perf_counter()
+        if now - self._printed >= PRINT_EVERY_S:
+            self._printed = now
+            shown = [f"{key} {record[key]:.4g}" for key in ("epoch", "loss", "step_time_s") if key in record]
+            print_rank0("  ".join([f"step {record['step']}", *shown]))
+
+
+class _Interval:
+    """The records of one interval, their tensors on the way to the host."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self._records = records
+        self._slots = [
+            (record, key)
+            for record in records
+            for key, value in record.items()
+            if isinstance(value, torch.Tensor)
+        ]
+        self._host: torch.Tensor | None = None
+        self._copied: torch.cuda.Event | None = None
+        if not self._slots:
+            return
+        on_device = torch.stack([record[key].detach().reshape(()).float() for record, key in self._slots])
+        if on_device.device.type != "cuda":
+            self._host = on_device
+            return
+        self._host = torch.empty(on_device.shape, pin_memory=True)
+        self._host.copy_(on_device, non_blocking=True)
+        self._copied = torch.cuda.Event()
+        self._copied.record()
+
+    def has_arrived(self) -> bool:
+        return self._copied is None or self._copied.query()
+
+    def records(self) -> list[dict[str, Any]]:
+        """The records with plain numbers; waits for those that have not arrived."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        if self._host is not None:
+            for (record, key), value in zip(self._slots, self._host.tolist()):  # noqa: B905 - no strict= in Python 3.9
+                record[key] = value
+        return self._records
+
+
+def encode_record(record: dict[str, Any]) -> bytes:
+    """One line of JSON. Numbers that are not finite, which JSON does not have, become the strings NaN, Infinity, -Infinity."""
+    safe = {
+        key: _encode_number(value) if isinstance(value, float) else value for key, value in record.items()
+    }
+    return json.dumps(safe, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _encode_number(value: float) -> float | str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    with open(path, "rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
