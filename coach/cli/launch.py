@@ -1,0 +1,144 @@
+"""`coach launch`: a recipe becomes a run, with every check before and one answer at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+
+from coach.cli.text import printable
+from coach.config import BACKENDS, Settings
+from coach.launch.spelling import parse_time
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.submit import make_ready, prepare, submit, wait
+
+_COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options, which are the same as the keys of [launch] in config.toml."""
+    parser.add_argument("recipe", help="a recipe's name (`coach recipes` lists them), or the path of a TOML")
+    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
+    parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
+    parser.add_argument("--nproc-per-node", metavar="N", help="ranks per node (default: one per GPU)")
+    parser.add_argument("--time", metavar="T", help="time limit in Slurm's spelling, for example 30:00")
+    parser.add_argument("--partition", metavar="P")
+    parser.add_argument("--account", metavar="A")
+    parser.add_argument("--qos", metavar="Q")
+    parser.add_argument("--reservation", metavar="R")
+    parser.add_argument("--constraint", metavar="C")
+    parser.add_argument("--mem", metavar="M", help="memory per node, for example 16G")
+    parser.add_argument(
+        "--cpus-per-task", metavar="N", help="CPUs per node, for all its ranks and data workers"
+    )
+    parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
+    parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
+    )
+    parser.add_argument(
+        "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything and print the script, submit nothing"
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the end: exit status 0 when COMPLETED, else 1"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
+    env = os.environ
+    io = SystemIo(scrubbed_environment(env))
+    plan = prepare(_request(args), settings, env, io, time.time())
+    for line in plan.notes:
+        _say(line)
+    for line in plan.warnings:
+        _say(f"warning: {line}")
+    if args.dry_run:
+        make_ready(plan)
+        sys.stdout.write(plan.script)
+        return 0
+    submitted = submit(plan, settings, env, io)
+    if not args.wait:
+        _answer(submitted, submitted.state, args.format)
+        return 0
+    return _wait(plan, submitted, io, args.format)
+
+
+def _wait(plan: Plan, submitted: Submitted, io: SystemIo, format_: str) -> int:
+    _say(f"{submitted.run_id}: submitted as {submitted.job_id}, waiting for its end")
+    try:
+        state = wait(submitted, plan.backend, io, _say)
+    except KeyboardInterrupt:
+        _say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
+        return 130
+    _answer(submitted, state, format_)
+    return 0 if state == "COMPLETED" else 1
+
+
+def _answer(submitted: Submitted, state: str | None, format_: str) -> None:
+    fields = {
+        "run_id": submitted.run_id,
+        "run_dir": submitted.run_dir,
+        "job_id": submitted.job_id,
+        "state": state,
+    }
+    if format_ == "json":
+        print(json.dumps({"schema": 1, **fields, "runs": [fields]}, indent=2))
+        return
+    for name, value in fields.items():
+        print(f"{name:<8}{printable(value or '–')}")
+
+
+def _request(args: argparse.Namespace) -> LaunchRequest:
+    counts = {name: _count(getattr(args, name), f"--{name.replace('_', '-')}") for name in _COUNTS}
+    return LaunchRequest(
+        recipe=args.recipe,
+        backend=args.backend,
+        num_nodes=counts["nodes"],
+        gpus_per_node=counts["gpus"],
+        nproc_per_node=counts["nproc_per_node"],
+        cpus_per_task=counts["cpus_per_task"],
+        time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
+        partition=args.partition,
+        account=args.account,
+        qos=args.qos,
+        reservation=args.reservation,
+        constraint=args.constraint,
+        mem=args.mem,
+        gpu_type=args.gpu_type,
+        python=args.python,
+        set=_pairs(args.set, "--set"),
+        sbatch=_pairs(args.sbatch, "--sbatch"),
+    )
+
+
+def _count(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise UserError(f"{option} {text!r}: expected a whole number")
+    return int(text)
+
+
+def _pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
+    pairs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UserError(f"{option} {text!r}: expected KEY=VALUE")
+        pairs[key.strip()] = value
+    return pairs
+
+
+def _say(line: str) -> None:
+    print(f"coach: {printable(line)}", file=sys.stderr)

@@ -1,0 +1,128 @@
+"""Cancel an own run or job: first the exact command, then, when it was confirmed, the deed.
+
+Two steps, because nothing irreversible happens without its text shown; the second does what the first said and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+from coach import runs
+from coach.config import Settings
+from coach.launch import local
+from coach.launch import submit as slurm
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.sources.io import Io, Query
+from coach.sources.local_process import find_supervisor, state_of
+from coach.sources.user import user_name
+from coach.workflows.backend import resolve_backend
+
+
+class HasEnded(UserError):
+    """There is nothing left to cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What will be cancelled. `run_dir` is None for a job that coach did not launch."""
+
+    backend: str
+    job_id: str
+    run_dir: str | None
+    command: str
+    """Exactly what will be done, as a command line."""
+
+
+def plan_cancel(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Cancellation:
+    """Look up a run id or a job id. Raises UserError when there is nothing to cancel, or it is somebody else's."""
+    if settings.is_readonly:
+        raise UserError("coach is read-only: it cancels nothing", "set readonly = false in config.toml")
+    run_dir = settings.runs_root / target
+    if runs.RUN_ID.match(target) and run_dir.is_dir():
+        return _plan_run(target, run_dir, io)
+    if not slurm.is_job_id(target):
+        raise UserError(f"{target!r}: neither a run in {settings.runs_root} nor a job id")
+    if resolve_backend("auto", env) != "slurm":
+        raise UserError(
+            f"job {target}: there is no Slurm on this machine", "a local run is cancelled by its run id"
+        )
+    return _plan_job(target, _run_dir_of(target, settings.runs_root), io)
+
+
+def cancel(cancellation: Cancellation, env: Mapping[str, str], now_s: float) -> None:
+    """Do it. Raises UserError in Slurm's words when it is refused."""
+    if cancellation.backend == "local":
+        assert cancellation.run_dir is not None
+        local.cancel(Path(cancellation.run_dir))
+        return
+    slurm.cancel(cancellation.job_id, env)
+    if cancellation.run_dir is None:
+        return
+    run_json = runs.RunPaths(cancellation.run_dir).run_json
+    if _read(run_json).get("started_time_s") is None:
+        # Its script never ran, so nobody else will ever write down how the run ended.
+        runs.update_json(run_json, {"state": "CANCELLED", "ended_time_s": now_s})
+
+
+def _plan_run(run_id: str, run_dir: Path, io: Io) -> Cancellation:
+    run_json = _read(runs.RunPaths(run_dir).run_json)
+    if run_json.get("backend") != "local":
+        job_id = run_json.get("job_id")
+        if not isinstance(job_id, str) or not slurm.is_job_id(job_id):
+            raise UserError(f"{run_id}: it has no job id, it was never submitted")
+        return _plan_job(job_id, run_dir, io)
+    state = state_of(run_json)
+    supervisor = find_supervisor(run_json)
+    if is_final(state):
+        raise HasEnded(f"{run_id}: it has ended already ({state})")
+    if supervisor is None:
+        raise UserError(f"{run_id}: nothing of this run is running on this machine")
+    return Cancellation("local", run_id, str(run_dir), f"kill -TERM {supervisor.pid}")
+
+
+def _plan_job(job_id: str, run_dir: Path | None, io: Io) -> Cancellation:
+    argv = ("squeue", "-h", "-a", "-t", "all", "-j", job_id, "-o", "%T %u")
+    result = io.run(Query("job-owner", argv))
+    if result.returncode != 0:
+        words = result.error or " ".join(result.stderr.split())
+        raise UserError(f"job {job_id}: {words}")
+    rows = [
+        line.split(" ", 1) for line in result.stdout.decode("utf-8", "replace").splitlines() if " " in line
+    ]
+    if not rows:
+        raise UserError(f"job {job_id}: Slurm does not know it, or has forgotten it")
+    others = {user for _, user in rows} - {user_name()}
+    if others:
+        raise UserError(
+            f"job {job_id}: it belongs to {', '.join(sorted(others))}, coach cancels own jobs only"
+        )
+    states = [state for state, _ in rows]
+    if all(is_final(state) for state in states):
+        raise HasEnded(f"job {job_id}: it has ended already ({states[0]})")
+    command = join(slurm.cancel_command(job_id))
+    return Cancellation("slurm", job_id, str(run_dir) if run_dir else None, command)
+
+
+def _run_dir_of(job_id: str, runs_root: Path) -> Path | None:
+    """The newest run of coach with this job id; job ids begin again when a cluster is set up anew."""
+    names = [path for path in runs_root.glob("*-*") if runs.RUN_ID.match(path.name)]
+    for path in sorted(names, reverse=True):
+        try:
+            run_json = runs.read_json(runs.RunPaths(path).run_json)
+        except runs.RunFileError:
+            continue
+        if run_json.get("job_id") == job_id and run_json.get("backend") == "slurm":
+            return path
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return runs.read_json(path)
+    except runs.RunFileError as error:
+        raise UserError(str(error)) from None

@@ -1,0 +1,118 @@
+"""From a request to a plan: the config's defaults, what the cluster has, where everything will lie.
+
+Looking at the cluster is one step and planning is another, so that a plan on the screen can be changed without asking the
+controller again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coach import __version__, runs
+from coach.config import Settings
+from coach.launch.interpreter import choose_python
+from coach.launch.plan import Facts, make_plan
+from coach.launch.recipe import data_dir, get_recipe
+from coach.launch.resources import Site
+from coach.launch.script import Paths
+from coach.launch.snapshot import code_dir, snapshot_files
+from coach.launch.spelling import parse_time
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan
+from coach.sources.io import Io, Query
+from coach.sources.machine import read_machine
+from coach.sources.slurm import read_partitions_and_nodes
+from coach.sources.user import user_name
+from coach.workflows.backend import resolve_backend
+
+_GIT_TIMEOUT_S = 2.0
+
+
+def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
+    """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
+    request = with_defaults(request, settings)
+    get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
+    site = look_at_site(resolve_backend(request.backend, env), io)
+    return plan_for(request, settings, env, io, site, now_s)
+
+
+def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
+    """What was not said comes from the config."""
+    defaults = settings.launch
+    filled: dict[str, Any] = {
+        name: getattr(request, name) if getattr(request, name) is not None else getattr(defaults, name)
+        for name in (
+            *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "mem", "gpu_type", "python"),
+            *("partition", "account", "qos", "reservation", "constraint", "setup"),
+        )
+    }
+    filled["backend"] = request.backend if request.backend != "auto" else defaults.backend
+    filled["sbatch"] = {**defaults.sbatch, **request.sbatch}
+    if request.time_limit_s is None and defaults.time is not None:
+        filled["time_limit_s"] = parse_time(
+            defaults.time, f"{settings.origins.get('launch.time', '[launch]')}: time ="
+        )
+    return replace(request, **filled)
+
+
+def look_at_site(backend: str, io: Io) -> Site:
+    """What the target has, asked once. Raises UserError in Slurm's words when it does not answer."""
+    if backend == "local":
+        return Site(backend, (), (read_machine(),))
+    partitions, nodes = read_partitions_and_nodes(io)
+    return Site(backend, partitions, nodes)
+
+
+def plan_for(
+    request: LaunchRequest,
+    settings: Settings,
+    env: Mapping[str, str],
+    io: Io,
+    site: Site,
+    now_s: float,
+    run_id: str | None = None,
+) -> Plan:
+    """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was changed."""
+    recipe = get_recipe(request.recipe)
+    if recipe.path.parent != data_dir() / "recipes":
+        request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
+    run_id = run_id or runs.new_run_id(recipe.name, now_s)
+    python, note = choose_python(request.python, site.backend, env)
+    paths = Paths(
+        run_dir=str(settings.runs_root / run_id),
+        code_dir=str(code_dir(settings.runs_root, snapshot_files())),
+        python=python,
+        cache_dir=str(settings.cache_dir),
+        data_dir=str(settings.data_dir) if settings.data_dir else None,
+    )
+    if request.resume_from is not None and not Path(request.resume_from).is_file():
+        raise UserError(f"resume from {request.resume_from}: no such checkpoint")
+    facts = Facts(
+        paths=paths,
+        user=user_name(),
+        created_time_s=now_s,
+        coach_version=__version__,
+        git=read_git_state(io, data_dir()),
+        notes=(note,) if note else (),
+    )
+    return make_plan(request, recipe, site, facts, run_id)
+
+
+def read_git_state(io: Io, repository: Path) -> dict[str, Any] | None:
+    """Commit of the trainers and whether they were changed since; None where they are not a git checkout."""
+    if not (repository / ".git").exists():
+        return None
+    git = ("git", "--no-optional-locks", "-C", str(repository))
+    head = io.run(Query("git-head", (*git, "rev-parse", "HEAD")), _GIT_TIMEOUT_S)
+    status = io.run(
+        Query(
+            "git-status", (*git, "status", "--porcelain", "--untracked-files=no", "trainers", "coach/node")
+        ),
+        _GIT_TIMEOUT_S,
+    )
+    if head.returncode != 0 or status.returncode != 0:
+        return None
+    return {"commit": head.stdout.decode("ascii", "replace").strip(), "is_dirty": bool(status.stdout.strip())}

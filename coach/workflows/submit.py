@@ -1,0 +1,142 @@
+"""A plan becomes a run: its directory, its code, and a job in the queue or a supervisor on this machine.
+
+The one place where both backends meet. The run directory is complete before anything can start in it, and a refused submission
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from coach import runs
+from coach.config import Settings
+from coach.launch import local
+from coach.launch import submit as slurm
+from coach.launch.snapshot import make_snapshot, snapshot_files
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.launch import Plan, Submitted
+from coach.model.run import Run
+from coach.sources.io import Io, Query
+from coach.sources.local_process import state_of
+from coach.workflows.prepare import prepare as prepare
+
+_LOOK_INTERVAL_S = 0.5
+_QUEUE_INTERVAL_S = 5.0
+_FORGOTTEN_WAIT_S = 30.0
+"""How long an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
+
+
+def make_ready(plan: Plan) -> None:
+    """What a script that is submitted by hand needs: the empty run directory (Slurm opens the logs in it) and the code."""
+    run_dir = Path(plan.run_dir)
+    try:
+        make_snapshot(Path(plan.code_dir), snapshot_files())
+        runs.create_run_dir(run_dir.parent, plan.run_id)
+    except FileExistsError:
+        raise UserError(f"{run_dir}: this run exists already") from None
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or run_dir}: {error.strerror}",
+            "set runs_root in config.toml to a directory of yours",
+        ) from None
+
+
+def submit(
+    plan: Plan, settings: Settings, env: Mapping[str, str], io: Io, after: Run | None = None
+) -> Submitted:
+    """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it is refused."""
+    if settings.is_readonly:
+        raise UserError("coach is read-only: it launches nothing", "set readonly = false in config.toml")
+    make_ready(plan)
+    paths = runs.RunPaths(plan.run_dir)
+    try:
+        runs.write_atomic(paths.job_script, plan.script)
+        submitted = {"submitted_time_s": io.now(), "state": "PENDING"}
+        runs.write_json(paths.run_json, {**plan.run_json, **submitted})
+        if plan.backend == "local":
+            local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
+            return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
+        job_id = slurm.submit(paths.job_script, env, after.job_id if after else None)
+    except UserError:
+        shutil.rmtree(paths.run_dir, ignore_errors=True)
+        raise
+    runs.update_json(paths.run_json, {"job_id": job_id})
+    return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING")
+
+
+def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], None]) -> str | None:
+    """The state in which the run ended; None when nobody can say. A controller that does not answer is waited for."""
+    if backend == "local":
+        return _wait_local(submitted)
+    return _Queue(submitted, io, on_note).wait()
+
+
+def _wait_local(submitted: Submitted) -> str | None:
+    paths = runs.RunPaths(submitted.run_dir)
+    while True:
+        try:
+            state = state_of(runs.read_json(paths.run_json))
+            if is_final(state):
+                # A supervisor that ended between its last word and this look has written it by now.
+                return state_of(runs.read_json(paths.run_json))
+        except runs.RunFileError as error:
+            raise UserError(str(error)) from None
+        time.sleep(_LOOK_INTERVAL_S)
+
+
+class _Queue:
+    """Waits for a job: the run directory is looked at often, the controller is asked seldom."""
+
+    def __init__(self, submitted: Submitted, io: Io, on_note: Callable[[str], None]) -> None:
+        self._submitted = submitted
+        self._io = io
+        self._on_note = on_note
+        self._last_note: str | None = None
+
+    def wait(self) -> str | None:
+        asked_s = forgotten_since_s = None
+        while True:
+            now_s = time.monotonic()
+            has_said = is_final(self._said())
+            if asked_s is None or now_s - asked_s >= (1.0 if has_said else _QUEUE_INTERVAL_S):
+                asked_s = now_s
+                state = self._ask()
+                if is_final(state):
+                    return state
+                if state == "COMPLETING" and has_said:
+                    return self._said()
+                if state != "":
+                    forgotten_since_s = None
+                elif has_said:
+                    return self._said()
+                else:
+                    forgotten_since_s = forgotten_since_s or now_s
+                    if now_s - forgotten_since_s >= _FORGOTTEN_WAIT_S:
+                        return None
+            time.sleep(_LOOK_INTERVAL_S)
+
+    def _said(self) -> str | None:
+        """What the run directory says of its end."""
+        try:
+            state = runs.read_json(runs.RunPaths(self._submitted.run_dir).exit_json).get("state")
+        except runs.RunFileError:
+            return None
+        return state if isinstance(state, str) else None
+
+    def _ask(self) -> str | None:
+        """The state in the queue; empty when Slurm has forgotten the job, None when it does not answer."""
+        argv = ("squeue", "-h", "-a", "-t", "all", "-j", self._submitted.job_id, "-o", "%T")
+        result = self._io.run(Query("job-state", argv))
+        if result.returncode == 0:
+            return result.stdout.decode("ascii", "replace").strip().split("\n")[0]
+        if "Invalid job id" in result.stderr:
+            return ""
+        words = result.error or " ".join(result.stderr.split())
+        if words != self._last_note:
+            self._last_note = words
+            self._on_note(f"still waiting: {words}")
+        return None
