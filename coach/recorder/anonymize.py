@@ -1,0 +1,303 @@
+"""Strike names from a recording, the same name always by the same word.
+
+People share recordings to report a problem; who they are, whom they share the cluster with and what their projects are called is
+nobody's business. The words are made with a key that is thrown away, so they tell nothing and differ between recordings.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from coach.model import cluster, metrics, run, telemetry
+from coach.model.reading import JobList, NodeList, Reading, RunFacts, RunList
+from coach.recorder.recording import Entry, Header, Recording, write_header, write_line
+
+_WORDS = frozenset(
+    [
+        "root",
+        "nobody",
+        "slurm",
+        "coach",
+        "local",
+        "localhost",
+        "job",
+        "jobs",
+        "user",
+        "users",
+        "node",
+        "nodes",
+        "host",
+        "hosts",
+        "name",
+        "names",
+        "run",
+        "runs",
+        "home",
+        "scratch",
+        "work",
+        "data",
+        "cpu",
+        "gpu",
+        "gpus",
+        "debug",
+        "batch",
+        "bash",
+        "sh",
+        "zsh",
+        "python",
+        "python3",
+        "srun",
+        "sbatch",
+        "salloc",
+        "torchrun",
+        "interactive",
+        "wrap",
+        "sleep",
+        "test",
+        "tests",
+        "train",
+        "trainer",
+        "trainers",
+        "training",
+        "main",
+        "recipe",
+        "recipes",
+        "telemetry",
+        "checkpoint",
+        "checkpoints",
+        "metrics",
+        "logs",
+        "stdout",
+        "stderr",
+        "json",
+        "jsonl",
+        "start",
+        "end",
+        "eval",
+        "resume",
+        "compile",
+        "event",
+        "epoch",
+        "kind",
+        "schema",
+        "normal",
+        "default",
+        "none",
+        "null",
+        "true",
+        "false",
+        "rank",
+        "ranks",
+        "process",
+        "gap",
+        "pending",
+        "running",
+        "completed",
+    ]
+)
+"""Names that tell nothing about anybody, and that stand for something else all over a recording."""
+
+_FIELDS = frozenset(
+    item.name
+    for kind in (
+        cluster.Job,
+        cluster.Node,
+        metrics.Step,
+        metrics.MetricEvent,
+        run.Run,
+        run.RunExit,
+        run.RankExit,
+        telemetry.GpuSample,
+        telemetry.HostSample,
+        telemetry.ProcessSample,
+        telemetry.SensorGap,
+    )
+    for item in fields(kind)
+)
+_HOME = re.compile(r"/(?:home|users|Users|u|scratch|work)/([^/\s\"'\\:,]+)")
+_HOST_STEM = re.compile(r"^(.*?)\d+$")
+_NOT_INSIDE_A_WORD = ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])")
+_MARKS = ("\ue001", "\ue002")
+
+
+class Names:
+    """Names that were seen: users, jobs, accounts, hosts."""
+
+    def __init__(self) -> None:
+        self.users: set[str] = set()
+        self.jobs: set[str] = set()
+        self.accounts: set[str] = set()
+        self.hosts: set[str] = set()
+        self.recipes: set[str] = set()
+        """The recipes' names are coach's own, and stay."""
+
+    def add_reading(self, reading: Reading) -> None:
+        """Take the names out of what a source understood."""
+        match reading.payload:
+            case JobList(jobs=jobs):
+                self.users |= {job.user for job in jobs}
+                self.jobs |= {job.name for job in jobs}
+                self.accounts |= {name for job in jobs for name in (job.account, job.qos) if name}
+                for job in jobs:
+                    self.add_path(job.work_dir or "")
+            case NodeList(nodes=nodes):
+                self.hosts |= {node.name for node in nodes}
+            case RunList(runs=listed):
+                for item in listed:
+                    self._add_run(item)
+            case RunFacts(run=watched):
+                self._add_run(watched)
+
+    def add_path(self, path: str) -> None:
+        """Take the user out of a path under home, scratch and the like."""
+        self.users |= set(_HOME.findall(path))
+
+    def _add_run(self, item: run.Run) -> None:
+        self.recipes.add(item.recipe)
+        self.add_path(item.run_dir)
+
+
+def anonymize(recording: Recording, names: Names, file: Path) -> None:
+    """Write the recording anew, with every name struck. Raises OSError."""
+    for text in _texts(recording):
+        names.add_path(text)
+    strike = striker(names, secrets.token_bytes(32))
+    header = recording.header
+    clean = replace(
+        header,
+        user=strike(header.user),
+        runs_root=strike(header.runs_root),
+        machine=_deep(header.machine, strike),
+        targets=tuple(strike(name) for name in header.targets),
+        is_anonymized=True,
+    )
+    _write(file, clean, _strike_entries(recording.entries, strike))
+
+
+def striker(names: Names, key: bytes) -> Callable[[str], str]:
+    """A function that strikes these names from a text."""
+    kept = _WORDS | _FIELDS | cluster.ACTIVE_STATES | names.recipes
+    patterns: dict[str, str] = {}
+    words: dict[str, str] = {}
+    for kind, group in (
+        ("account", names.accounts),
+        ("job", names.jobs),
+        ("user", names.users),
+        ("host", names.hosts),
+    ):
+        for name in group:
+            stem = name if kind != "host" else _stem(name)
+            if not stem or stem.isdigit() or (stem.casefold() in kept and stem == name):
+                continue
+            if kind == "job" and len(stem) < 3:
+                continue
+            words[stem] = _word(kind, stem, key)
+            patterns[stem] = _pattern(kind, stem, has_number=stem != name)
+    if not patterns:
+        return lambda text: text
+    # The longest first: `alice-exp1` is one name, not alice's.
+    expression = re.compile("|".join(patterns[stem] for stem in sorted(patterns, key=len, reverse=True)))
+    return lambda text: expression.sub(lambda found: words[found[0]], text)
+
+
+def _pattern(kind: str, stem: str, *, has_number: bool) -> str:
+    escaped = re.escape(stem)
+    before, after = _NOT_INSIDE_A_WORD
+    if has_number:
+        return f"{before}{escaped}(?=[\\d\\[])"
+    if len(stem) >= 6 or (len(stem) >= 4 and kind != "job"):
+        return escaped  # long enough to be no accident: struck inside other words too
+    return f"{before}{escaped}{after}"
+
+
+def _stem(host: str) -> str:
+    """`gpu` of `gpu017`: the numbers stay, so that `gpu[016-017]` still is what it was."""
+    found = _HOST_STEM.match(host)
+    return found[1] if found else host
+
+
+def _word(kind: str, name: str, key: bytes) -> str:
+    digest = hmac.digest(key, f"{kind}\0{name}".encode("utf-8", "surrogateescape"), hashlib.sha256)
+    letters = "".join("abcdefghijklmnop"[byte & 15] for byte in digest[:6])
+    return f"{kind}{letters}" if kind == "host" else f"{kind}-{letters}"
+
+
+def _strike_entries(entries: Iterable[Entry], strike: Callable[[str], str]) -> Iterator[Entry]:
+    torn: dict[str, str] = {}
+    last_s = 0.0
+    for entry in entries:
+        last_s = entry["t"]
+        path: str = entry.get("path", "")
+        if entry["k"] == "bytes":
+            # A name may be cut by the end of what was appended: the last line waits for its rest.
+            whole, newline, rest = (torn.pop(path, "") + entry["data"]).rpartition("\n")
+            torn[path] = rest
+            if newline:
+                yield {**entry, "path": strike(path), "data": strike(whole + newline)}
+            continue
+        if path in torn and entry["k"] in ("new", "miss"):
+            yield _torn_end(entry["t"], path, torn.pop(path), strike)
+        if entry["k"] == "run":
+            yield _strike_answer(entry, strike)
+        else:
+            yield _deep(entry, strike, skipped=("k", "op"))
+    for path, rest in torn.items():
+        yield _torn_end(last_s, path, rest, strike)
+
+
+def _torn_end(time_s: float, path: str, rest: str, strike: Callable[[str], str]) -> Entry:
+    return {"t": time_s, "k": "bytes", "path": strike(path), "data": strike(rest)}
+
+
+def _strike_answer(entry: Entry, strike: Callable[[str], str]) -> Entry:
+    """Separators are letters and digits: they are taken out first, so that names stand alone between them."""
+    tokens = [(entry["sep"], _MARKS[0]), (entry["end"], _MARKS[1])]
+
+    def apart(text: str) -> str:
+        for token, mark in tokens:
+            text = text.replace(token, mark) if token else text
+        text = strike(text)
+        for token, mark in tokens:
+            text = text.replace(mark, token) if token else text
+        return text
+
+    clean: Entry = _deep(entry, apart, skipped=("k", "sep", "end"))
+    return clean
+
+
+def _deep(value: Any, strike: Callable[[str], str], skipped: tuple[str, ...] = ()) -> Any:
+    if isinstance(value, str):
+        return strike(value)
+    if isinstance(value, dict):
+        return {key: item if key in skipped else _deep(item, strike) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_deep(item, strike) for item in value]
+    return value
+
+
+def _texts(recording: Recording) -> Iterator[str]:
+    yield recording.header.runs_root
+    for entry in recording.entries:
+        for key in ("path", "out", "err", "data"):
+            if isinstance(entry.get(key), str):
+                yield entry[key]
+
+
+def _write(file: Path, header: Header, entries: Iterable[Entry]) -> None:
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        with gzip.open(temporary, "wb") as out:
+            write_header(out, header)
+            for entry in entries:
+                write_line(out, entry)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,135 @@
+"""The file format of recordings: gzip, one JSON object per line, a header first.
+
+Bytes are text decoded with surrogate escapes, which is lossless and can be read by people. A recording whose writer was killed is
+readable up to where it was flushed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from coach import __version__
+from coach.model.errors import UserError
+
+SCHEMA = 1
+KIND = "coach-recording"
+
+Entry = dict[str, Any]
+"""`t` is when (epoch seconds), `k` what it is:
+`run` (an answer: id kind argv sep end rc out err error dur), `again` (the same answer as `of`), `bytes` (appended to a file), `new` (the
+file was cut or replaced and begins anew), `size` (of a file that was not read), `mtime`, `dir` (names), `miss` (op, errno)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Who recorded what, and when it began."""
+
+    time_s: float
+    backend: str
+    user: str
+    runs_root: str
+    machine: Mapping[str, Any] | None = None
+    """The one node of the local backend (fields of model.cluster.Node)."""
+    targets: tuple[str, ...] = ()
+    """Runs that were followed."""
+    is_anonymized: bool = False
+    coach: str = __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A whole recording, in memory."""
+
+    header: Header
+    entries: tuple[Entry, ...]
+
+    @property
+    def end_s(self) -> float:
+        return max((entry["t"] for entry in self.entries), default=self.header.time_s)
+
+
+def encode_bytes(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def decode_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def write_header(file: gzip.GzipFile, header: Header) -> None:
+    write_line(file, {"kind": KIND, "schema": SCHEMA, **asdict(header)})
+
+
+def write_line(file: gzip.GzipFile, value: Mapping[str, Any]) -> None:
+    file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+
+
+def open_recording(path: Path) -> Recording:
+    """Read a recording. Raises UserError, one line, for anything that is not one."""
+    try:
+        with gzip.open(path, "rb") as file:
+            lines = _lines(file)
+            header = _parse_header(next(lines, b""), path)
+            return Recording(header, tuple(_parse_entries(lines, path)))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except gzip.BadGzipFile:
+        raise UserError(
+            f"{path}: not a recording (not a gzip file)", "recordings are made with `coach record`"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _lines(file: gzip.GzipFile) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (EOFError, zlib.error):
+        return  # its writer was killed: what came before is whole
+
+
+def _parse_header(line: bytes, path: Path) -> Header:
+    wrong = UserError(f"{path}: not a recording of coach", "recordings are made with `coach record`")
+    try:
+        value = json.loads(line)
+    except ValueError:
+        raise wrong from None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        raise wrong
+    if value.get("schema") != SCHEMA:
+        raise UserError(
+            f"{path}: recording of schema {value.get('schema')!r}: this coach reads schema {SCHEMA}",
+            f"it was made with coach {value.get('coach')}",
+        )
+    try:
+        return Header(
+            time_s=float(value["time_s"]),
+            backend=str(value["backend"]),
+            user=str(value["user"]),
+            runs_root=str(value["runs_root"]),
+            machine=value["machine"] if isinstance(value.get("machine"), dict) else None,
+            targets=tuple(str(name) for name in value.get("targets") or ()),
+            is_anonymized=value.get("is_anonymized") is True,
+            coach=str(value.get("coach")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: the recording's header is damaged: {error}") from None
+
+
+def _parse_entries(lines: Iterator[bytes], path: Path) -> Iterator[Entry]:
+    for number, line in enumerate(lines, start=2):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            entry = json.loads(line)
+            if not isinstance(entry["t"], int | float) or not isinstance(entry["k"], str):
+                raise ValueError("neither time nor kind")
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}: line {number} of the recording is damaged: {error}") from None
+        yield entry

@@ -1,0 +1,183 @@
+"""The Io that remembers: it passes every question on, and keeps each answer as it came.
+
+What did not change is kept once: an answer like the last one refers to it, of a file only the bytes are kept that were not seen
+before. So hours of an idle cluster stay small.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coach.recorder.recording import Header, encode_bytes, write_header, write_line
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
+
+FLUSH_INTERVAL_S = 5.0
+_HEAD_BYTES = 64 << 10
+"""Of a file's beginning this much is compared, to notice that it was written anew."""
+
+
+@dataclass(slots=True)
+class _File:
+    """What of a file is in the recording."""
+
+    head: bytes = b""
+    length: int = 0
+
+
+class RecordingIo:
+    """Wraps an Io and writes everything it answers to `file`. Used from many threads; close it at the end."""
+
+    def __init__(self, io: Io, file: Path, header: Header) -> None:
+        """Raises OSError when the file cannot be written. It is readable by its owner alone."""
+        self.num_entries = 0
+        self.num_bytes = 0
+        """Raw bytes kept, before compression."""
+        self._io = io
+        # The recording stays open for as long as the recorder lives.
+        self._raw = open(file, "wb", opener=_open_private)  # noqa: SIM115
+        self._out = gzip.GzipFile(filename="", fileobj=self._raw, mode="wb", mtime=0)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._flushed_s = time.monotonic()
+        self._answers: dict[str, tuple[int, str]] = {}
+        self._num_answers = 0
+        self._files: dict[str, _File] = {}
+        self._facts: dict[tuple[str, str], Any] = {}
+        write_header(self._out, header)
+
+    def now(self) -> float:
+        return self._io.now()
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        result = self._io.run(query, timeout_s)
+        done, out = result.query, encode_bytes(result.stdout)
+        key = "\0".join((done.kind, *normalize(done).argv))
+        fingerprint = "\0".join(
+            (str(result.returncode), _without_separators(out, done), result.stderr, str(result.error))
+        )
+        with self._lock:
+            known = self._answers.get(key)
+            if known is not None and known[1] == fingerprint:
+                self._write(result.time_s, "again", {"of": known[0], "dur": result.duration_s})
+                return result
+            self._num_answers += 1
+            self._answers[key] = (self._num_answers, fingerprint)
+            fields = {"id": self._num_answers, "kind": done.kind, "argv": list(done.argv)}
+            fields |= {"sep": done.separator, "end": done.record_end, "rc": result.returncode}
+            fields |= {"out": out, "err": result.stderr, "error": result.error, "dur": result.duration_s}
+            self._write(result.time_s, "run", fields)
+            self.num_bytes += len(result.stdout)
+        return result
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes:
+        try:
+            data = self._io.read(path, offset, limit)
+        except OSError as error:
+            self._miss(path, "file", error)
+            raise
+        with self._lock:
+            self._keep_bytes(str(path), offset, data, is_end=len(data) < limit)
+        return data
+
+    def size(self, path: Path) -> int:
+        try:
+            size = self._io.size(path)
+        except OSError as error:
+            self._miss(path, "file", error)
+            raise
+        with self._lock:
+            file = self._files.get(str(path))
+            if file is None or not file.length:
+                self._fact("size", path, {"n": size})
+            elif size < file.length:
+                self._begin_anew(str(path))
+        return size
+
+    def modified_s(self, path: Path) -> float:
+        modified_s = self._io.modified_s(path)
+        with self._lock:
+            self._fact("mtime", path, {"s": modified_s})
+        return modified_s
+
+    def list_dir(self, path: Path) -> list[str]:
+        try:
+            names = self._io.list_dir(path)
+        except OSError as error:
+            self._miss(path, "dir", error)
+            raise
+        with self._lock:
+            self._fact("dir", path, {"names": names})
+        return names
+
+    def close(self) -> None:
+        """Write the end. What is read after it is not kept."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._out.close()
+                self._raw.close()
+
+    def _keep_bytes(self, path: str, offset: int, data: bytes, is_end: bool) -> None:
+        file = self._files.setdefault(path, _File())
+        overlap = file.head[offset : offset + len(data)]
+        is_cut = is_end and offset + len(data) < file.length
+        if data[: len(overlap)] != overlap or is_cut:
+            file = self._begin_anew(path)
+        if offset > file.length:
+            return  # not from where the recording of this file ends: the source will begin again at its start
+        fresh = data[file.length - offset :]
+        if fresh:
+            self._facts.pop(("file", path), None)
+            self._write(self._io.now(), "bytes", {"path": path, "data": encode_bytes(fresh)})
+            self.num_bytes += len(fresh)
+            file.length += len(fresh)
+            file.head = (file.head + fresh)[:_HEAD_BYTES] if len(file.head) < _HEAD_BYTES else file.head
+
+    def _begin_anew(self, path: str) -> _File:
+        self._write(self._io.now(), "new", {"path": path})
+        self._files[path] = _File()
+        return self._files[path]
+
+    def _miss(self, path: Path, what: str, error: OSError) -> None:
+        with self._lock:
+            if what == "file" and str(path) in self._files:
+                self._files[str(path)] = _File()
+            self._fact("miss", path, {"op": what, "errno": error.errno})
+
+    def _fact(self, kind: str, path: Path, fields: dict[str, Any]) -> None:
+        """Something that is told only when it changed. What a path is as a file and as a directory are two facts."""
+        topic = {"size": "file", "dir": "dir", "mtime": "mtime"}.get(kind) or fields["op"]
+        if self._facts.get((topic, str(path))) != (kind, fields):
+            self._facts[(topic, str(path))] = (kind, fields)
+            self._write(self._io.now(), kind, {"path": str(path), **fields})
+
+    def _write(self, time_s: float, kind: str, fields: dict[str, Any]) -> None:
+        if self._is_closed:
+            return
+        write_line(self._out, {"t": time_s, "k": kind, **fields})
+        self.num_entries += 1
+        if time.monotonic() - self._flushed_s >= FLUSH_INTERVAL_S:
+            self._flushed_s = time.monotonic()
+            self._out.flush()
+
+
+def normalize(query: Query) -> Query:
+    """The question without its random separators: what makes two of them the same."""
+    argv = tuple(_without_separators(word, query) for word in query.argv)
+    return replace(query, argv=argv, separator="", record_end="")
+
+
+def _without_separators(text: str, query: Query) -> str:
+    for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
+        text = text.replace(token, mark) if token else text
+    return text
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,191 @@
+"""The Io that plays a recording: questions get the answers of that time, files are as long as they had grown by then.
+
+The clock is virtual: it starts where the recording starts, runs at a chosen speed and stands still at its end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coach.recorder.recording import Entry, Recording, decode_bytes
+from coach.recorder.recording_io import normalize
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
+
+_START_S = 5.0
+"""A question asked before its first answer was recorded gets that answer if its command was running already, give or take this."""
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """Values by the time they were recorded."""
+
+    times: list[float] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    def add(self, time_s: float, value: Any) -> None:
+        # Threads recorded in the order they got the lock, so times may step back by a little.
+        self.times.append(max(time_s, self.times[-1]) if self.times else time_s)
+        self.values.append(value)
+
+    def at(self, time_s: float) -> Any | None:
+        place = bisect_right(self.times, time_s)
+        return self.values[place - 1] if place else None
+
+
+@dataclass(slots=True)
+class _Content:
+    """A file from when it began (anew) on."""
+
+    data: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileState:
+    """A file at one time: the first `length` bytes of a content, or why it could not be read."""
+
+    content: _Content
+    length: int
+    size: int
+    errno: int | None = None
+
+
+class ReplayIo:
+    """Stands in for the world. `clock` is a monotonic clock in seconds, real time by default."""
+
+    def __init__(
+        self, recording: Recording, clock: Callable[[], float] = time.monotonic, speed: float = 1.0
+    ) -> None:
+        self.recording = recording
+        self._clock = clock
+        self._speed = speed
+        self._clock_start = clock()
+        self._end_s = recording.end_s
+        self._answers: dict[Query, _Timeline] = {}
+        self._files: dict[str, _Timeline] = {}
+        self._dirs: dict[str, _Timeline] = {}
+        self._modified: dict[str, _Timeline] = {}
+        by_id: dict[int, CommandResult] = {}
+        for entry in recording.entries:
+            if entry["k"] in ("run", "again"):
+                self._add_answer(entry, by_id)
+            else:
+                self._add_path_entry(entry)
+
+    def now(self) -> float:
+        start_s = self.recording.header.time_s
+        return min(start_s + (self._clock() - self._clock_start) * self._speed, self._end_s)
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.now() >= self._end_s
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        now_s = self.now()
+        timeline = self._answers.get(normalize(query)) or self._only_of_kind(query.kind)
+        if timeline is not None:
+            result: CommandResult | None = timeline.at(now_s)
+            if result is None:
+                first: CommandResult = timeline.values[0]
+                is_near = first.time_s - first.duration_s <= now_s + _START_S
+                result = first if is_near else None
+            if result is not None:
+                return result
+        words = f"{query.argv[0]}: not in the recording" + (" yet" if timeline is not None else "")
+        return CommandResult(query, None, b"", "", now_s, 0.0, words)
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes:
+        state = self._file(path)
+        return bytes(state.content.data[offset : min(offset + limit, state.length)])
+
+    def size(self, path: Path) -> int:
+        return self._file(path).size
+
+    def modified_s(self, path: Path) -> float:
+        timeline = self._modified.get(str(path))
+        modified_s: float | None = timeline.at(self.now()) if timeline is not None else None
+        if modified_s is None:
+            raise _error(errno.ENOENT, path)
+        return modified_s
+
+    def list_dir(self, path: Path) -> list[str]:
+        timeline = self._dirs.get(str(path))
+        names = timeline.at(self.now()) if timeline is not None else None
+        if names is None:
+            raise _error(errno.ENOTDIR if str(path) in self._files else errno.ENOENT, path)
+        if isinstance(names, int):
+            raise _error(names, path)
+        return list(names)
+
+    def _file(self, path: Path) -> _FileState:
+        timeline = self._files.get(str(path))
+        state: _FileState | None = timeline.at(self.now()) if timeline is not None else None
+        if state is None:
+            raise _error(errno.ENOENT, path)
+        if state.errno is not None:
+            raise _error(state.errno, path)
+        return state
+
+    def _only_of_kind(self, kind: str) -> _Timeline | None:
+        """A newer coach asks the same question in other words; the old answer carries its own words and separators."""
+        found = [timeline for query, timeline in self._answers.items() if query.kind == kind]
+        return found[0] if len(found) == 1 else None
+
+    def _add_answer(self, entry: Entry, by_id: dict[int, CommandResult]) -> None:
+        if entry["k"] == "run":
+            query = Query(entry["kind"], tuple(entry["argv"]), entry["sep"], entry["end"])
+            stdout = decode_bytes(entry["out"])
+            by_id[entry["id"]] = CommandResult(
+                query, entry["rc"], stdout, entry["err"], entry["t"], entry["dur"], entry["error"]
+            )
+            result = by_id[entry["id"]]
+        else:
+            known = by_id[entry["of"]]
+            result = CommandResult(
+                known.query,
+                known.returncode,
+                known.stdout,
+                known.stderr,
+                entry["t"],
+                entry["dur"],
+                known.error,
+            )
+        self._answers.setdefault(normalize(result.query), _Timeline()).add(entry["t"], result)
+
+    def _add_path_entry(self, entry: Entry) -> None:
+        kind, path, time_s = entry["k"], entry["path"], entry["t"]
+        if kind == "dir":
+            self._dirs.setdefault(path, _Timeline()).add(time_s, entry["names"])
+        elif kind == "mtime":
+            self._modified.setdefault(path, _Timeline()).add(time_s, entry["s"])
+        elif kind == "miss" and entry["op"] == "dir":
+            self._dirs.setdefault(path, _Timeline()).add(time_s, entry["errno"] or errno.EIO)
+        else:
+            timeline = self._files.setdefault(path, _Timeline())
+            last: _FileState | None = timeline.values[-1] if timeline.values else None
+            timeline.add(time_s, _next_state(last, entry))
+
+
+def _next_state(last: _FileState | None, entry: Entry) -> _FileState:
+    kind = entry["k"]
+    if kind == "miss":
+        return _FileState(_Content(), 0, 0, entry["errno"] or errno.EIO)
+    if kind == "size":
+        return _FileState(_Content(), 0, entry["n"])
+    if kind == "new" or last is None:
+        last = _FileState(_Content(), 0, 0)
+    if kind == "bytes":
+        last.content.data.extend(decode_bytes(entry["data"]))
+        length = len(last.content.data)
+        return _FileState(last.content, length, length)
+    return last
+
+
+def _error(number: int, path: Path) -> OSError:
+    return OSError(number, os.strerror(number), str(path))
