@@ -164,9 +164,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         print_rank0(f"checkpoint at step {step}: {path} ({reason})")
 
     def why_stop() -> str | None:
-        if any_rank(
-            stop.is_requested
-        ):  # all ranks leave in the same step, or those that stay would wait forever
+        # All ranks leave in the same step, or those that stay would wait forever.
+        if any_rank(stop.is_requested):
             return "signal"
         if args.max_steps:
             return "max_steps" if step >= args.max_steps else None

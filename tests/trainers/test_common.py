@@ -1,0 +1,185 @@
+"""The shared modules, each used as a trainer uses it, in a process of its own: pytest itself loads no torch."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainers.conftest import TRAINERS, Trainer
+
+FIND_SHADOWED = """
+import importlib.util, sys
+sys.path = [entry for entry in sys.path if entry]
+print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])
+"""
+
+MODEL = """
+import sys, threading
+from common.models import SimpleCNN, count_parameters
+assert count_parameters(SimpleCNN()) == 2_474_506, count_parameters(SimpleCNN())
+assert "torchvision" not in sys.modules and threading.active_count() == 1
+"""
+
+GENERATE = """
+import sys
+from pathlib import Path
+from common.data import generate_cifar10
+print(generate_cifar10(Path(sys.argv[1]), num_train=500, num_test=100))
+"""
+
+LEARN = """
+import pickle, sys
+import torch
+from torch import nn
+from common.data import CLASSES, FOLDER, generate_images, load_cifar10
+from common.models import SimpleCNN
+
+train_set, test_set, info = load_cifar10(None, sys.argv[1])
+assert info.is_synthetic and len(train_set) == 10_000 and len(test_set) == 2_000
+image, label = train_set[0]
+assert image.shape == (3, 32, 32) and image.dtype == torch.float32 and 0 <= label < 10
+assert tuple(train_set.classes) == CLASSES
+with open(f"{info.path}/data_batch_1", "rb") as file:
+    batch = pickle.load(file, encoding="bytes")  # as loaders without torchvision read the real files
+assert sorted(batch) == [b"batch_label", b"data", b"filenames", b"labels"]
+assert batch[b"data"].shape == (2000, 3072) and len(batch[b"labels"]) == 2000
+
+torch.manual_seed(0)
+sets = {}
+for name, size, seed in (("train", 4000, 11), ("test", 1000, 12)):
+    images, labels = generate_images(size, seed)
+    sets[name] = torch.from_numpy(images).view(-1, 3, 32, 32).float() / 127.5 - 1, torch.from_numpy(labels)
+images, labels = sets["train"]
+mirrored = torch.rand(len(images)) < 0.5  # augmentation mirrors images: that must not change what they show
+images[mirrored] = images[mirrored].flip(3)
+
+def accuracy(model, epochs):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(epochs):
+        for part in torch.randperm(len(images)).split(64):
+            loss = nn.functional.cross_entropy(model(images[part]), labels[part])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        return (model.eval()(sets["test"][0]).argmax(1) == sets["test"][1]).float().mean().item()
+
+print(accuracy(nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), 4), accuracy(SimpleCNN(8), 4))
+"""
+
+NEVER_WAITING = """
+import sys
+import torch
+from common.metrics import MetricsLog
+
+class Copy:
+    is_done = False
+    def query(self):
+        return self.is_done
+    def synchronize(self):
+        self.is_done = True
+
+metrics = MetricsLog(sys.argv[1], torch.device("cpu"))
+written = open(sys.argv[1] + "/metrics/rank-0.jsonl", "rb")
+for step in range(1, 10):
+    metrics.step(step=step, loss=torch.tensor(float(step)))
+assert not written.read(), "written before the interval was over"
+assert not metrics._in_flight, "copied before the interval was over"
+import common.metrics
+make = common.metrics._Interval.__init__
+def on_a_slow_device(self, records):
+    make(self, records)
+    self._copied = Copy()
+common.metrics._Interval.__init__ = on_a_slow_device
+metrics.step(step=10, loss=torch.tensor(10.0))
+metrics.step(step=11, loss=torch.tensor(11.0))
+copy = metrics._in_flight[0]._copied
+assert not written.read() and not copy.is_done, "a step waited for the copy"
+copy.is_done = True
+metrics.step(step=12, loss=torch.tensor(12.0))
+assert written.read().count(b"\\n") == 10
+metrics.close()
+assert written.read().count(b"\\n") == 2
+"""
+
+REFUSED = """
+from common.distributed import boolean, gpus_were_allotted
+assert not gpus_were_allotted({})
+assert not gpus_were_allotted({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_GPUS_ON_NODE": "0"})
+assert not gpus_were_allotted({"CUDA_VISIBLE_DEVICES": "NoDevFiles"})
+assert gpus_were_allotted({"CUDA_VISIBLE_DEVICES": "0,1"})
+assert gpus_were_allotted({"SLURM_GPUS_ON_NODE": "2"}) and gpus_were_allotted({"SLURM_JOB_GPUS": "3"})
+assert boolean("true") and not boolean("False")
+"""
+
+
+def test_no_file_of_the_trainers_has_the_name_of_another_module() -> None:
+    names = {path.stem for path in TRAINERS.glob("*.py")} | {
+        path.name for path in TRAINERS.iterdir() if path.is_dir()
+    }
+    names.discard("__pycache__")
+    assert {"baseline", "ddp", "common"} <= names
+    assert not names & sys.stdlib_module_names
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", FIND_SHADOWED, *sorted(names)], cwd="/", text=True, capture_output=True
+    )
+    assert found.stdout.strip() == "[]", found.stdout + found.stderr
+
+
+def test_the_trainers_stay_within_the_python_of_old_clusters() -> None:
+    for path in TRAINERS.rglob("*.py"):
+        ast.parse(path.read_text(), str(path), feature_version=(3, 9))
+        assert "import coach" not in path.read_text()
+        assert "from coach" not in path.read_text()
+
+
+@pytest.mark.train
+def test_the_workshop_model_has_its_parameters_and_importing_it_starts_nothing(trainer: Trainer) -> None:
+    done = trainer.python(MODEL)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_processes_that_generate_data_at_once_end_up_with_the_same_whole_set(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    env = {**trainer.env, "PYTHONPATH": str(TRAINERS)}
+    command = [sys.executable, "-c", GENERATE, str(tmp_path)]
+    started = [
+        subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0, 0], outputs
+    assert len({stdout.splitlines()[-1] for stdout, _ in outputs}) == 1
+    assert os.listdir(tmp_path) == ["cifar-10-generated-500-100"]
+    files = os.listdir(tmp_path / "cifar-10-generated-500-100" / "cifar-10-batches-py")
+    assert len(files) == 8
+    assert "SYNTHETIC" in files
+
+
+@pytest.mark.train
+def test_the_generated_images_read_like_cifar10_and_need_a_convolution(trainer: Trainer) -> None:
+    done = trainer.python(LEARN, trainer.cache_dir)
+    assert done.returncode == 0, done.stderr
+    linear, convolution = map(float, done.stdout.splitlines()[-1].split())
+    assert linear < 0.4
+    assert convolution > 0.6
+    assert convolution > 2 * linear
+
+
+@pytest.mark.train
+def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None:
+    done = trainer.python(NEVER_WAITING, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_the_environment_says_whether_gpus_were_allotted(trainer: Trainer) -> None:
+    done = trainer.python(REFUSED)
+    assert done.returncode == 0, done.stderr

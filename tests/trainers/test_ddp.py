@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainers.conftest import TRAINERS, Trainer, event_in, read_records, steps_in
+from tests.waiting import wait_until
+
+MOST_ADDED, MOST_REMOVED = 45, 20
+
+SHARDS = """
+from torch.utils.data import DistributedSampler
+from common.data import ResumableSampler
+shards = []
+for rank in range(2):
+    sampler = DistributedSampler(range(320), num_replicas=2, rank=rank)
+    sampler.set_epoch(3)
+    resumable = ResumableSampler(sampler)
+    whole = list(resumable)
+    resumable.start = 100
+    assert list(resumable) == whole[100:] and len(resumable) == 60
+    shards += whole
+assert sorted(shards) == list(range(320))
+"""
+
+
+def test_ddp_is_the_baseline_plus_exactly_ddp() -> None:
+    baseline, ddp = ((TRAINERS / name).read_text().splitlines() for name in ("baseline.py", "ddp.py"))
+    diff = list(difflib.unified_diff(baseline, ddp, "baseline.py", "ddp.py", lineterm="", n=0))
+    added = sum(line.startswith("+") for line in diff[2:])
+    removed = sum(line.startswith("-") for line in diff[2:])
+    assert added <= MOST_ADDED, "\n".join(diff)
+    assert removed <= MOST_REMOVED, "\n".join(diff)
+    assert added > 10
+
+
+@pytest.mark.train
+def test_two_ranks_share_the_work_and_stay_equal(trainer: Trainer, tmp_path: Path) -> None:
+    done = trainer.run(
+        "ddp.py", tmp_path, ranks=2, epochs=2, gradient_accumulation=3, eval_every_epoch="true", num_workers=1
+    )
+    assert done.returncode == 0, done.stderr
+    assert "self-check: 2 ranks on 1 node(s)" in done.stdout
+    by_rank = [read_records(tmp_path, rank) for rank in range(2)]
+    first, second = (steps_in(records) for records in by_rank)
+    assert len(first) == len(second) == 2 * 4  # 160 samples of each rank, at most 48 of them a step
+    for one, other in zip(first, second, strict=True):
+        assert (
+            one["num_samples"] + other["num_samples"]
+            == one["num_samples_global"]
+            == other["num_samples_global"]
+        )
+        # The norm is taken after gradients were averaged, so equal norms mean equal gradients; the data differ.
+        assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-5)
+        assert one["loss"] != other["loss"]
+    for epoch in range(2):
+        assert sum(step["num_samples_global"] for step in first if step["epoch"] == epoch) == 320
+    assert event_in(by_rank[0], "eval")["accuracy"] == event_in(by_rank[1], "eval")["accuracy"]
+    assert [records[-1]["reason"] for records in by_rank] == ["epochs", "epochs"]
+    assert [len([r for r in records if r.get("event") == "checkpoint"]) for records in by_rank] == [1, 0]
+
+
+@pytest.mark.train
+def test_every_sample_belongs_to_one_rank_and_a_resumed_epoch_goes_on_behind_the_last_one(
+    trainer: Trainer,
+) -> None:
+    done = trainer.python(SHARDS)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_a_signal_to_the_job_lets_all_ranks_leave_in_the_same_step_and_the_job_goes_on_from_there(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    metrics = [tmp_path / "metrics" / f"rank-{rank}.jsonl" for rank in range(2)]
+    process = trainer.start("ddp.py", tmp_path, ranks=2, max_steps=100_000)
+    try:
+        wait_until(
+            lambda: all(path.exists() and b'"loss"' in path.read_bytes() for path in metrics),
+            what="the first steps",
+        )
+        # To one rank only: the other learns of it by agreement, not by the signal.
+        pid = event_in(read_whole_lines(metrics[1]), "start")["pid"]
+        os.kill(pid, signal.SIGUSR1)
+        _, stderr = process.communicate(timeout=30)
+    finally:
+        process.terminate()
+    assert process.returncode == 0, stderr
+    last = [steps_in(read_records(tmp_path, rank))[-1]["step"] for rank in range(2)]
+    assert last[0] == last[1]
+    assert (tmp_path / "checkpoints" / f"step-{last[0]:08d}.pt").is_file()
+    assert [read_records(tmp_path, rank)[-1]["reason"] for rank in range(2)] == ["signal", "signal"]
+
+    done = trainer.run("ddp.py", tmp_path, ranks=2, max_steps=last[0] + 3)
+    assert done.returncode == 0, done.stderr
+    assert [steps_in(read_records(tmp_path, rank))[-1]["step"] for rank in range(2)] == [last[0] + 3] * 2
+
+
+@pytest.mark.train
+def test_ddp_without_torchrun_says_how_to_start_it(trainer: Trainer, tmp_path: Path) -> None:
+    done = trainer.run("ddp.py", tmp_path, max_steps=1)
+    assert done.returncode == 2
+    assert "start with `torchrun --standalone --nproc-per-node=2" in done.stderr
+
+
+def read_whole_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
