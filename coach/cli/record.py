@@ -1,0 +1,76 @@
+"""`coach record`: keep what coach reads in a file, to replay it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from coach.config import BACKENDS, Settings
+from coach.model.errors import UserError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="where the recording goes")
+    parser.add_argument("--backend", choices=BACKENDS, help="which cluster to record (default: auto)")
+    parser.add_argument("--for", dest="seconds", type=_seconds, help="stop after so long; else at Ctrl-C")
+    parser.add_argument(
+        "--anonymize", action="store_true", help="strike users, jobs, accounts and hosts, consistently"
+    )
+    parser.add_argument(
+        "--run",
+        dest="runs",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="RUN",
+        help="follow this run; without it, all runs that are active",
+    )
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    from coach.workflows.backend import resolve_backend
+    from coach.workflows.recording import record
+
+    file = Path(args.file).expanduser().absolute()
+    if not file.parent.is_dir():
+        raise UserError(f"{args.file}: there is no directory {file.parent}")
+    backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    kept_handlers = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        until = "until Ctrl-C" if args.seconds is None else f"for {args.seconds:g} s"
+        print(f"coach: recording {until}", file=sys.stderr)
+        kept = record(
+            file,
+            settings,
+            backend,
+            os.environ,
+            run_ids=args.runs,
+            is_anonymized=args.anonymize,
+            duration_s=args.seconds,
+            stop=stop,
+        )
+    finally:
+        for number, handler in kept_handlers.items():
+            signal.signal(number, handler)
+    runs = f"{len(kept.runs)} run" + ("" if len(kept.runs) == 1 else "s")
+    print(
+        f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {runs}: {args.file} ({kept.size_bytes / 1e3:.0f} kB)"
+    )
+    return 0
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0 was expected")
+    return value

@@ -1,0 +1,154 @@
+"""Record a session, and open a recording as a session: the same sources, the same screens, another Io."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coach.config import Settings
+from coach.model.cluster import GpuCount, Node, is_final
+from coach.model.errors import UserError
+from coach.model.snapshot import Snapshot, Watch
+from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
+from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.machine import read_machine
+from coach.sources.user import user_name
+from coach.workflows.targets import SourceFactory, TargetKind, resolve_target
+from coach.workflows.watch import WatchSession, slurm_sources
+
+REPLAY_INTERVAL_S = 1.0
+"""A recording costs no controller anything: it is asked as often as its screens are drawn."""
+MAX_FOLLOWED_RUNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a recording holds."""
+
+    num_entries: int
+    num_bytes: int
+    size_bytes: int
+    runs: tuple[str, ...]
+
+
+def open_replay(
+    path: Path, settings: Settings, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
+) -> WatchSession:
+    """A session that plays a recording. Raises UserError when the file is not one."""
+    recording = open_recording(path)
+    header = recording.header
+    machine = _parse_machine(header.machine, path) if header.machine is not None else None
+
+    def local_replay(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
+        def make() -> LocalClusterSource:
+            return LocalClusterSource(
+                io,
+                settings.runs_root,
+                user,
+                REPLAY_INTERVAL_S,
+                read_node=lambda: machine or Node("local", "unknown", None, (), None, None, None, None, ()),
+                is_alive=lambda value: True,  # whose processes lived then is told by the recorded files alone
+            )
+
+        return {"jobs": make}
+
+    replayed = replace(
+        settings,
+        runs_root=Path(header.runs_root),
+        jobs_interval_s=REPLAY_INTERVAL_S,
+        nodes_interval_s=REPLAY_INTERVAL_S,
+        is_readonly=True,
+    )
+    return WatchSession(
+        replayed,
+        header.backend,
+        ReplayIo(recording, clock, speed),
+        header.user,
+        cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
+        can_write=False,
+    )
+
+
+def record(
+    file: Path,
+    settings: Settings,
+    backend: str,
+    env: Mapping[str, str],
+    *,
+    run_ids: Sequence[str] = (),
+    is_anonymized: bool = False,
+    duration_s: float | None = None,
+    stop: threading.Event,
+) -> Kept:
+    """Record until `stop` is set or the time is over. Without `run_ids`, the runs that are active are followed as they come.
+
+    Raises UserError when the file cannot be made or a run is not known.
+    """
+    system, user = SystemIo(scrubbed_environment(env)), user_name()
+    for run_id in run_ids:
+        if resolve_target(run_id, settings, system, backend, user).kind is not TargetKind.RUN:
+            raise UserError(f"{run_id}: not a run", "`coach runs` lists the runs")
+    # With names to strike, what is written first is for nobody's eyes.
+    raw = file.with_name(f".{file.name}.raw") if is_anonymized else file
+    header = Header(
+        time_s=system.now(),
+        backend=backend,
+        user=user,
+        runs_root=str(settings.runs_root),
+        machine=asdict(read_machine()) if backend == "local" else None,
+        targets=tuple(run_ids),
+    )
+    try:
+        if file.exists():
+            raise UserError(f"{file}: exists already", "choose another name, or remove it first")
+        io = RecordingIo(system, raw, header)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+    names = Names()
+    names.users.add(user)
+    names.add_path(env.get("HOME", ""))
+    followed = list(run_ids)
+    session = WatchSession(settings, backend, io, user, on_reading=names.add_reading)
+
+    def follow(snapshot: Snapshot) -> None:
+        active = [run.run_id for run in snapshot.runs if not is_final(run.state)]
+        fresh = [run_id for run_id in active if run_id not in followed]
+        if not run_ids and fresh and len(followed) < MAX_FOLLOWED_RUNS:
+            followed.extend(fresh[: MAX_FOLLOWED_RUNS - len(followed)])
+            session.watch(Watch(targets=tuple(followed)))
+
+    session.watch(Watch(targets=tuple(followed)))
+    session.start(follow)
+    try:
+        stop.wait(duration_s)
+    finally:
+        session.stop()
+        io.close()
+        if is_anonymized:
+            _strike(raw, file, names)
+    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed))
+
+
+def _strike(raw: Path, file: Path, names: Names) -> None:
+    try:
+        recording = open_recording(raw)
+        if recording.header.machine is not None:
+            names.hosts.add(str(recording.header.machine["name"]))
+        anonymize(recording, names, file)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+    finally:
+        raw.unlink(missing_ok=True)
+
+
+def _parse_machine(value: Mapping[str, Any], path: Path) -> Node:
+    try:
+        gpus = tuple(GpuCount(**gpu) for gpu in value["gpus"])
+        return Node(**{**value, "partitions": tuple(value["partitions"]), "gpus": gpus})
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: the recording's header is damaged: {error}") from None
