@@ -235,6 +235,8 @@ class _Reader:
 
     def _at(self, dotted: str) -> str:
         """FILE:LINE of a key: the first line that assigns it after its table's heading."""
+        if not dotted:
+            return str(self._path)
         *tables, leaf = dotted.split(".")
         heading = f"[{'.'.join(tables)}]"
         headings = [number for number, line in enumerate(self._lines) if line.strip() == heading]

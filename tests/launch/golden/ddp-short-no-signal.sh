@@ -1,0 +1,177 @@
+#!/bin/bash
+#SBATCH --job-name=ddp
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1            # one torchrun on each node; it starts the ranks
+#SBATCH --cpus-per-task=6              # per node: ranks × (1 + workers)
+#SBATCH --time=00:01:00
+#SBATCH --partition=cpu
+#SBATCH --output=/runs/20261121-142233-ddp-4f2a/stdout.log
+#SBATCH --error=/runs/20261121-142233-ddp-4f2a/stderr.log
+#SBATCH --open-mode=append             # a requeued run goes on in the same logs
+# Recipe ddp, run 20261121-142233-ddp-4f2a, written by coach 0.1.0.
+set -euo pipefail
+umask 077
+
+# The run directory, and trainers and node code as they were at launch: both on the shared file system.
+RUN_DIR=/runs/20261121-142233-ddp-4f2a
+CODE=/runs/.code/0123456789abcdef
+
+# The record of this run, unless coach has written it already.
+mkdir -p -m 700 "$RUN_DIR"
+if [[ ! -e $RUN_DIR/run.json ]]; then
+  cat > "$RUN_DIR/.run.json.new" <<'COACH_RUN_JSON'
+{
+  "schema": 1,
+  "run_id": "20261121-142233-ddp-4f2a",
+  "recipe": "ddp",
+  "trainer": "ddp.py",
+  "parameters": {
+    "lr": 0.05,
+    "batch_size": 64,
+    "num_workers": 2,
+    "optimizer": "sgd",
+    "log_metrics": true
+  },
+  "parameter_info": {
+    "lr": {
+      "default": 0.05,
+      "usual": [
+        0.0001,
+        1.0
+      ]
+    },
+    "batch_size": {
+      "default": 64,
+      "usual": [
+        8.0,
+        4096.0
+      ]
+    },
+    "num_workers": {
+      "default": 2,
+      "usual": null
+    },
+    "optimizer": {
+      "default": "sgd",
+      "usual": null
+    },
+    "log_metrics": {
+      "default": true,
+      "usual": null
+    }
+  },
+  "resources": {
+    "num_nodes": 1,
+    "gpus_per_node": 0,
+    "nproc_per_node": 2,
+    "cpus_per_task": 6,
+    "time_limit_s": 60,
+    "mem": null,
+    "partition": "cpu",
+    "account": null,
+    "qos": null,
+    "reservation": null,
+    "constraint": null,
+    "gpu_type": null,
+    "exclude": null,
+    "signal": null
+  },
+  "launch": {
+    "recipe": "ddp",
+    "backend": "auto",
+    "time_limit_s": 60
+  },
+  "backend": "slurm",
+  "cluster": null,
+  "job_id": null,
+  "user": "anna",
+  "created_time_s": 1795271000.0,
+  "submitted_time_s": null,
+  "started_time_s": null,
+  "ended_time_s": null,
+  "state": null,
+  "environment": {
+    "python": "/env/bin/python",
+    "setup": []
+  },
+  "versions": {
+    "coach": "0.1.0",
+    "python": null,
+    "torch": null
+  },
+  "device": {
+    "type": null,
+    "name": null
+  },
+  "dataset": {
+    "name": null,
+    "path": null,
+    "is_synthetic": null
+  },
+  "git": {
+    "commit": "c0ffee",
+    "is_dirty": false
+  },
+  "parent_run_id": null,
+  "fix": null,
+  "resume_from": null
+}
+COACH_RUN_JSON
+  mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"
+fi
+[[ -e $RUN_DIR/job.sh ]] || cp -- "$0" "$RUN_DIR/job.sh"
+
+# A requeued job starts here again: forget how it ended before.
+rm -f "$RUN_DIR/exit.json"
+
+# The interpreter of the training environment; it need not be the one that coach runs under.
+PYTHON=/env/bin/python
+if ! command -v "$PYTHON" > /dev/null; then
+  echo "coach: $PYTHON: no such interpreter on $(hostname)" >&2
+  exit 127
+fi
+
+# What is printed appears at once.
+export PYTHONUNBUFFERED=1
+# srun does not inherit --cpus-per-task in every version of Slurm.
+export SRUN_CPUS_PER_TASK=6
+# Compute threads of each rank: more than its share of the CPUs makes every rank slower.
+export OMP_NUM_THREADS=3
+# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).
+export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100
+# No GPU was asked for: none may be used, even where the site would let it be.
+export CUDA_VISIBLE_DEVICES=""
+
+# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside.
+TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0
+trap 'TERMINATED=1 INTERRUPTED=1' TERM
+
+# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks.
+# When one node has ended, the others have 60 s to end as well and to record how.
+srun --kill-on-bad-exit=0 --wait=60 \
+  "$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
+  "$PYTHON" -m torch.distributed.run --nnodes=1 --nproc-per-node=2 \
+  --standalone \
+  "$CODE/trainers/"ddp.py --run_dir="$RUN_DIR" \
+  --cache_dir='/home/a user/.cache/coach' \
+  --gpus_per_node=0 \
+  --lr=0.05 \
+  --batch_size=64 \
+  --num_workers=2 \
+  --optimizer=sgd \
+  --log_metrics=true &
+TRAINING=$!
+
+# A signal ends `wait`, not the training: wait again.
+STATUS=0 INTERRUPTED=1
+while ((INTERRUPTED)); do
+  STATUS=0 INTERRUPTED=0
+  wait "$TRAINING" || STATUS=$?
+done
+
+# How it ended, for everybody who reads the run directory when Slurm has forgotten the job.
+STATE=COMPLETED
+if ((STATUS)); then STATE=FAILED; fi
+if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= 30)); then STATE=TIMEOUT; fi; fi
+"$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+exit "$STATUS"

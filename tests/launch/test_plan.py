@@ -1,0 +1,164 @@
+"""Plans: every default filled in as documented, everything that cannot be refused before it is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.launch.resources import Site
+from coach.launch.script import Paths
+from coach.model.errors import UserError
+from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "said", "expected"),
+    [
+        ("baseline", CLUSTER, {}, (1, 0, 1)),
+        ("ddp", CLUSTER, {}, (1, 0, 2)),
+        ("ddp", CLUSTER, {"num_nodes": 2}, (2, 0, 1)),
+        ("baseline", CLUSTER, {"partition": "gpu"}, (1, 1, 1)),
+        ("ddp", CLUSTER, {"partition": "gpu"}, (1, 2, 2)),
+        ("ddp", CLUSTER, {"partition": "gpu", "num_nodes": 2, "gpus_per_node": 4}, (2, 4, 4)),
+        ("ddp", CLUSTER, {"partition": "gpu", "gpus_per_node": 0}, (1, 0, 2)),
+        ("ddp", CLUSTER, {"partition": "gpu", "nproc_per_node": 3}, (1, 3, 3)),
+        ("ddp", MACHINE, {}, (1, 0, 2)),
+        ("ddp", MACHINE, {"nproc_per_node": 1}, (1, 0, 1)),
+    ],
+)
+def test_nodes_gpus_and_ranks_are_what_is_documented(
+    tmp_path: Path, name: str, site: Site, said: dict[str, Any], expected: tuple[int, int, int]
+) -> None:
+    resources = plan(tmp_path, name, site, **said).resources
+    assert (resources.num_nodes, resources.gpus_per_node, resources.nproc_per_node) == expected
+
+
+def test_one_gpu_per_node_is_used_where_the_partition_has_no_more(tmp_path: Path) -> None:
+    site = Site("slurm", (partition("cpu", 1, gpus=1),), (node("n1", ("cpu",), gpus=1),))
+    assert plan(tmp_path, site=site).resources.gpus_per_node == 1
+
+
+def test_a_cpu_partition_whose_nodes_have_gpus_launches_on_cpus_and_says_so(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    assert made.notes == ("partition cpu has no GPUs: 2 CPU ranks over gloo",)
+    assert made.warnings == ()
+
+
+def test_cpus_are_one_per_rank_and_worker_capped_by_the_node(tmp_path: Path) -> None:
+    assert plan(tmp_path).resources.cpus_per_task == 6
+    assert plan(tmp_path, set={"num_workers": 0}).resources.cpus_per_task == 2
+    capped = plan(tmp_path, site=MACHINE)
+    assert capped.resources.cpus_per_task == 2
+    assert "6 processes per node (2 × (1 + 2 workers)) share 2 CPUs" in capped.notes
+    assert plan(tmp_path, cpus_per_task=9).resources.cpus_per_task == 9
+
+
+@pytest.mark.parametrize(
+    ("time_limit_s", "signal"), [(1800, "USR1@120"), (240, "USR1@60"), (120, "USR1@30"), (119, None)]
+)
+def test_the_checkpoint_signal_comes_in_good_time_or_not_at_all(
+    tmp_path: Path, time_limit_s: int, signal: str | None
+) -> None:
+    assert plan(tmp_path, time_limit_s=time_limit_s).resources.signal == signal
+
+
+def test_a_recipe_s_own_time_limit_yields_to_the_partition_s(tmp_path: Path) -> None:
+    site = Site("slurm", (partition("cpu", limit_s=600),), CLUSTER.nodes)
+    made = plan(tmp_path, site=site)
+    assert made.resources.time_limit_s == 600
+    assert "time limit 00:10:00: the most that partition cpu allows" in made.notes
+
+
+def test_what_only_a_scheduler_knows_is_left_out_on_this_machine(tmp_path: Path) -> None:
+    made = plan(tmp_path, site=MACHINE, partition="gpu", account="lab", sbatch={"comment": "x"})
+    assert made.resources.partition is None
+    assert made.resources.account is None
+    assert "this machine has no scheduler: partition, account, sbatch comment not used" in made.notes
+
+
+def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
+    made = plan(tmp_path, partition="gpu", gpus_per_node=4, nproc_per_node=3)
+    assert made.warnings == ("3 ranks on 4 GPUs per node: 1 of them will be idle",)
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "said", "words"),
+    [
+        ("ddp", CLUSTER, {"num_nodes": 4}, "--nodes 4: partition cpu has 3"),
+        ("ddp", CLUSTER, {"num_nodes": 0}, "--nodes 0: must be at least 1"),
+        ("ddp", CLUSTER, {"partition": "gpus"}, "--partition gpus: there is no such partition"),
+        ("ddp", CLUSTER, {"partition": "gpu", "gpus_per_node": 5}, "--gpus 5: partition gpu has 4 GPUs per node"),
+        ("ddp", CLUSTER, {"gpus_per_node": 1}, "--gpus 1: partition cpu has no GPUs"),
+        ("ddp", MACHINE, {"gpus_per_node": 1}, "--gpus 1: this machine has no GPUs"),
+        ("ddp", MACHINE, {"num_nodes": 2}, "--nodes 2: the local backend is one machine"),
+        ("ddp", MACHINE, {"nproc_per_node": 3}, "--nproc-per-node 3: this machine has 2 CPUs per node"),
+        ("ddp", CLUSTER, {"cpus_per_task": 17}, "--cpus-per-task 17: partition cpu has 16 CPUs per node"),
+        ("ddp", CLUSTER, {"time_limit_s": 3601}, "--time 01:00:01: partition cpu allows at most 01:00:00"),
+        ("ddp", CLUSTER, {"mem": "63G"}, "--mem 63G: partition cpu has 64000 MiB per node"),
+        ("ddp", CLUSTER, {"mem": "lots"}, "--mem 'lots': not a memory size"),
+        ("ddp", CLUSTER, {"partition": "gpu", "gpu_type": "h100"}, "--gpu-type h100: partition gpu has none"),
+        ("ddp", CLUSTER, {"partition": "gpu", "nproc_per_node": 5}, "--nproc-per-node 5: partition gpu has 4 GPUs"),
+        (
+            "ddp",
+            CLUSTER,
+            {"partition": "gpu", "gpus_per_node": 2, "nproc_per_node": 4},
+            "two ranks cannot share one",
+        ),
+        ("ddp", CLUSTER, {"signal": "USR1@1800"}, "the time limit is 1800 s"),
+        ("ddp", CLUSTER, {"signal": "KILL@5"}, "not a signal that the trainers know"),
+        ("baseline", CLUSTER, {"num_nodes": 2}, "recipe baseline uses a single device"),
+        ("baseline", CLUSTER, {"nproc_per_node": 2}, "recipe baseline uses a single device"),
+        ("baseline", CLUSTER, {"partition": "gpu", "gpus_per_node": 2}, "recipe baseline uses a single device"),
+    ],
+)
+def test_what_the_target_cannot_give_is_refused_before_the_submission(
+    tmp_path: Path, name: str, site: Site, said: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(tmp_path, name, site, **said)
+    assert words in caught.value.message
+
+
+def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: Path) -> None:
+    nodes = (node("n1", ("gpu",), gpus=4), node("n2", ("gpu",), gpus=2))
+    site = Site("slurm", (partition("gpu", 2, gpus=4),), nodes)
+    with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have so many GPUs"):
+        plan(tmp_path, site=site, partition="gpu", num_nodes=2, gpus_per_node=4)
+    assert plan(tmp_path, site=site, partition="gpu", num_nodes=2).resources.gpus_per_node == 2
+
+
+HOSTILE = ["x\n#SBATCH --uid=0", "x\rtouch /tmp/x", "\x1b[31m", "a\u2028b", "a\u202eb", "a'b", 'a"b', "a\\b", " "]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("option", ["account", "qos", "reservation", "constraint", "exclude", "mem", "partition"])
+def test_no_option_can_leave_its_sbatch_line(tmp_path: Path, option: str, text: str) -> None:
+    with pytest.raises(UserError):
+        plan(tmp_path, **{option: text})
+
+
+@pytest.mark.parametrize("text", ["x\ny", "\x1b]0;x\x07", "a\u2028b"])
+@pytest.mark.parametrize("field", ["setup", "env", "python", "resume_from", "sbatch"])
+def test_no_control_character_gets_into_the_script(tmp_path: Path, field: str, text: str) -> None:
+    values = {"setup": (text,), "env": {"A": text}, "sbatch": {"comment": text}}
+    with pytest.raises(UserError, match="control character"):
+        plan(tmp_path, **{field: values.get(field, text)})
+
+
+@pytest.mark.parametrize("key", ["a b", "x\n#SBATCH --y", "", "-x", "Comment", "comment=1"])
+def test_an_sbatch_key_is_a_long_option_s_name(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UserError, match="not an option of sbatch"):
+        plan(tmp_path, sbatch={key: "1"})
+
+
+@pytest.mark.parametrize("key", ["time", "output", "wrap", "array", "ntasks"])
+def test_an_sbatch_key_that_the_script_relies_on_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UserError, match=f"--sbatch {key}"):
+        plan(tmp_path, sbatch={key: "1"})
+
+
+def test_a_runs_root_that_cannot_be_quoted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="quotes and backslashes"):
+        plan(tmp_path, paths=Paths("/o'hara/run", PATHS.code_dir, PATHS.python, PATHS.cache_dir))

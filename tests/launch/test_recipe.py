@@ -1,0 +1,133 @@
+"""Recipes: read strictly, and every mistake named with its file, line, key, and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach.launch.recipe import find_recipes, get_recipe, read_recipe, resolve_parameters
+from coach.model.errors import UserError
+from tests.launch.examples import PARAMETERS, RECIPE, recipe, write_recipe
+
+WHOLE = RECIPE.format(name="ddp", devices="multiple") + PARAMETERS
+
+
+def test_a_recipe_is_read_with_its_parameters_and_their_limits(tmp_path: Path) -> None:
+    ddp = recipe(tmp_path)
+    assert (ddp.name, ddp.devices, ddp.key, ddp.time_limit_s) == ("ddp", "multiple", "2", 1800)
+    assert ddp.parameters["lr"].above == 0
+    assert ddp.parameters["lr"].usual == (1e-4, 1.0)
+    assert ddp.parameters["optimizer"].limits() == "one of sgd, adamw"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("schema = 1", "schema = 2", 1, "reads schema 1"),
+        ('title = "ddp: a title"', "", None, "key title is missing"),
+        ('title = "ddp: a title"', "title = 3", 3, "title = 3: expected text"),
+        ('trainer = "ddp.py"', 'trainer = "../../etc/passwd"', 5, "expected a file of trainers/"),
+        ('trainer = "ddp.py"', 'trainer = "dpp.py"', 5, "no such file in"),
+        ('devices = "multiple"', 'devices = "many"', 6, 'expected "single" or "multiple"'),
+        ('key = "2"', 'keys = "2"', 7, "unknown key keys"),
+        ('time = "00:30:00"', 'time = "soon"', 8, "not a time limit"),
+        ("above = 0", "abov = 0", 13, "unknown key parameters.lr.abov"),
+        ("default = 0.05", 'default = "0.05"', 12, "without quotes"),
+        ("default = 0.05", "default = -1.0", 12, "must be above 0"),
+        ("default = 64", "default = 6.5", 19, "expected a whole number"),
+        ("default = 64", "", 17, "key default is missing"),
+        ('type = "int"', 'type = "integer"', 18, "expected one of int, float, str, bool"),
+        ("usual = [1e-4, 1.0]", "usual = [1.0, 1e-4]", 14, "expected [LOW, HIGH]"),
+        ('default = "sgd"', 'default = "adam"', 31, "one of sgd, adamw"),
+    ],
+)
+def test_a_mistake_in_a_recipe_names_file_line_and_what_is_right(
+    tmp_path: Path, old: str, new: str, line: int | None, words: str
+) -> None:
+    path = write_recipe(tmp_path, text=WHOLE.replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        read_recipe(path, tmp_path)
+    assert caught.value.message.startswith(f"{path}:{line}: " if line else f"{path}: ")
+    assert words in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_broken_toml_is_one_line(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, text='name = "ddp\n')
+    with pytest.raises(UserError, match=r"not valid TOML: .*line 1"):
+        read_recipe(path, tmp_path)
+
+
+def test_a_binary_file_is_no_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not UTF-8 text"):
+        get_recipe(str(path), tmp_path)
+
+
+def test_an_unknown_recipe_is_told_the_nearest_names(tmp_path: Path) -> None:
+    write_recipe(tmp_path)
+    with pytest.raises(UserError) as caught:
+        get_recipe("dpp", tmp_path)
+    assert caught.value.hint == "did you mean ddp?"
+
+
+def test_a_broken_recipe_does_not_hide_the_others(tmp_path: Path) -> None:
+    write_recipe(tmp_path)
+    write_recipe(tmp_path, "other", text="schema = 1")
+    recipes, problems = find_recipes(tmp_path)
+    assert [each.name for each in recipes] == ["ddp"]
+    assert len(problems) == 1
+    assert "other.toml" in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ({"lr": "1e-3"}, 0.001),
+        ({"batch_size": "128"}, 128),
+        ({"batch_size": 32.0}, 32),
+        ({"log_metrics": "false"}, False),
+        ({"optimizer": "adamw"}, "adamw"),
+    ],
+)
+def test_texts_become_values_of_the_parameter_s_type(tmp_path: Path, said: dict[str, object], value: object) -> None:
+    values, warnings = resolve_parameters(recipe(tmp_path), said)
+    assert values[next(iter(said))] == value
+    assert type(values[next(iter(said))]) is type(value)
+    assert warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"lr": "0"}, "must be above 0"),
+        ({"lr": "nan"}, "expected a number"),
+        ({"lr": "inf"}, "expected a number"),
+        ({"lr": "fast"}, "expected a number"),
+        ({"batch_size": "1.5"}, "expected a whole number"),
+        ({"batch_size": "9" * 5000}, "expected a whole number"),
+        ({"batch_size": True}, "expected a whole number"),
+        ({"num_workers": "65"}, "at least 0 and at most 64"),
+        ({"log_metrics": "maybe"}, "expected true or false"),
+        ({"optimizer": "lion"}, "one of sgd, adamw"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_right(tmp_path: Path, said: dict[str, object], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_parameters(recipe(tmp_path), said)
+    assert words in caught.value.message
+    assert len(caught.value.message) < 200
+
+
+def test_an_unknown_parameter_is_told_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve_parameters(recipe(tmp_path), {"batchsize": "3"})
+    assert caught.value.hint == "did you mean batch_size?"
+
+
+def test_an_unusual_value_is_allowed_with_a_warning(tmp_path: Path) -> None:
+    values, warnings = resolve_parameters(recipe(tmp_path), {"lr": "1e20"})
+    assert values["lr"] == 1e20
+    assert warnings == ("lr = 1e+20 is unusual: 0.0001 to 1 is the usual range",)

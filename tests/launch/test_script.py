@@ -1,0 +1,121 @@
+"""Scripts: golden texts, read by learners; whatever a user wrote stays inside its quotes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.launch.resources import Site
+from tests.launch.examples import CLUSTER, MACHINE, plan
+
+GOLDEN = Path(__file__).parent / "golden"
+
+CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
+    "baseline-1-cpu": ("baseline", CLUSTER, {"set": {"num_workers": 0}}),
+    "ddp-2-nodes-cpu": ("ddp", CLUSTER, {"num_nodes": 2, "set": {"lr": "0.1"}}),
+    "ddp-2-typed-gpus": (
+        "ddp",
+        CLUSTER,
+        {
+            "partition": "gpu",
+            "gpu_type": "a100",
+            "mem": "16G",
+            "account": "lab",
+            "constraint": "[ib|eth]&ssd",
+            "setup": ("module load cuda/12.4",),
+            "env": {"NCCL_DEBUG": "INFO"},
+            "sbatch": {"comment": "a first # try", "exclusive": ""},
+        },
+    ),
+    "ddp-short-no-signal": ("ddp", CLUSTER, {"time_limit_s": 60}),
+    "ddp-local": ("ddp", MACHINE, {"resume_from": "/runs/other/checkpoints/step-00000040.pt"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_script_is_the_golden_one(tmp_path: Path, case: str) -> None:
+    """COACH_UPDATE_GOLDEN=1 writes the golden files anew."""
+    name, site, said = CASES[case]
+    script = plan(tmp_path, name, site, **said).script
+    file = GOLDEN / f"{case}.sh"
+    if os.environ.get("COACH_UPDATE_GOLDEN"):
+        file.write_text(script)
+    assert script == file.read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bash_can_read_the_script(tmp_path: Path, case: str) -> None:
+    name, site, said = CASES[case]
+    script = plan(tmp_path, name, site, **said).script
+    checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_script_carries_the_record_of_the_run(tmp_path: Path) -> None:
+    made = plan(tmp_path, env={"A": "COACH_RUN_JSON"}, account="émile")
+    text = made.script.split("<<'COACH_RUN_JSON'\n")[1].split("\nCOACH_RUN_JSON\n")[0]
+    record = json.loads(text)
+    assert record == made.run_json
+    assert record["resources"]["account"] == "émile"
+    assert record["launch"] == {
+        "recipe": "ddp",
+        "backend": "auto",
+        "account": "émile",
+        "env": {"A": "COACH_RUN_JSON"},
+    }
+    assert record["parameter_info"]["lr"] == {"default": 0.05, "usual": [1e-4, 1.0]}
+
+
+@pytest.mark.parametrize("value", ["$(touch pwned)", "`touch pwned`", "; touch pwned", "' ; touch pwned; '", '"'])
+def test_the_shell_takes_a_hostile_environment_value_as_it_is(tmp_path: Path, value: str) -> None:
+    script = plan(tmp_path, env={"HOSTILE": value}).script
+    (line,) = [line for line in script.splitlines() if line.startswith("export HOSTILE=")]
+    shown = subprocess.run(
+        ["bash", "-c", f'{line}\nprintf %s "$HOSTILE"'], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert shown.stdout == value
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_gpus_are_asked_of_the_job_and_never_of_the_step(tmp_path: Path) -> None:
+    """A typed GPU request is not found by a step that asks for an untyped one."""
+    script = plan(tmp_path, partition="gpu", gpu_type="a100").script
+    assert "#SBATCH --gpus-per-node=a100:2" in script
+    assert not re.search(r"^srun.*gpu", script, re.MULTILINE)
+
+
+def test_a_percent_sign_in_the_runs_root_is_not_a_pattern_of_slurm(tmp_path: Path) -> None:
+    from tests.launch.examples import PATHS, Paths
+
+    odd = Paths("/runs 100%j/x", PATHS.code_dir, PATHS.python, PATHS.cache_dir)
+    script = plan(tmp_path, paths=odd).script
+    assert "#SBATCH --output='/runs 100%%j/x/stdout.log'" in script
+    assert "RUN_DIR='/runs 100%j/x'" in script
+
+
+def test_every_sbatch_line_is_above_the_first_command(tmp_path: Path) -> None:
+    """Slurm reads no #SBATCH line below a command."""
+    lines = plan(tmp_path).script.splitlines()
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert max(i for i, line in enumerate(lines) if line.startswith("#SBATCH")) < first_command
+
+
+def test_threads_are_the_rank_s_share_of_the_cpus(tmp_path: Path) -> None:
+    assert "export OMP_NUM_THREADS=3\n" in plan(tmp_path).script
+    assert "export OMP_NUM_THREADS=1\n" in plan(tmp_path, site=MACHINE).script
+    with_gpus = plan(tmp_path, partition="gpu", cpus_per_task=16)
+    assert "export OMP_NUM_THREADS=6\n" in with_gpus.script
+
+
+def test_parameters_reach_the_trainer_as_flags_of_their_name(tmp_path: Path) -> None:
+    script = plan(tmp_path, set={"lr": "1e20", "log_metrics": "false"}).script
+    words = shlex.split(script[script.index("\nsrun ") : script.index(" &\nTRAINING")].replace("\\\n", ""))
+    assert {"--lr=1e+20", "--batch_size=64", "--log_metrics=false", "--gpus_per_node=0"} <= set(words)
+    assert words[:4] == ["srun", "--kill-on-bad-exit=0", "--wait=60", "$PYTHON"]
