@@ -97,7 +97,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         num_workers=args.num_workers,
         persistent_workers=args.num_workers > 0,
         worker_init_fn=leave_signals_to_trainer,
-        generator=torch.Generator().manual_seed(args.seed),  # seeds the workers
+        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
         pin_memory=device.type == "cuda",
     )
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())

@@ -106,7 +106,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         num_workers=args.num_workers,
         persistent_workers=args.num_workers > 0,
         worker_init_fn=leave_signals_to_trainer,
-        generator=torch.Generator().manual_seed(args.seed + rank),  # seeds the workers
+        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
         pin_memory=device.type == "cuda",
     )
     test_set = Subset(test_set, range(rank, len(test_set), world_size))
