@@ -17,8 +17,6 @@ class Signature:
     """Case-sensitive; every line that `pattern` can match contains at least one."""
     pattern: re.Pattern[str]
     """Named groups become the hit's fields."""
-    keep: int = 200
-    """Of more hits in one file, whoever collects them keeps the first half and the newest half of this many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         device=table(value.get("device")),
         dataset=table(value.get("dataset")),
         versions=table(value.get("versions")),
+        parameter_info=table(value.get("parameter_info")),
     )
 
 

@@ -128,7 +128,7 @@ class CudaOutOfMemory(Rule):
             _RUNTIME,
         ),
         Signature("MEM001", "library", ("_STATUS_ALLOC_FAILED",), _LIBRARY),
-        Signature("MEM001", "progress", losslines.LITERALS, losslines.FINITE, keep=2),
+        Signature("MEM001", "progress", losslines.LITERALS, losslines.FINITE),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

@@ -88,7 +88,7 @@ class LossNotFinite(Rule):
     )
     signatures = (
         Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE),
-        Signature("NUM001", "finite", losslines.LITERALS, losslines.FINITE, keep=64),
+        Signature("NUM001", "finite", losslines.LITERALS, losslines.FINITE),
         Signature(
             "NUM001",
             "stopped",
@@ -104,7 +104,7 @@ class LossNotFinite(Rule):
             ),
             _STOPPED,
         ),
-        Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS, keep=64),
+        Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
