@@ -1,0 +1,89 @@
+"""Score the diagnosis on a corpus of real logs: what is right, what is missed, what is a false alarm.
+
+The corpus is other people's logs and stays outside the project: COACH_LOG_CORPUS names its folder (labels.tsv and dev/NNN.log).
+A log counts as right when its first finding at warning or above has the label, or the secondary label, as its cause.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach.model.finding import Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build, signatures
+from coach.sources.log_scanner import LogScanner
+
+HEALTHY = "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One log: what it is labelled, and what was found first."""
+
+    log: str
+    labels: tuple[str, ...]
+    found: str | None
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.labels[0] == HEALTHY
+
+    @property
+    def is_right(self) -> bool:
+        return self.found is None if self.is_healthy else self.found in self.labels
+
+
+def score(corpus: Path) -> list[Score]:
+    """Diagnose every log of the corpus."""
+    rules = build()
+    with open(corpus / "labels.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    found = []
+    for row in rows:
+        path = corpus / "dev" / f"{row['id']}.log"
+        labels = tuple(label for label in (row["label"], row["secondary"]) if label != "-")
+        found.append(Score(path.name, labels, _first_cause(path, Engine(rules))))
+    return found
+
+
+def _first_cause(path: Path, engine: Engine) -> str | None:
+    scanner = LogScanner(signatures(engine.rules), str(path))
+    hits = scanner.feed(path.read_bytes()) + scanner.flush()
+    snapshot = TargetSnapshot(str(path), None, log_hits=tuple(hits), log_tails=(scanner.tail(),))
+    findings = engine.diagnose(snapshot, History()).findings
+    return next((f.cause for f in findings if f.severity >= Severity.WARNING), None)
+
+
+def main() -> int:
+    folder = os.environ.get("COACH_LOG_CORPUS")
+    if not folder:
+        print("COACH_LOG_CORPUS is not set: it names the folder with labels.tsv and dev/", file=sys.stderr)
+        return 2
+    scores = score(Path(folder))
+    known = {rule.cause for rule in build()}
+    by_cause: dict[str, list[Score]] = defaultdict(list)
+    for item in scores:
+        by_cause[item.labels[0]].append(item)
+    for cause, items in sorted(by_cause.items()):
+        covered = "" if cause in known or cause == HEALTHY else "  (no rule for this cause)"
+        print(f"{cause:<36}{sum(item.is_right for item in items):>3} of {len(items)}{covered}")
+    for item in scores:
+        if item.is_healthy and not item.is_right:
+            print(f"false alarm  {item.log}: {item.found}")
+        elif not item.is_right and item.found is not None:
+            print(f"wrong        {item.log}: {item.found}, labelled {' or '.join(item.labels)}")
+        elif not item.is_right and item.labels[0] in known:
+            print(f"miss         {item.log}: labelled {' or '.join(item.labels)}")
+    print(f"overall {sum(item.is_right for item in scores)} of {len(scores)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""`coach compare RUN RUN`: what a change did, with the noise of each number."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import asdict
+
+from coach.analysis.compare import Comparison, Row
+from coach.cli.cluster import add_options
+from coach.cli.text import UNKNOWN, print_line, print_table, printable
+from coach.config import Settings
+from coach.model.errors import UserError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "before", metavar="RUN", help="the run to compare with: a run id, a job id or a run directory"
+    )
+    parser.add_argument("after", metavar="RUN", help="the run that was changed")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    from coach.analysis.compare import compare
+    from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.sources.user import user_name
+    from coach.workflows.backend import resolve_backend
+    from coach.workflows.watch import read_once, resolve_target
+
+    backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
+    io = SystemIo(scrubbed_environment(os.environ))
+    sides = []
+    for text in (args.before, args.after):
+        target = resolve_target(text, settings, io, backend, user)
+        snapshot, history = read_once(target, settings, io, backend, user, ())
+        if snapshot.run is None:
+            raise UserError(
+                f"{printable(text)}: not a run of coach: only runs have metrics to compare",
+                "`coach runs` lists them",
+            )
+        sides.append((snapshot, history))
+    (before, before_history), (after, after_history) = sides
+    comparison = compare(before, before_history, after, after_history)
+    if args.format == "json":
+        print(json.dumps(comparison_object(comparison), indent=2))
+    else:
+        print_comparison(comparison)
+    return 0
+
+
+def comparison_object(comparison: Comparison) -> dict[str, object]:
+    """The JSON of a comparison."""
+    return {
+        "schema": 1,
+        "before": comparison.before,
+        "after": comparison.after,
+        "changes": list(comparison.changes),
+        "rows": [asdict(row) for row in comparison.rows],
+    }
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """The comparison as a table, changes first."""
+    print_line(f"{printable(comparison.before)} → {printable(comparison.after)}")
+    for change in comparison.changes:
+        print_line(f"  {printable(change)}")
+    print_table(
+        ("QUANTITY", "BEFORE", "AFTER", "RATIO", "VERDICT"),
+        [_cells(row) for row in comparison.rows],
+        "lrrrl",
+    )
+
+
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    name = f"{row.quantity} ({row.unit})" if row.unit else row.quantity
+    verdict = f"{row.verdict}: {row.because}" if row.because else row.verdict
+    ratio = UNKNOWN if row.ratio is None else f"{row.ratio:.2f}"
+    return name, _number(row.before, row.before_noise), _number(row.after, row.after_noise), ratio, verdict
+
+
+def _number(value: float | None, noise: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.4g}" if noise is None else f"{value:.4g} ± {noise:.2g}"
