@@ -208,8 +208,8 @@ def _rendezvous() -> list[str]:
 
 
 def _signals(resources: Resources, is_slurm: bool) -> list[str]:
-    usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING"'
-    term = "" if is_slurm else '; kill -TERM "$TRAINING"'
+    usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
+    term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
     lines = [
         "# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.",
         "newest_checkpoint() {",

@@ -134,8 +134,8 @@ export CUDA_VISIBLE_DEVICES=""
 
 # Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside.
 TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0
-trap 'SIGNALLED=1 INTERRUPTED=1; kill -USR1 "$TRAINING"' USR1
-trap 'TERMINATED=1 INTERRUPTED=1; kill -TERM "$TRAINING"' TERM
+trap 'SIGNALLED=1 INTERRUPTED=1; kill -USR1 "$TRAINING" || true' USR1
+trap 'TERMINATED=1 INTERRUPTED=1; kill -TERM "$TRAINING" || true' TERM
 
 # The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks.
 "$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
