@@ -107,6 +107,7 @@ class Sampler:
         self._node = node
         self._gpus = Gpus(env)
         self._gaps: List[Gap] = list(self._gpus.gaps)
+        self._has_looked = False
         of_job = pid if pid is not None else os.getpid()
         self._num_cpus = limits.allotted_cpus(of_job, env)
         self._memory_limit_mib = limits.memory_limit_mib(of_job, env)
@@ -121,6 +122,7 @@ class Sampler:
         processes = self._processes.sample(time.monotonic())
         gpus = self._gpus.sample()
         records = [self._host(processes)]
+        self._has_looked = True
         records += [{"kind": "gpu", **record} for record in gpus.records]
         records += [self._process(process, gpus.process_memory_mib) for process in processes[:_MAX_PROCESSES]]
         self._gaps += gpus.gaps
@@ -141,7 +143,8 @@ class Sampler:
 
     def _host(self, processes: List[Process]) -> Record:
         measured = [process.cpu_pct for process in processes if process.cpu_pct is not None]
-        cpu_pct = min(100.0, sum(measured) / self._num_cpus) if measured else None
+        is_measured = bool(measured) or (self._has_looked and not processes)
+        cpu_pct = min(100.0, sum(measured) / self._num_cpus) if is_measured else None
         used_mib = sum(process.rss_mib for process in processes)
         available_mib = limits.read_meminfo_mib("MemAvailable")
         if available_mib is not None and self._memory_limit_mib is not None:
@@ -182,6 +185,8 @@ class _Writer:
         self._has_folded_start = False
 
     def tick(self) -> None:
+        # Taken first: a sample returns the gaps that it finds itself.
+        known_gaps = [] if self._has_said_gaps else self._sampler.gap_lines()
         try:
             lines = self._sampler.sample()
         except Exception as error:
@@ -190,10 +195,8 @@ class _Writer:
             )
             lines = []
         with contextlib.suppress(OSError):  # a full disk: the next sample may find room again
-            if not self._has_said_gaps:
-                lines = [*self._sampler.gap_lines(), *lines]
             # A file that has just begun lacks the gaps; the next tick says them again.
-            is_new_file = self._file.append(lines)
+            is_new_file = self._file.append([*known_gaps, *lines])
             self._has_said_gaps = not is_new_file or not self._has_said_gaps
         with contextlib.suppress(OSError, runs.RunFileError):
             self._fold()

@@ -24,6 +24,7 @@ typedef struct {
 static gpu gpus[MAX_GPUS];
 static int num_gpus, has_driver;
 static struct timespec last_change;
+static ino_t last_file;
 
 static void set(gpu *g, const char *key, const char *value) {
     if (!strcmp(key, "uuid")) snprintf(g->uuid, sizeof g->uuid, "%s", value);
@@ -52,10 +53,11 @@ static void load(void) {
     const char *path = getenv("NVML_STAND_IN");
     struct stat s;
     if (!path || stat(path, &s)) { has_driver = 0; num_gpus = 0; return; }
-    if (s.st_mtim.tv_sec == last_change.tv_sec && s.st_mtim.tv_nsec == last_change.tv_nsec) return;
+    if (s.st_ino == last_file && s.st_mtim.tv_sec == last_change.tv_sec && s.st_mtim.tv_nsec == last_change.tv_nsec) return;
     FILE *file = fopen(path, "r");
     if (!file) return;
     last_change = s.st_mtim;
+    last_file = s.st_ino;
     has_driver = 1;
     num_gpus = 0;
     char line[2048];

@@ -1,0 +1,192 @@
+"""`coach run`: what a user's training sees of it is nothing, whatever happens to the sampler."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.conftest import Start, children_of, sampler_of, telemetry
+from tests.waiting import wait_until
+
+_COUNT_SIGNALS = """
+import signal, sys, time
+got = []
+signal.signal(signal.SIGUSR1, lambda signum, frame: got.append(signum))
+signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(len(got)))
+print("ready", flush=True)
+while True:
+    signal.pause()
+    print("usr1", len(got), flush=True)
+"""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text())
+    return value
+
+
+def _run(tmp_path: Path) -> list[str]:
+    return ["run", "--run-dir", str(tmp_path / "run"), "--interval", "0.1"]
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_exit_status_of_the_training_is_passed_through(start: Start, tmp_path: Path, status: int) -> None:
+    training = start(*_run(tmp_path), "--", "sh", "-c", f"echo out; echo err >&2; exit {status}")
+    assert training.communicate(timeout=30) == ("out\n", "err\n")
+    assert training.returncode == status
+    part = _read(tmp_path / "run" / "exit.json")["nodes"]["node1"]
+    assert (part["exit_code"], part["signal"]) == (status, None)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGINT])
+def test_it_dies_of_the_signal_that_the_training_died_of(start: Start, tmp_path: Path, signum: int) -> None:
+    training = start(*_run(tmp_path), "--", "sh", "-c", f"kill -{signum:d} $$")
+    training.communicate(timeout=30)
+    assert training.returncode == -signum
+    part = _read(tmp_path / "run" / "exit.json")["nodes"]["node1"]
+    assert (part["exit_code"], part["signal"]) == (None, signum)
+
+
+def test_a_command_that_does_not_exist_is_one_line_and_127(start: Start, tmp_path: Path) -> None:
+    training = start(*_run(tmp_path), "--", "no-such-trainer")
+    _, stderr = training.communicate(timeout=30)
+    assert training.returncode == 127
+    assert stderr == "coach run: no-such-trainer: No such file or directory\n"
+
+
+def test_no_command_at_all_is_one_line(start: Start, tmp_path: Path) -> None:
+    training = start(*_run(tmp_path), "--")
+    _, stderr = training.communicate(timeout=30)
+    assert training.returncode == 2
+    assert len(stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("to_group", [False, True], ids=["supervisor-alone", "whole-group"])
+def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
+    start: Start, tmp_path: Path, to_group: bool
+) -> None:
+    training = start(*_run(tmp_path), "--", sys.executable, "-c", _COUNT_SIGNALS, start_new_session=True)
+    assert training.stdout is not None
+    assert training.stdout.readline() == "ready\n"
+    sampler = wait_until(lambda: sampler_of(training.pid), what="a sampler")
+    for count in (1, 2):
+        (os.killpg if to_group else os.kill)(training.pid, signal.SIGUSR1)
+        assert training.stdout.readline() == f"usr1 {count}\n"
+    os.kill(sampler, signal.SIGUSR1)
+    seen = len(telemetry(tmp_path / "run"))
+    wait_until(lambda: len(telemetry(tmp_path / "run")) > seen + 3, what="samples after USR1")
+    os.kill(training.pid, signal.SIGTERM)
+    assert training.wait(30) == 2, "the training counted another number of USR1"
+
+
+def test_a_killed_sampler_is_said_and_the_training_does_not_notice(start: Start, tmp_path: Path) -> None:
+    training = start(*_run(tmp_path), "--", sys.executable, "-c", _COUNT_SIGNALS)
+    sampler = wait_until(lambda: sampler_of(training.pid), what="a sampler")
+    os.kill(sampler, signal.SIGKILL)
+    gap = wait_until(
+        lambda: [record for record in telemetry(tmp_path / "run") if record.get("what") == "telemetry"]
+    )
+    assert gap[0]["because"] == "the sampler was killed by signal 9"
+    assert training.poll() is None
+    os.kill(training.pid, signal.SIGTERM)
+    assert training.wait(30) == 0
+
+
+def test_a_telemetry_folder_that_cannot_be_written_does_not_fail_the_training(
+    start: Start, tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "run"
+    (run_dir / "telemetry").mkdir(parents=True)
+    (run_dir / "telemetry" / "node1.jsonl").symlink_to("/dev/full")  # every write: no space left on device
+    training = start(*_run(tmp_path), "--", sys.executable, "-c", _COUNT_SIGNALS)
+    sampler = wait_until(lambda: sampler_of(training.pid), what="a sampler")
+    wait_until(lambda: _read(run_dir / "run.json").get("started_time_s"), what="the sampler's first tick")
+    os.kill(training.pid, signal.SIGTERM)
+    assert training.wait(30) == 0
+    assert not Path(f"/proc/{sampler}").exists()
+
+
+def test_a_run_directory_that_cannot_be_made_does_not_fail_the_training(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file is in the way")
+    training = start(*_run(tmp_path), "--", "sh", "-c", "echo trained; exit 5")
+    stdout, stderr = training.communicate(timeout=30)
+    assert (training.returncode, stdout) == (5, "trained\n")
+    assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_of_coach_is_left_behind(start: Start, tmp_path: Path, signum: int) -> None:
+    training = start(*_run(tmp_path), "--", "sleep", "60")
+    wait_until(lambda: telemetry(tmp_path / "run"), what="a first sample")
+    children = children_of(training.pid)
+    assert len(children) == 3, children
+    sleep = next(pid for pid, command in children.items() if command.startswith("sleep"))
+    training.send_signal(signum)
+    training.wait(30)
+    try:
+        rest = [Path(f"/proc/{pid}") for pid in children if pid != sleep]
+        wait_until(lambda: not any(path.exists() for path in rest), what="the helpers' end")
+    finally:
+        if signum == signal.SIGKILL:  # nobody could tell the training
+            os.kill(sleep, signal.SIGKILL)
+
+
+def test_a_users_own_command_gets_a_run_directory(
+    start: Start, tmp_path: Path, clean_env: dict[str, str]
+) -> None:
+    training = start("run", "--", "sh", "-c", "exit 4")
+    training.communicate(timeout=30)
+    assert training.returncode == 4
+    [run_dir] = (tmp_path / "home" / "runs").iterdir()
+    run = _read(run_dir / "run.json")
+    assert (run["recipe"], run["state"], run["command"]) == ("run", "FAILED", ["sh", "-c", "exit 4"])
+    assert run["run_id"] == run_dir.name
+    assert run_dir.stat().st_mode & 0o777 == 0o700
+    assert _read(run_dir / "exit.json")["exit_code"] == 4
+
+
+def test_the_tasks_of_a_slurm_step_share_one_run_directory(start: Start, tmp_path: Path) -> None:
+    step = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2"}
+    tasks = [
+        start(
+            "run",
+            "--",
+            "sh",
+            "-c",
+            f"exit {node}",
+            env={**step, "SLURM_NODEID": str(node), "SLURMD_NODENAME": f"node{node}"},
+        )
+        for node in (0, 1)
+    ]
+    assert [task.wait(30) for task in tasks] == [0, 1]
+    [run_dir] = [path for path in (tmp_path / "home" / "runs").iterdir() if not path.name.startswith(".")]
+    ended = _read(run_dir / "exit.json")
+    assert sorted(ended["nodes"]) == ["node0", "node1"]
+    assert _read(run_dir / "run.json")["job_id"] == "17"
+    assert ended["state"] == "FAILED"
+
+
+def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_path: Path) -> None:
+    trainer = (
+        "import json, sys, time\n"
+        "start = dict(event='start', time_s=time.time(), step=0, rank=0, device='cuda', device_name='H100', torch='2.13.0',"
+        " python='3.11.7', dataset=dict(name='cifar10', path='/d', is_synthetic=True), num_parameters=2474506, node='node1')\n"
+        "end = dict(event='end', time_s=time.time(), step=3, exit_code=0, reason='max_steps')\n"
+        "open(sys.argv[1] + '/metrics/rank-0.jsonl', 'w').write(json.dumps(start) + '\\n' + json.dumps(end) + '\\n')\n"
+    )
+    run_dir = tmp_path / "run"
+    training = start(*_run(tmp_path), "--", sys.executable, "-c", trainer, str(run_dir))
+    training.communicate(timeout=30)
+    run = _read(run_dir / "run.json")
+    assert run["device"] == {"type": "cuda", "name": "H100"}
+    assert run["dataset"]["is_synthetic"] is True
+    assert (run["versions"]["torch"], run["num_parameters"]) == ("2.13.0", 2474506)
+    [rank] = _read(run_dir / "exit.json")["ranks"]
+    assert (rank["rank"], rank["exit_code"], rank["is_bystander"]) == (0, 0, False)
