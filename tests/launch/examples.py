@@ -87,11 +87,11 @@ CLUSTER = Site(
 )
 MACHINE = Site("local", (), (node("here", ("local",), num_cpus=2),))
 
-PATHS = Paths("/runs/" + RUN_ID, "/runs/.code/0123456789abcdef", "/env/bin/python", "/home/a user/.cache/coach")
+PATHS = Paths(
+    "/runs/" + RUN_ID, "/runs/.code/0123456789abcdef", "/env/bin/python", "/home/a user/.cache/coach"
+)
 
 
-def plan(
-    data: Path, name: str = "ddp", site: Site = CLUSTER, paths: Paths = PATHS, **request: Any
-) -> Plan:
+def plan(data: Path, name: str = "ddp", site: Site = CLUSTER, paths: Paths = PATHS, **request: Any) -> Plan:
     facts = Facts(paths, "anna", 1795271000.0, "0.1.0", {"commit": "c0ffee", "is_dirty": False})
     return make_plan(LaunchRequest(name, **request), recipe(data, name), site, facts, RUN_ID)

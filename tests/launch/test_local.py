@@ -161,7 +161,9 @@ def test_a_supervisor_that_was_killed_leaves_no_run_behind_that_seems_to_run(mak
     supervisor = find_supervisor(runs.read_json(paths.run_json))
     assert supervisor is not None
     supervisor.kill()
-    wait_until(lambda: state_of(runs.read_json(paths.run_json)) == "FAILED", what="it is known to have failed")
+    wait_until(
+        lambda: state_of(runs.read_json(paths.run_json)) == "FAILED", what="it is known to have failed"
+    )
     wait_until(lambda: not psutil.pid_exists(child), what="its processes have ended")
 
 

@@ -89,7 +89,12 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
         ("ddp", CLUSTER, {"num_nodes": 4}, "--nodes 4: partition cpu has 3"),
         ("ddp", CLUSTER, {"num_nodes": 0}, "--nodes 0: must be at least 1"),
         ("ddp", CLUSTER, {"partition": "gpus"}, "--partition gpus: there is no such partition"),
-        ("ddp", CLUSTER, {"partition": "gpu", "gpus_per_node": 5}, "--gpus 5: partition gpu has 4 GPUs per node"),
+        (
+            "ddp",
+            CLUSTER,
+            {"partition": "gpu", "gpus_per_node": 5},
+            "--gpus 5: partition gpu has 4 GPUs per node",
+        ),
         ("ddp", CLUSTER, {"gpus_per_node": 1}, "--gpus 1: partition cpu has no GPUs"),
         ("ddp", MACHINE, {"gpus_per_node": 1}, "--gpus 1: this machine has no GPUs"),
         ("ddp", MACHINE, {"num_nodes": 2}, "--nodes 2: the local backend is one machine"),
@@ -99,7 +104,12 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
         ("ddp", CLUSTER, {"mem": "63G"}, "--mem 63G: partition cpu has 64000 MiB per node"),
         ("ddp", CLUSTER, {"mem": "lots"}, "--mem 'lots': not a memory size"),
         ("ddp", CLUSTER, {"partition": "gpu", "gpu_type": "h100"}, "--gpu-type h100: partition gpu has none"),
-        ("ddp", CLUSTER, {"partition": "gpu", "nproc_per_node": 5}, "--nproc-per-node 5: partition gpu has 4 GPUs"),
+        (
+            "ddp",
+            CLUSTER,
+            {"partition": "gpu", "nproc_per_node": 5},
+            "--nproc-per-node 5: partition gpu has 4 GPUs",
+        ),
         (
             "ddp",
             CLUSTER,
@@ -110,7 +120,12 @@ def test_idle_gpus_are_a_warning(tmp_path: Path) -> None:
         ("ddp", CLUSTER, {"signal": "KILL@5"}, "not a signal that the trainers know"),
         ("baseline", CLUSTER, {"num_nodes": 2}, "recipe baseline uses a single device"),
         ("baseline", CLUSTER, {"nproc_per_node": 2}, "recipe baseline uses a single device"),
-        ("baseline", CLUSTER, {"partition": "gpu", "gpus_per_node": 2}, "recipe baseline uses a single device"),
+        (
+            "baseline",
+            CLUSTER,
+            {"partition": "gpu", "gpus_per_node": 2},
+            "recipe baseline uses a single device",
+        ),
     ],
 )
 def test_what_the_target_cannot_give_is_refused_before_the_submission(
@@ -129,11 +144,23 @@ def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: 
     assert plan(tmp_path, site=site, partition="gpu", num_nodes=2).resources.gpus_per_node == 2
 
 
-HOSTILE = ["x\n#SBATCH --uid=0", "x\rtouch /tmp/x", "\x1b[31m", "a\u2028b", "a\u202eb", "a'b", 'a"b', "a\\b", " "]
+HOSTILE = [
+    "x\n#SBATCH --uid=0",
+    "x\rtouch /tmp/x",
+    "\x1b[31m",
+    "a\u2028b",
+    "a\u202eb",
+    "a'b",
+    'a"b',
+    "a\\b",
+    " ",
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("option", ["account", "qos", "reservation", "constraint", "exclude", "mem", "partition"])
+@pytest.mark.parametrize(
+    "option", ["account", "qos", "reservation", "constraint", "exclude", "mem", "partition"]
+)
 def test_no_option_can_leave_its_sbatch_line(tmp_path: Path, option: str, text: str) -> None:
     with pytest.raises(UserError):
         plan(tmp_path, **{option: text})

@@ -92,7 +92,9 @@ def test_a_broken_recipe_does_not_hide_the_others(tmp_path: Path) -> None:
         ({"optimizer": "adamw"}, "adamw"),
     ],
 )
-def test_texts_become_values_of_the_parameter_s_type(tmp_path: Path, said: dict[str, object], value: object) -> None:
+def test_texts_become_values_of_the_parameter_s_type(
+    tmp_path: Path, said: dict[str, object], value: object
+) -> None:
     values, warnings = resolve_parameters(recipe(tmp_path), said)
     assert values[next(iter(said))] == value
     assert type(values[next(iter(said))]) is type(value)
@@ -114,7 +116,9 @@ def test_texts_become_values_of_the_parameter_s_type(tmp_path: Path, said: dict[
         ({"optimizer": "lion"}, "one of sgd, adamw"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_right(tmp_path: Path, said: dict[str, object], words: str) -> None:
+def test_a_wrong_value_is_refused_with_what_is_right(
+    tmp_path: Path, said: dict[str, object], words: str
+) -> None:
     with pytest.raises(UserError) as caught:
         resolve_parameters(recipe(tmp_path), said)
     assert words in caught.value.message

@@ -73,7 +73,9 @@ def test_the_script_carries_the_record_of_the_run(tmp_path: Path) -> None:
     assert record["parameter_info"]["lr"] == {"default": 0.05, "usual": [1e-4, 1.0]}
 
 
-@pytest.mark.parametrize("value", ["$(touch pwned)", "`touch pwned`", "; touch pwned", "' ; touch pwned; '", '"'])
+@pytest.mark.parametrize(
+    "value", ["$(touch pwned)", "`touch pwned`", "; touch pwned", "' ; touch pwned; '", '"']
+)
 def test_the_shell_takes_a_hostile_environment_value_as_it_is(tmp_path: Path, value: str) -> None:
     script = plan(tmp_path, env={"HOSTILE": value}).script
     (line,) = [line for line in script.splitlines() if line.startswith("export HOSTILE=")]

@@ -1,0 +1,104 @@
+"""`coach launch`, `recipes` and `cancel` as a user types them, on the local backend."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = ("max_steps=4", "width=8", "num_workers=0", "num_train_samples=256", "eval_every_epoch=false")
+
+
+class Coach:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.env = {**os.environ, "COACH_HOME": str(home)}
+
+    def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "coach", *args]
+        return subprocess.run(argv, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    def launch(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return self("launch", *args, "--backend", "local", "--python", sys.executable)
+
+
+@pytest.fixture
+def coach(tmp_path: Path) -> Coach:
+    return Coach(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("dpp",), ("unknown recipe 'dpp'", "did you mean ddp?")),
+        (("/no/such.toml",), ("/no/such.toml: No such file",)),
+        (("ddp", "--set", "learning_rat=1"), ("--set learning_rat: recipe ddp has no parameter",)),
+        (("ddp", "--set", "lr=fast"), ("--set lr = 'fast': expected a number",)),
+        (("ddp", "--set", "lr"), ("--set 'lr': expected KEY=VALUE",)),
+        (("ddp", "--nodes", "two"), ("--nodes 'two': expected a whole number",)),
+        (("ddp", "--nodes", "2"), ("--nodes 2: the local backend is one machine",)),
+        (("ddp", "--time", "soon"), ("--time 'soon': not a time limit",)),
+        (("ddp", "--sbatch", "x\ny=1"), ("not an option of sbatch",)),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_nothing_is_launched(
+    coach: Coach, args: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    done = coach.launch(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert all(word in done.stderr for word in words)
+    assert len(done.stderr.splitlines()) <= 2
+    assert not (coach.home / "runs").exists()
+
+
+def test_a_dry_run_prints_the_script_alone_and_fails_where_a_launch_would(coach: Coach) -> None:
+    done = coach.launch("ddp", "--dry-run", "--set", "lr=0.1")
+    assert done.returncode == 0
+    assert done.stdout.startswith("#!/bin/bash\n")
+    assert "--lr=0.1" in done.stdout
+    assert "over gloo" in done.stderr or "GPU" not in done.stderr
+    assert coach.launch("ddp", "--dry-run", "--set", "lr=0").returncode == 2
+
+
+def test_recipes_lists_them_and_shows_the_parameters_of_one(coach: Coach) -> None:
+    listed = json.loads(coach("recipes", "--format", "json").stdout)
+    assert listed["schema"] == 1
+    assert {"baseline", "ddp"} <= {recipe["name"] for recipe in listed["recipes"]}
+    shown = coach("recipes", "ddp")
+    assert shown.returncode == 0
+    assert "above 0" in next(line for line in shown.stdout.splitlines() if line.startswith("lr "))
+
+
+def test_cancel_asks_and_without_a_terminal_needs_yes(coach: Coach) -> None:
+    done = coach("cancel", "20261121-142233-ddp-4f2a")
+    assert done.returncode == 2
+    assert "neither a run in" in done.stderr
+
+
+@pytest.mark.train
+def test_a_launch_that_waits_answers_once_when_the_run_has_completed(coach: Coach) -> None:
+    sets = [word for pair in SMALL for word in ("--set", pair)]
+    done = coach.launch("baseline", *sets, "--wait", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["runs"] == [{key: answer[key] for key in ("run_id", "run_dir", "job_id", "state")}]
+    assert answer["state"] == "COMPLETED"
+    run_dir = Path(answer["run_dir"])
+    assert json.loads((run_dir / "exit.json").read_text())["state"] == "COMPLETED"
+    assert len((run_dir / "metrics" / "rank-0.jsonl").read_text().splitlines()) >= 4
+
+
+@pytest.mark.train
+def test_a_printed_script_started_by_hand_makes_the_same_run(coach: Coach) -> None:
+    sets = [word for pair in SMALL for word in ("--set", pair)]
+    script = coach.launch("baseline", *sets, "--dry-run").stdout
+    by_hand = subprocess.run(["bash", "-s"], input=script, env=coach.env, capture_output=True, text=True)
+    assert by_hand.returncode == 0, by_hand.stderr
+    (run_dir,) = [path for path in (coach.home / "runs").iterdir() if path.name != ".code"]
+    assert json.loads((run_dir / "run.json").read_text())["recipe"] == "baseline"
+    assert json.loads((run_dir / "exit.json").read_text())["state"] == "COMPLETED"

@@ -1,0 +1,212 @@
+"""From a request to a run and back: submit, refuse, cancel, fix. Slurm's clients are small scripts that answer as the real ones do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach import runs
+from coach.config import LaunchDefaults, Settings
+from coach.model.errors import UserError
+from coach.model.finding import Fix
+from coach.model.launch import LaunchRequest, Plan
+from coach.model.run import Run
+from coach.sources.io import SystemIo
+from coach.sources.run_files import read_run
+from coach.sources.user import user_name
+from coach.workflows.cancel import HasEnded, cancel, plan_cancel
+from coach.workflows.prepare import plan_for, with_defaults
+from coach.workflows.relaunch import changes, diff, request_for_fix, steps_lost
+from coach.workflows.submit import make_ready, submit
+from tests.launch.examples import CLUSTER
+
+CLIENTS = {
+    "sbatch": 'echo "$@" > "$FAKE/sbatch.args"; env > "$FAKE/sbatch.env"; echo "17;cluster"',
+    "scancel": 'echo "$@" > "$FAKE/scancel.args"',
+    "squeue": f"echo 'PENDING {user_name()}'",
+}
+
+
+class World:
+    """An environment with fake clients, and settings with directories of their own."""
+
+    def __init__(self, root: Path) -> None:
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        for name, body in CLIENTS.items():
+            self.client(name, body)
+        self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "FAKE": str(root), "HOME": str(root)}
+        self.root = root
+        self.settings = Settings(root / "runs", root / "cache", root / "config")
+        self.io = SystemIo(self.env)
+
+    def client(self, name: str, body: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.bin / name).chmod(0o755)
+
+    def plan(self, request: LaunchRequest | None = None) -> Plan:
+        request = with_defaults(request or LaunchRequest("ddp", python="python3"), self.settings)
+        return plan_for(request, self.settings, self.env, self.io, CLUSTER, 1795271000.0)
+
+    def parent(self) -> Run:
+        submitted = submit(self.plan(), self.settings, self.env, self.io)
+        return read_run(self.io, Path(submitted.run_dir))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_submitted_run_has_its_record_script_and_code_before_it_starts(world: World) -> None:
+    plan = world.plan()
+    submitted = submit(plan, world.settings, world.env, world.io)
+    paths = runs.RunPaths(submitted.run_dir)
+    assert submitted.job_id == "17"
+    assert (world.root / "sbatch.args").read_text().split() == ["--parsable", str(paths.job_script)]
+    assert paths.job_script.read_text() == plan.script
+    record = runs.read_json(paths.run_json)
+    assert (record["job_id"], record["state"], record["recipe"]) == ("17", "PENDING", "ddp")
+    assert paths.run_dir.stat().st_mode & 0o777 == 0o700
+    assert (Path(plan.code_dir) / "trainers" / "ddp.py").is_file()
+    assert (Path(plan.code_dir) / "coach" / "node" / "__main__.py").is_file()
+
+
+def test_the_job_inherits_nothing_of_an_outer_allocation(world: World) -> None:
+    outer = {"SLURM_JOB_ID": "3", "SBATCH_PARTITION": "x", "SLURM_CONF": "/etc/slurm/slurm.conf"}
+    submit(world.plan(), world.settings, {**world.env, **outer}, world.io)
+    seen = (world.root / "sbatch.env").read_text()
+    assert "SLURM_CONF=/etc/slurm/slurm.conf" in seen
+    assert "SLURM_JOB_ID" not in seen
+    assert "SBATCH_PARTITION" not in seen
+
+
+def test_a_refused_submission_shows_slurm_s_words_and_leaves_nothing(world: World) -> None:
+    world.client("sbatch", "echo 'sbatch: error: Invalid qos specification' >&2; exit 1")
+    plan = world.plan()
+    with pytest.raises(UserError, match="Invalid qos specification"):
+        submit(plan, world.settings, world.env, world.io)
+    assert not Path(plan.run_dir).exists()
+
+
+def test_a_dry_run_makes_all_that_the_script_needs_and_no_record(world: World) -> None:
+    plan = world.plan()
+    make_ready(plan)
+    assert list(Path(plan.run_dir).iterdir()) == []
+    assert Path(plan.code_dir).is_dir()
+
+
+def test_a_read_only_coach_neither_launches_nor_cancels(world: World) -> None:
+    settings = replace(world.settings, is_readonly=True)
+    with pytest.raises(UserError, match="read-only"):
+        submit(world.plan(), settings, world.env, world.io)
+    with pytest.raises(UserError, match="read-only"):
+        plan_cancel("17", settings, world.env, world.io)
+    assert not world.settings.runs_root.exists()
+
+
+def test_what_was_not_said_comes_from_the_config(world: World) -> None:
+    defaults = LaunchDefaults(
+        partition="gpu", time="20:00", setup=("module load x",), sbatch={"comment": "a"}
+    )
+    settings = replace(world.settings, launch=defaults)
+    request = with_defaults(LaunchRequest("ddp", time_limit_s=60, sbatch={"nice": "1"}), settings)
+    assert (request.partition, request.time_limit_s, request.setup) == ("gpu", 60, ("module load x",))
+    assert request.sbatch == {"comment": "a", "nice": "1"}
+    assert with_defaults(LaunchRequest("ddp"), settings).time_limit_s == 1200
+
+
+def test_a_python_that_is_not_there_is_refused(world: World) -> None:
+    with pytest.raises(UserError, match="--python /no/such: no such file"):
+        world.plan(LaunchRequest("ddp", python="/no/such"))
+
+
+def test_cancelling_a_waiting_run_shows_the_command_and_records_the_end(world: World) -> None:
+    parent = world.parent()
+    planned = plan_cancel(parent.run_id, world.settings, world.env, world.io)
+    assert planned.command == "scancel 17"
+    cancel(planned, world.env, 5.0)
+    assert (world.root / "scancel.args").read_text().strip() == "17"
+    assert runs.read_json(runs.RunPaths(parent.run_dir).run_json)["state"] == "CANCELLED"
+
+
+def test_a_job_is_cancelled_by_its_id_with_its_run(world: World) -> None:
+    parent = world.parent()
+    assert plan_cancel("17", world.settings, world.env, world.io).run_dir == parent.run_dir
+
+
+@pytest.mark.parametrize(
+    ("squeue", "error", "words"),
+    [
+        ("echo 'RUNNING somebody-else'", UserError, "it belongs to somebody-else"),
+        (f"echo 'COMPLETED {user_name()}'", HasEnded, "it has ended already (COMPLETED)"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", UserError, "Invalid job id"),
+    ],
+)
+def test_what_is_not_mine_or_over_is_not_cancelled(
+    world: World, squeue: str, error: type[UserError], words: str
+) -> None:
+    world.client("squeue", squeue)
+    with pytest.raises(error) as caught:
+        plan_cancel("17", world.settings, world.env, world.io)
+    assert words in caught.value.message
+    assert not (world.root / "scancel.args").exists()
+
+
+@pytest.mark.parametrize("target", ["../17", "17; rm -rf /", "", "-f", "20261121-142233-ddp-4f2a"])
+def test_only_run_ids_and_job_ids_are_cancelled(world: World, target: str) -> None:
+    with pytest.raises(UserError, match="neither a run in"):
+        plan_cancel(target, world.settings, world.env, world.io)
+
+
+def test_a_fix_changes_the_parent_s_own_request(world: World) -> None:
+    plan = world.plan(LaunchRequest("ddp", num_nodes=2, python="python3", set={"lr": 1e20}))
+    submitted = submit(plan, world.settings, world.env, world.io)
+    parent = read_run(world.io, Path(submitted.run_dir))
+    fix = Fix(
+        "a smaller learning rate", {"lr": 0.05, "warmup_steps": 100, "time": "20:00"}, changes_learning=True
+    )
+    request = request_for_fix(parent, fix, "NUM001")
+    assert (request.num_nodes, request.time_limit_s, request.backend) == (2, 1200, "slurm")
+    assert request.set == {"lr": 0.05, "warmup_steps": 100}
+    assert request.parent_run_id == parent.run_id
+    child = world.plan(request)
+    assert child.run_json["fix"] == {
+        "rule": "NUM001",
+        "title": "a smaller learning rate",
+        "changes": {"lr": 0.05, "warmup_steps": 100, "time": "20:00"},
+    }
+    assert set(changes(parent, child)) == {
+        ("lr", "1e+20", "0.05"),
+        ("warmup_steps", "0", "100"),
+        ("time_limit_s", "00:30:00", "00:20:00"),
+    }
+    lines = diff(parent, child)
+    assert "lr: 1e+20 → 0.05" in lines
+    assert any(line.startswith("-") and "--lr=1e+20" in line for line in lines)
+    assert any(line.startswith("+") and "--lr=0.05" in line for line in lines)
+    assert not any(parent.run_id in line or child.run_id in line for line in lines)
+
+
+def test_a_fix_that_the_recipe_does_not_know_is_refused(world: World) -> None:
+    with pytest.raises(UserError, match="which recipe ddp does not have"):
+        request_for_fix(world.parent(), Fix("x", {"no_such_parameter": 1}), "GPU001")
+
+
+def test_a_child_can_wait_for_its_parent(world: World) -> None:
+    parent = world.parent()
+    plan = world.plan()
+    submit(plan, world.settings, world.env, world.io, after=parent)
+    assert "--dependency=afterany:17" in (world.root / "sbatch.args").read_text()
+
+
+def test_what_a_cancelled_parent_loses_is_counted_from_its_newest_checkpoint() -> None:
+    from coach.model.run import Checkpoint
+
+    saved = (Checkpoint("a", 20, 0.0), Checkpoint("b", 40, 0.0))
+    assert steps_lost(55, saved) == 15
+    assert steps_lost(55, ()) == 55
+    assert steps_lost(None, saved) is None
