@@ -1,0 +1,73 @@
+"""What the screens share that may change something: a question, a guard, and a place where a refusal is shown whole."""
+
+from __future__ import annotations
+
+from coach.model.errors import UserError
+from coach.tui.base import CoachScreen, Context
+from coach.tui.guard import Guard
+from coach.tui.render.plan import error_lines
+from coach.tui.render.text import Line, Span, line, muted
+
+_MAX_ERROR_LINES = 8
+
+
+class AskingScreen(CoachScreen):
+    """A screen whose one key does something. The key counts only when it arrived after the question was painted."""
+
+    def __init__(self, context: Context, crumbs: tuple[str, ...]) -> None:
+        super().__init__(context, crumbs)
+        self._guard = Guard()
+        self._error: UserError | None = None
+        self._busy: str | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._busy is not None
+
+    def ask(self) -> None:
+        """What is asked is complete: arm the guard once it has been painted."""
+        self._busy, self._error = None, None
+        self._guard.close()
+        self.refresh_all()
+        self.call_after_refresh(self.call_after_refresh, self._arm)
+
+    def _arm(self) -> None:
+        self._guard.arm(self.context.clock())
+
+    def work(self, text: str) -> None:
+        """Something is being done that takes a while; no key counts meanwhile."""
+        self._busy, self._error = text, None
+        self._guard.close()
+        self.refresh_all()
+
+    def refuse(self, error: UserError) -> None:
+        """It did not work: say so whole."""
+        self._busy, self._error = None, error
+        self._guard.close()
+        self.refresh_all()
+
+    def admits_key(self) -> bool:
+        """Whether the key that is being handled may change something."""
+        if self.is_busy or self._error is not None:
+            return False
+        return self._guard.admits(self.context.key_time_s)
+
+    def answer_lines(self, key: str, does: str, width: int) -> list[Line]:
+        """The bottom of the question: a refusal, what goes on, or the key that does it."""
+        if self._error is not None:
+            rows = error_lines(self._error, width)
+            if len(rows) > _MAX_ERROR_LINES:
+                rows = rows[:_MAX_ERROR_LINES]
+            return [*rows, line(muted(" Esc leaves"))]
+        if self._busy is not None:
+            return [line(Span(f" {self._busy}", "accent"))]
+        return [
+            line(
+                " ",
+                Span(key, "key"),
+                Span(f" {does}", "strong"),
+                muted(" · "),
+                Span("Esc", "key"),
+                " leaves with nothing done",
+            )
+        ]

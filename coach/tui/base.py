@@ -1,0 +1,167 @@
+"""What every screen has: the top line, the banner, the keys; and the context it works in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+
+from coach.model.cluster import Job
+from coach.model.finding import Diagnosis
+from coach.model.run import Run
+from coach.model.snapshot import Snapshot
+from coach.tui.keys import Key, Mode, keys_of, reason_off
+from coach.tui.render.header import ages_line, banner_lines, top_line
+from coach.tui.render.text import BLANK, Line, Span, line
+from coach.tui.session import Session
+from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
+
+
+@dataclass(slots=True)
+class Context:
+    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks."""
+
+    session: Session
+    mode: Mode
+    user: str | None
+    place: str
+    """Name of what is shown: `slurm · tiger`, `local · ws1`."""
+    clock: Callable[[], float]
+    """Monotonic."""
+    snapshot: Snapshot
+    snapshot_time_s: float
+    """When it arrived, on `clock`."""
+    key_time_s: float = 0.0
+    """When the key that is being handled arrived, on `clock`."""
+    launch_keys: tuple[Key, ...] = ()
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+    """The last diagnosis of every target that was ever followed."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """The last throughput of every run that was ever followed."""
+    marked: list[str] = field(default_factory=list)
+
+    @property
+    def now_s(self) -> float:
+        """The present in the data's time: what ages are counted from. It goes on between two snapshots."""
+        if not self.snapshot_time_s:
+            return self.snapshot.now_s
+        return self.snapshot.now_s + max(0.0, self.clock() - self.snapshot_time_s)
+
+    def run(self, run_id: str) -> Run | None:
+        target = self.snapshot.targets.get(run_id)
+        if target is not None and target.run is not None:
+            return target.run
+        return next((run for run in self.snapshot.runs if run.run_id == run_id), None)
+
+    def job(self, job_id: str | None) -> Job | None:
+        return next((job for job in self.snapshot.jobs if job.job_id == job_id), None)
+
+    def run_of_job(self, job_id: str) -> Run | None:
+        return next((run for run in self.snapshot.runs if run.job_id == job_id), None)
+
+    def state_of(self, run: Run) -> str | None:
+        """By whoever knows best: what follows the run, then the queue, then its own file."""
+        target = self.snapshot.targets.get(run.run_id)
+        if target is not None and target.state is not None:
+            return target.state
+        job = self.job(run.job_id)
+        return job.state if job is not None else run.state
+
+
+class CoachScreen(Screen[None]):
+    """Base of all screens. Subclasses compose a body and draw it in `show`."""
+
+    PLACE: ClassVar[str] = ""
+    AUTO_FOCUS = None
+    TARGETS: tuple[str, ...] = ()
+    """Runs to be followed while this screen is on top."""
+
+    def __init__(self, context: Context, crumbs: tuple[str, ...]) -> None:
+        super().__init__()
+        self.context = context
+        self.crumbs = crumbs
+
+    def compose(self) -> ComposeResult:
+        yield TopBar()
+        yield Banner()
+        yield from self.compose_body()
+        yield KeyBar()
+
+    def compose_body(self) -> Iterator[Widget]:
+        """The widgets between banner and keys."""
+        raise NotImplementedError
+
+    def show(self) -> None:
+        """Draw what the context holds now."""
+        raise NotImplementedError
+
+    def refresh_all(self) -> None:
+        """Draw everything: new data, a new size, or this screen came to the top."""
+        if not self.is_mounted:
+            return
+        self.tick()
+        self._show_keys()
+        self.show()
+
+    def tick(self) -> None:
+        """Draw what changes by the clock alone: the ages."""
+        context, width = self.context, self.app.size.width
+        now_s = context.now_s
+        ages = ages_line(context.snapshot.sources, now_s)
+        top = top_line(self.crumbs, context.place, context.mode.value, ages, width)
+        self.query_one(TopBar).set_lines([top])
+        self.query_one(Banner).set_lines(banner_lines(context.snapshot, now_s, width))
+
+    def _show_keys(self) -> None:
+        hints = [
+            (key.id, key.label, key.word, reason_off(key, self.context.mode) is None)
+            for key in self.keys()
+            if key.word
+        ]
+        self.query_one(KeyBar).set_hints(hints)
+
+    def keys(self) -> tuple[Key, ...]:
+        """Every key that works here."""
+        return keys_of(self.PLACE, self.context.launch_keys)
+
+    def is_off(self, key_id: str) -> bool:
+        """Whether a key is off; then its reason is said."""
+        key = next(key for key in self.keys() if key.id == key_id)
+        reason = reason_off(key, self.context.mode)
+        if reason is not None:
+            self.note(f"{key.label} is off: {reason}")
+        return reason is not None
+
+    def note(self, text: str) -> None:
+        """Say something beside the keys, until the next key."""
+        self._set_note(line(Span(text, "warning")) if text else BLANK)
+
+    def _set_note(self, note: Line) -> None:
+        self.query_one(KeyBar).set_note(note)
+
+    def pane(self, selector: str) -> LinesView:
+        return self.query_one(selector, LinesView)
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.refresh_all)
+
+    def on_screen_resume(self) -> None:
+        self.refresh_all()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self.refresh_all)
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        key = next((key for key in self.keys() if key.id == message.key_id), None)
+        if key is not None:
+            self.app.simulate_key(key.key)
+
+    def go_back(self) -> bool:
+        """Handle Esc here. False: leave the screen."""
+        return False

@@ -1,0 +1,117 @@
+"""A fix before it is applied: what it changes, and what becomes of the run it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Finding
+from coach.tui.render.finding import subject_text
+from coach.tui.render.severity import severity_span, severity_tone
+from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, plural, printable, strong, wrap
+from coach.tui.session import PARENT_CHOICES, RelaunchOffer
+
+_CHOICE_TEXT = {
+    "cancel": "cancel it, then launch the child",
+    "keep": "keep it running beside the child",
+    "wait": "wait for its end, then the child starts",
+}
+
+
+def why_lines(finding: Finding, width: int) -> list[Line]:
+    """The finding and its evidence."""
+    where = subject_text(finding)
+    head = line(
+        Span(" "),
+        severity_span(finding.severity),
+        strong(f"  {finding.rule} {printable(finding.name.replace('-', ' '))}"),
+        muted(f"  {where}" if where else ""),
+    )
+    tone = severity_tone(finding.severity)
+    rows = [head, *(line("   ", Span(text, tone)) for text in wrap(printable(finding.summary), width - 4))]
+    rows.extend(clip(line(muted("   · "), printable(item.text)), width) for item in finding.evidence[:3])
+    return rows
+
+
+def change_lines(offer: RelaunchOffer, width: int) -> list[Line]:
+    """Old against new, and whether the fix changes what is learned."""
+    rows: list[Line] = [line(strong(f" {printable(offer.fix.title)}"))]
+    name_width = max((len(name) for name, _, _ in offer.changes), default=0)
+    for name, old, new in offer.changes:
+        rows.append(
+            line(
+                f"   {printable(name):<{name_width}}  ",
+                Span(f"{printable(old)}", "removed"),
+                muted("  →  "),
+                Span(printable(new), "added"),
+            )
+        )
+    if offer.fix.changes_learning:
+        rows.append(line(Span(" ▲ this changes what is learned: the child is another experiment", "warning")))
+    else:
+        rows.append(line(Span(" ✓ this does not change what is learned", "good")))
+    rows.extend(
+        clip(line(muted(" ▲ "), Span(printable(text), "warning")), width) for text in offer.plan.warnings
+    )
+    return rows
+
+
+def parent_lines(offer: RelaunchOffer, choice: str, width: int) -> list[Line]:
+    """What becomes of the parent, with what would be lost."""
+    if not offer.is_parent_active:
+        return [
+            line(
+                muted(" parent  "), printable(offer.parent.run_id), muted("  has ended; it is kept as it is")
+            )
+        ]
+    rows: list[Line] = [
+        line(
+            muted(" parent  "),
+            printable(offer.parent.run_id),
+            Span("  is still running", "strong"),
+            muted(" · "),
+            Span("p", "key"),
+            " chooses",
+        )
+    ]
+    for name in PARENT_CHOICES:
+        is_chosen = name == choice
+        mark = "(•)" if is_chosen else "( )"
+        rows.append(
+            line(Span(f"   {mark} {name:<7}", "strong" if is_chosen else ""), muted(f" {_CHOICE_TEXT[name]}"))
+        )
+    rows.append(clip(_loss_line(offer, choice), width))
+    return rows
+
+
+def _loss_line(offer: RelaunchOffer, choice: str) -> Line:
+    checkpoint, step = offer.checkpoint, offer.parent_step
+    if checkpoint is None:
+        kept = "no complete checkpoint yet"
+        lost = step
+    else:
+        kept = f"newest complete checkpoint: step {checkpoint.step}"
+        lost = None if step is None else max(0, step - checkpoint.step)
+    if choice != "cancel":
+        return line(muted(f"   {kept}; nothing is lost"))
+    if lost is None:
+        return line(muted(f"   {kept}"))
+    tone: Tone = "warning" if lost else "muted"
+    return line(muted(f"   {kept}; "), Span(f"{plural(lost, 'step')} would be lost", tone))
+
+
+def diff_lines(diff: Iterable[str]) -> list[Line]:
+    """A unified diff: signs say what the colours say."""
+    rows: list[Line] = []
+    for text in diff:
+        shown = printable(text.rstrip("\n").replace("\t", "    "))
+        if text.startswith(("---", "+++")):
+            rows.append(line(muted(f" {shown}")))
+        elif text.startswith("@@"):
+            rows.append(line(Span(f" {shown}", "accent")))
+        elif text.startswith("+"):
+            rows.append(line(Span(f" {shown}", "added")))
+        elif text.startswith("-"):
+            rows.append(line(Span(f" {shown}", "removed")))
+        else:
+            rows.append(line(f" {shown}"))
+    return rows or [BLANK]

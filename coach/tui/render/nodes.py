@@ -1,0 +1,153 @@
+"""What the nodes and ranks of a run do: each value with its age, and what was not measured with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from coach.model.history import History
+from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.tui.render.curve import bar, sparkline
+from coach.tui.render.text import (
+    UNKNOWN,
+    Line,
+    Span,
+    age,
+    clip,
+    fit,
+    line,
+    mib,
+    muted,
+    number,
+    printable,
+    seconds,
+    strong,
+)
+
+_RECENT_STEPS = 50
+
+
+def node_lines(
+    history: History, gaps: Sequence[SensorGap], has_gpus: bool | None, now_s: float, width: int
+) -> list[Line]:
+    """CPU, memory and each GPU per node with the age of the value; what was not measured is said once, with its reason."""
+    rows: list[Line] = []
+    nodes = sorted({*history.nodes, *(node for node, _ in history.gpus)})
+    for node in nodes:
+        hosts = tuple(history.host(node))
+        rows.append(_host_line(node, hosts[-1] if hosts else None, hosts, now_s, width))
+        for gpu_node, gpu in history.gpus:
+            if gpu_node == node:
+                samples = tuple(history.gpu(node, gpu))
+                rows.append(_gpu_line(samples[-1], samples, now_s, width))
+    seen: dict[tuple[str, str], list[str]] = {}
+    for gap in gaps:
+        topic = gap.what.split(".", 1)[0]
+        if topic == "gpu" and has_gpus is False:
+            continue
+        seen.setdefault((topic, gap.because), []).append(gap.node)
+    for (topic, because), where in seen.items():
+        text = f" {printable(topic)} not measured: {printable(because)}"
+        rows.append(
+            clip(line(muted(text), muted(f"  ({', '.join(map(printable, sorted(set(where))))})")), width)
+        )
+    if has_gpus is False and nodes:
+        rows.append(line(muted(" no GPU was asked for: this run trains on CPU")))
+    return rows or [line(muted(" nothing measured on the nodes yet"))]
+
+
+def _host_line(
+    node: str, newest: HostSample | None, samples: Sequence[HostSample], now_s: float, width: int
+) -> Line:
+    name = fit(printable(node), 12)
+    if newest is None:
+        return line(f" {name} ", muted("cpu –"))
+    spark_width = max(0, min(24, width - 62))
+    cpu = UNKNOWN if newest.cpu_pct is None else f"{newest.cpu_pct:.0f}%"
+    of_cpus = "" if newest.num_cpus is None else f" of {newest.num_cpus}"
+    memory = mib(newest.memory_used_mib) + (
+        f"/{mib(newest.memory_limit_mib)}" if newest.memory_limit_mib is not None else ""
+    )
+    share = None if newest.cpu_pct is None else newest.cpu_pct / 100
+    spark = sparkline([s.cpu_pct for s in samples], spark_width, 0, 100) if spark_width else ""
+    return clip(
+        line(
+            strong(f" {name} "),
+            muted("cpu "),
+            Span(bar(share, 8), "accent"),
+            f" {cpu:>4}",
+            muted(f"{of_cpus:<6}"),
+            muted(" mem "),
+            f"{memory:<12}",
+            Span(spark, "accent"),
+            muted(f"  {age(now_s - newest.time_s)} old"),
+        ),
+        width,
+    )
+
+
+def _gpu_line(newest: GpuSample, samples: Sequence[GpuSample], now_s: float, width: int) -> Line:
+    spark_width = max(0, min(24, width - 76))
+    used = UNKNOWN if newest.utilization_pct is None else f"{newest.utilization_pct:.0f}%"
+    share = None if newest.utilization_pct is None else newest.utilization_pct / 100
+    memory = f"{mib(newest.memory_used_mib)}/{mib(newest.memory_total_mib)}"
+    power = UNKNOWN if newest.power_w is None else f"{newest.power_w:.0f}"
+    limit = "" if newest.power_limit_w is None else f"/{newest.power_limit_w:.0f}"
+    spark = sparkline([s.utilization_pct for s in samples], spark_width, 0, 100) if spark_width else ""
+    heat = "" if newest.temperature_c is None else f" {newest.temperature_c:.0f}°C"
+    return clip(
+        line(
+            muted(f"   gpu {newest.gpu:<6}"),
+            muted("use "),
+            Span(bar(share, 8), "accent"),
+            f" {used:>4}      ",
+            muted(" mem "),
+            f"{memory:<12}",
+            f" {power}{limit} W{heat} ",
+            Span(spark, "accent"),
+            muted(f"  {age(now_s - newest.time_s)} old"),
+        ),
+        width,
+    )
+
+
+def rank_lines(history: History, width: int) -> list[Line]:
+    """One line per rank: where it is, how long its steps take, what memory it holds. The slowest is named."""
+    ranks = history.ranks
+    if not ranks:
+        return [line(muted(" no rank has written a step yet"))]
+    table = [(rank, tuple(history.steps(rank))[-_RECENT_STEPS:]) for rank in ranks]
+    times = {rank: _mean([s.step_time_s for s in steps]) for rank, steps in table}
+    known = {rank: value for rank, value in times.items() if value is not None}
+    furthest = max(steps[-1].step for _, steps in table)
+    slowest = max(known, key=lambda rank: known[rank]) if len(known) > 1 else None
+    spread = (
+        (max(known.values()) / min(known.values()) - 1) if len(known) > 1 and min(known.values()) else 0.0
+    )
+    rows: list[Line] = [line(muted(" RANK    STEP      STEP TIME   DATA TIME  LOSS      MEMORY"))]
+    for rank, steps in table:
+        newest = steps[-1]
+        behind = furthest - newest.step
+        note = f"  {behind} behind" if behind > 1 else ""
+        if rank == slowest and spread > 0.1:
+            note += f"  ▲ slowest, +{spread:.0%}"
+        is_lost = newest.loss is not None and not math.isfinite(newest.loss)
+        rows.append(
+            clip(
+                line(
+                    f" {rank:<6}{newest.step:>6}  ",
+                    f"{seconds(times[rank]):>12}",
+                    f"{seconds(_mean([s.data_time_s for s in steps])):>12}  ",
+                    Span(f"{number(newest.loss):<9}", "critical" if is_lost else ""),
+                    f" {mib(newest.memory_allocated_mib):<8}",
+                    Span(note, "warning"),
+                ),
+                width,
+            )
+        )
+    return rows
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,48 @@
+"""All findings of one run, whole: proof, fixes, and what could not be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import FixRequested
+from coach.tui.render.finding import finding_detail
+from coach.tui.render.runs import short_id
+from coach.tui.render.text import line, muted
+from coach.tui.widgets.lines import LinesView
+
+
+class FindingScreen(CoachScreen):
+    """Reads like `coach check`."""
+
+    PLACE = "finding"
+    BINDINGS = bindings_of("finding")
+
+    def __init__(self, context: Context, run_id: str) -> None:
+        super().__init__(context, ("cluster", f"run {short_id(run_id)}", "findings"))
+        self.run_id = run_id
+        self.TARGETS = (run_id,)
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="body")
+
+    def on_mount(self) -> None:
+        self.query_one("#body").focus()
+
+    def show(self) -> None:
+        diagnosis = self.context.diagnoses.get(self.run_id)
+        width = self.app.size.width - 2
+        rows = finding_detail(diagnosis, width) if diagnosis else [line(muted(" not judged yet"))]
+        self.pane("#body").set_lines(rows)
+
+    def action_fix(self) -> None:
+        if self.is_off("fix"):
+            return
+        diagnosis = self.context.diagnoses.get(self.run_id)
+        if any(fix.changes for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes):
+            self.post_message(FixRequested(self.run_id))
+        else:
+            self.note("no finding here offers a fix of the launch")

@@ -1,0 +1,157 @@
+"""The Run screen: what is wrong on top, then how it goes, then what its nodes do and its log says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from textual.containers import Horizontal
+from textual.widget import Widget
+
+from coach.model.cluster import is_final
+from coach.model.snapshot import TargetSnapshot
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import Mode, bindings_of
+from coach.tui.messages import CancelRequested, CompareOpened, FindingsOpened, FixRequested
+from coach.tui.render.finding import findings_lines
+from coach.tui.render.nodes import node_lines, rank_lines
+from coach.tui.render.run import (
+    loss_points,
+    newest_step,
+    recent_rate,
+    step_time_lines,
+    summary_lines,
+    throughput_points,
+)
+from coach.tui.render.runs import short_id
+from coach.tui.render.text import BLANK, printable
+from coach.tui.widgets.curve import Curve
+from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.log_tail import LogView
+
+WIDE = 110
+
+
+class RunScreen(CoachScreen):
+    """One run, live."""
+
+    PLACE = "run"
+    BINDINGS = bindings_of("run")
+
+    def __init__(self, context: Context, run_id: str) -> None:
+        super().__init__(context, ("cluster", f"run {short_id(run_id)}"))
+        self.run_id = run_id
+        self.TARGETS = (run_id,)
+        self._log: str | None = None
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="summary", can_focus=False)
+        yield LinesView(id="findings")
+        with Horizontal(id="curves"):
+            yield Curve("loss", id="loss")
+            yield Curve("throughput", unit="samples/s", starts_at_zero=True, id="throughput")
+        with Horizontal(id="devices"):
+            yield LinesView(id="nodes")
+            yield LinesView(id="ranks")
+        yield LogView(id="log")
+
+    def on_mount(self) -> None:
+        self.pane("#findings").set_title("findings")
+        self.pane("#nodes").set_title("step and nodes")
+        self.pane("#ranks").set_title("ranks")
+        self.query_one("#log").focus()
+
+    def show(self) -> None:
+        context = self.context
+        run, target = context.run(self.run_id), context.snapshot.targets.get(self.run_id)
+        history = context.session.history(self.run_id)
+        width, height = self.app.size
+        is_wide = width >= WIDE
+        state = context.state_of(run) if run is not None else target.state if target else None
+        newest = newest_step(history)
+        rate = recent_rate(history.curve)
+        if rate is not None:
+            context.rates[self.run_id] = rate
+        summary = summary_lines(run, target, state, newest, context.now_s, width)
+        self.pane("#summary").styles.height = max(1, len(summary))
+        self.pane("#summary").set_lines(summary)
+
+        can_fix = context.mode is Mode.LIVE
+        findings = findings_lines(context.diagnoses.get(self.run_id), width - 1, can_fix)
+        self.pane("#findings").styles.height = 1 + min(max(1, len(findings)), 3 if height < 30 else 6)
+        self.pane("#findings").set_lines(findings)
+
+        self.query_one("#curves").styles.height = 5 if height < 30 else max(7, height // 4)
+        self.query_one("#loss", Curve).set_points(loss_points(history.curve))
+        self.query_one("#throughput", Curve).set_points(throughput_points(history.curve))
+
+        ranks = rank_lines(history, width // 2 - 1 if is_wide else width - 1)
+        self.query_one("#ranks").display = is_wide
+        if is_wide:
+            self.pane("#ranks").set_lines(ranks)
+        gaps = target.sensor_gaps if target else ()
+        has_gpus = None if run is None or run.num_gpus is None else run.num_gpus > 0
+        pane_width = width // 2 - 1 if is_wide else width - 1
+        device = step_time_lines(history.curve, pane_width)
+        device += node_lines(history, gaps, has_gpus, context.now_s, pane_width)
+        self.query_one("#devices").styles.height = 1 + min(
+            max(len(device), len(ranks) if is_wide else 0), 4 if height < 30 else max(5, height // 5)
+        )
+        self.pane("#nodes").set_lines(device if is_wide else [*device, BLANK, *ranks])
+        self._show_log(target)
+
+    def _show_log(self, target: TargetSnapshot | None) -> None:
+        tails = {tail.file.rsplit("/", 1)[-1]: tail for tail in (target.log_tails if target else ())}
+        name = self._log or _first_log(tails)
+        self.query_one("#log", LogView).set_tail(tails.get(name), name)
+
+    def action_log(self, name: str) -> None:
+        self._log = name
+        self.refresh_all()
+        self.query_one("#log").focus()
+
+    def action_open(self) -> None:
+        self.post_message(FindingsOpened(self.run_id))
+
+    def action_fix(self) -> None:
+        if self.is_off("fix"):
+            return
+        diagnosis = self.context.diagnoses.get(self.run_id)
+        fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
+        if any(fix.changes for fix in fixes):
+            self.post_message(FixRequested(self.run_id))
+        elif fixes:
+            self.note("this fix is a command: Enter shows it")
+        else:
+            self.note("no finding here offers a fix")
+
+    def action_compare(self) -> None:
+        run = self.context.run(self.run_id)
+        children = [r.run_id for r in self.context.snapshot.runs if r.parent_run_id == self.run_id]
+        if run is not None and run.parent_run_id:
+            self.post_message(CompareOpened(run.parent_run_id, self.run_id))
+        elif children:
+            self.post_message(CompareOpened(self.run_id, max(children)))
+        else:
+            self.note("no parent or child to compare with; m on the Runs screen marks two runs")
+
+    def action_cancel(self) -> None:
+        if self.is_off("cancel"):
+            return
+        run = self.context.run(self.run_id)
+        state = self.context.state_of(run) if run is not None else None
+        if run is None or run.job_id is None:
+            self.note("this run has no job yet")
+        elif is_final(state):
+            self.note(f"this run has ended: {printable(state or '')}")
+        else:
+            self.post_message(CancelRequested(run.job_id, f"{run.run_id} ({state})"))
+
+    def action_zoom(self) -> None:
+        if self.maximized is not None:
+            self.minimize()
+        elif self.focused is not None:
+            self.maximize(self.focused)
+
+
+def _first_log(tails: Mapping[str, object]) -> str:
+    return "stdout.log" if "stdout.log" in tails or not tails else next(iter(tails))

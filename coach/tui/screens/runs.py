@@ -1,0 +1,116 @@
+"""The Runs screen: every run of yours, newest first, with what was found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from coach.model.cluster import is_final
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import CancelRequested, CompareOpened, RunOpened
+from coach.tui.render.runs import RUN_COLUMNS, run_rows
+from coach.tui.render.text import plural, printable
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+
+
+class RunsScreen(CoachScreen):
+    """All runs under the runs root."""
+
+    PLACE = "runs"
+    BINDINGS = bindings_of("runs")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "runs"))
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield KeyedTable(RUN_COLUMNS, id="runs")
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.table.focus()
+
+    @property
+    def table(self) -> KeyedTable:
+        return self.query_one("#runs", KeyedTable)
+
+    def show(self) -> None:
+        context, snapshot = self.context, self.context.snapshot
+        jobs = {job.job_id: job for job in snapshot.jobs}
+        rows = run_rows(
+            snapshot.runs,
+            jobs,
+            snapshot.targets,
+            context.diagnoses,
+            context.rates,
+            context.marked,
+            context.now_s,
+        )
+        self.table.set_rows(rows, "no run yet; 1 and 2 launch one")
+        query = self.table.query_text
+        title = plural(len(snapshot.runs), "run")
+        if query:
+            title += f' · filter "{printable(query)}": {len(self.table.rows)}'
+        if context.marked:
+            title += f" · {len(context.marked)} marked of 2, c compares"
+        self.table.set_title(title)
+
+    def action_open(self) -> None:
+        if self.table.cursor_key is not None:
+            self.post_message(RunOpened(self.table.cursor_key))
+
+    def action_mark(self) -> None:
+        run_id, marked = self.table.cursor_key, self.context.marked
+        if run_id is None:
+            return
+        if run_id in marked:
+            marked.remove(run_id)
+        else:
+            del marked[:-1]
+            marked.append(run_id)
+        self.refresh_all()
+
+    def action_compare(self) -> None:
+        marked = self.context.marked
+        if len(marked) == 2:
+            before, after = sorted(marked)
+            self.post_message(CompareOpened(before, after))
+            return
+        run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
+        if run is not None and run.parent_run_id:
+            self.post_message(CompareOpened(run.parent_run_id, run.run_id))
+        else:
+            self.note("m marks two runs to compare; a child run is compared with its parent")
+
+    def action_cancel(self) -> None:
+        if self.is_off("cancel"):
+            return
+        run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
+        if run is None:
+            return
+        state = self.context.state_of(run)
+        if is_final(state):
+            self.note(f"this run has ended: {printable(state or '')}")
+        elif run.job_id is None:
+            self.note("this run has no job yet")
+        else:
+            self.post_message(CancelRequested(run.job_id, f"{run.run_id} ({state})"))
+
+    def action_filter(self) -> None:
+        self.query_one(FilterLine).edit(self.table)
+
+    def on_keyed_table_opened(self) -> None:
+        self.action_open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one(FilterLine).apply()
+        self.refresh_all()
+
+    def go_back(self) -> bool:
+        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
+        if was_filtered:
+            self.refresh_all()
+        return was_filtered

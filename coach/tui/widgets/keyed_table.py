@@ -1,0 +1,169 @@
+"""A table whose rows have keys: new rows are compared with the old ones, never cleared, so that cursor and scroll stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from coach.tui.render.table import (
+    Column,
+    Layout,
+    Row,
+    fit_columns,
+    header_line,
+    limited,
+    matching,
+    row_line,
+)
+from coach.tui.render.text import Line, line, muted, pad
+from coach.tui.widgets.lines import LinesView
+
+
+class KeyedTable(LinesView):
+    """Fixed columns, one cursor, an optional filter. Only changed rows in sight are painted."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("home,g", "move_to(0)", "First", show=False),
+        Binding("end,G", "move_to(-1)", "Last", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+    ]
+
+    class Opened(Message):
+        """A row was clicked while the cursor was on it."""
+
+    def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._columns = columns
+        self._layout: Layout = fit_columns(columns, 80)
+        self._all_rows: Sequence[Row] = ()
+        self._rows: Sequence[Row] = ()
+        self._empty = ""
+        self._note = ""
+        self._query = ""
+        self._cursor = 0
+        self._cursor_key: str | None = None
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows that are shown: those that match the filter."""
+        return self._rows
+
+    @property
+    def cursor_key(self) -> str | None:
+        """Key of the row under the cursor; None in an empty table."""
+        return self._rows[self._cursor].key if self._rows else None
+
+    @property
+    def query_text(self) -> str:
+        return self._query
+
+    def set_rows(self, rows: Sequence[Row], empty: str = "") -> None:
+        """Show these rows. The cursor stays on its key; when that is gone, at its place."""
+        self._all_rows, self._empty = rows, empty
+        self._update()
+
+    def set_query(self, query: str) -> None:
+        self._query = query
+        self._update()
+
+    def _update(self) -> None:
+        shown, self._note = limited(matching(self._all_rows, self._query))
+        self._rows = shown
+        held = next((i for i, row in enumerate(shown) if row.key == self._cursor_key), None)
+        if held is not None and held != self._cursor and self._cursor_key is not None:
+            # Rows came or went above: scroll with them, so that the cursor's row does not move on the screen.
+            self._cursor, moved = held, held - self._cursor
+            self._paint_rows()
+            if self.scroll_offset.y or moved > 0:
+                self.scroll_to(y=max(0, self.scroll_offset.y + moved), animate=False)
+            self._keep_in_sight()
+            return
+        self._cursor = min(self._cursor, max(0, len(shown) - 1))
+        self._cursor_key = shown[self._cursor].key if shown else None
+        self._paint_rows()
+        self._keep_in_sight()
+
+    def _paint_rows(self) -> None:
+        lines: list[Line] = [row_line(row, self._layout) for row in self._rows]
+        if self._note:
+            lines.append(line(muted(f"   {self._note}")))
+        if not lines and self._empty:
+            lines.append(line(muted(f"   {self._empty}")))
+        old, self._lines = self._lines, lines
+        self._measure(0, len(lines) + 1)
+        for index in range(max(len(old), len(lines))):
+            if index >= len(old) or index >= len(lines) or old[index] != lines[index]:
+                self._repaint(index, 1)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._layout = fit_columns(self._columns, event.size.width)
+        self._paint_rows()
+        self._keep_in_sight()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self.strip_of(pad(header_line(self._layout), width))
+        index = self.scroll_offset.y + y - 1
+        if index >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        row = pad(self._lines[index], width)
+        if index == self._cursor and self._rows and self.has_focus:
+            return self.strip_of(row, self.get_component_rich_style("lines--cursor"))
+        return self.strip_of(row)
+
+    def on_focus(self) -> None:
+        self._repaint(self._cursor, 1)
+
+    def on_blur(self) -> None:
+        self._repaint(self._cursor, 1)
+
+    def action_move(self, by: int) -> None:
+        self._move_to(self._cursor + by)
+
+    def action_move_to(self, index: int) -> None:
+        self._move_to(index if index >= 0 else len(self._rows) - 1)
+
+    def action_page(self, direction: int) -> None:
+        self._move_to(self._cursor + direction * max(1, self.size.height - 2))
+
+    def _move_to(self, index: int) -> None:
+        index = min(max(index, 0), len(self._rows) - 1)
+        if not self._rows or index == self._cursor:
+            return
+        before, self._cursor = self._cursor, index
+        self._cursor_key = self._rows[index].key
+        self._repaint(before, 1)
+        self._repaint(index, 1)
+        self._keep_in_sight()
+
+    def _keep_in_sight(self) -> None:
+        height = self.size.height - 1
+        if height <= 0:
+            return
+        top = self.scroll_offset.y
+        if self._cursor < top:
+            self.scroll_to(y=self._cursor, animate=False)
+        elif self._cursor >= top + height:
+            self.scroll_to(y=self._cursor - height + 1, animate=False)
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.get_content_offset(self)
+        if place is None or place.y == 0:
+            return
+        index = self.scroll_offset.y + place.y - 1
+        if not 0 <= index < len(self._rows):
+            return
+        if index == self._cursor:
+            self.post_message(self.Opened())
+        else:
+            self._move_to(index)

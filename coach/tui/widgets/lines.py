@@ -1,0 +1,91 @@
+"""A pane of lines that repaints only the lines that changed.
+
+Everything coach shows is made of such lines, so that a quiet screen sends nothing over a slow link, and text is never read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from coach.tui.render.text import TONES, Line, Tone, line_width
+
+_MOVES: list[BindingType] = [
+    Binding("up,k", "scroll_up", "Up", show=False),
+    Binding("down,j", "scroll_down", "Down", show=False),
+    Binding("left", "scroll_left", "Left", show=False),
+    Binding("right", "scroll_right", "Right", show=False),
+    Binding("home,g", "scroll_home", "First line", show=False),
+    Binding("end,G", "scroll_end", "Last line", show=False),
+    Binding("pageup", "page_up", "Page up", show=False),
+    Binding("pagedown", "page_down", "Page down", show=False),
+]
+
+
+class LinesView(ScrollView, can_focus=True):
+    """Shows lines, scrolls, and repaints what changed."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in TONES} | {"lines--cursor"}
+    BINDINGS: ClassVar[list[BindingType]] = _MOVES
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None, can_focus: bool = True) -> None:
+        super().__init__(id=id, classes=classes)
+        self.can_focus = can_focus
+        self._lines: Sequence[Line] = ()
+        self._title = ""
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        return self._lines
+
+    def set_title(self, title: str) -> None:
+        """The title in the border: never markup, and painted only when it changed."""
+        if title != self._title:
+            self._title = title
+            self.border_title = Content(f" {title} ")
+
+    def set_lines(self, lines: Sequence[Line]) -> None:
+        """Replace the lines; only those that differ are painted again."""
+        old, self._lines = self._lines, lines
+        self._measure(max((line_width(row) for row in lines), default=0), len(lines))
+        for index in range(max(len(old), len(lines))):
+            if index >= len(old) or index >= len(lines) or old[index] != lines[index]:
+                self._repaint(index)
+
+    def _measure(self, width: int, height: int) -> None:
+        if self.virtual_size != Size(width, height):
+            self.virtual_size = Size(width, height)
+
+    def _repaint(self, y: int, first: int = 0) -> None:
+        """Repaint one line of the content, if it is in sight; `first` lines on top do not scroll."""
+        row = y - self.scroll_offset.y + first
+        if first <= row < self.size.height:
+            self.refresh(Region(0, row, self.size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        scroll_x, scroll_y = self.scroll_offset
+        index = scroll_y + y
+        if index >= len(self._lines):
+            return Strip.blank(self.size.width, self.rich_style)
+        return self.strip_of(self._lines[index]).crop_extend(
+            scroll_x, scroll_x + self.size.width, self.rich_style
+        )
+
+    def strip_of(self, row: Line, base: Style | None = None) -> Strip:
+        """Spans in the theme's colours for their tones."""
+        style = base or self.rich_style
+        return Strip(
+            [Segment(span.text, self._style_of(span.tone, style, span.action)) for span in row if span.text]
+        )
+
+    def _style_of(self, tone: Tone, base: Style, action: str) -> Style:
+        style = base + self.get_component_rich_style(f"tone--{tone}", partial=True) if tone else base
+        return style + Style.from_meta({"key": action}) if action else style

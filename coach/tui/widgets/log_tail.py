@@ -1,0 +1,37 @@
+"""The end of a log: follows it while one looks at the end, stands still when one has scrolled up."""
+
+from __future__ import annotations
+
+from coach.model.log import LogTail
+from coach.tui.render.text import Line, line, muted, printable
+from coach.tui.widgets.lines import LinesView
+
+
+class LogView(LinesView):
+    """Shows one log's tail."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._file: str | None = None
+
+    def set_tail(self, tail: LogTail | None, name: str) -> None:
+        """`name` is the file that was asked for, for when there is none yet."""
+        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        is_other = (tail.file if tail else None) != self._file
+        self._file = tail.file if tail else None
+        if tail is None:
+            self.set_title(f"{name} · no line yet")
+            self.set_lines([])
+            return
+        if tail.is_binary:
+            self.set_title(f"{name} · binary")
+            self.set_lines([line(muted(f" {tail.size_bytes:,} bytes that are not text"))])
+            return
+        self.set_title(f"{name} · {tail.num_lines:,} lines")
+        self.set_lines([_line(text) for text in tail.lines])
+        if is_at_end or is_other:
+            self.scroll_end(animate=False, immediate=True)
+
+
+def _line(text: str) -> Line:
+    return line(" " + printable(text.replace("\t", "    ")))

@@ -1,0 +1,67 @@
+"""The top line (where one is, how old the data is), the banner of trouble, and the bottom line of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.message import Message
+
+from coach.tui.render.header import footer_line
+from coach.tui.render.text import BLANK, Line
+from coach.tui.widgets.lines import LinesView
+
+
+class TopBar(LinesView):
+    """One line on top of every screen."""
+
+    def __init__(self) -> None:
+        super().__init__(id="top", can_focus=False)
+
+
+class Banner(LinesView):
+    """As many lines as there is trouble; none when all is well."""
+
+    def __init__(self) -> None:
+        super().__init__(id="banner", can_focus=False)
+
+    def set_lines(self, lines: Sequence[Line]) -> None:
+        if len(lines) != len(self.lines):
+            self.styles.height = len(lines)
+            self.display = bool(lines)
+        super().set_lines(lines)
+
+
+class KeyBar(LinesView):
+    """The keys that work here, and a note at the right end. A click on a key presses it."""
+
+    class Pressed(Message):
+        def __init__(self, key_id: str) -> None:
+            super().__init__()
+            self.key_id = key_id
+
+    def __init__(self) -> None:
+        super().__init__(id="keys", can_focus=False)
+        self._hints: Sequence[tuple[str, str, str, bool]] = ()
+        self._note: Line = BLANK
+
+    def set_hints(self, hints: Sequence[tuple[str, str, str, bool]]) -> None:
+        """(id, key, word, whether it is on) of each key."""
+        self._hints = hints
+        self._draw()
+
+    def set_note(self, note: Line) -> None:
+        self._note = note
+        self._draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if self.size.width:
+            self.set_lines([footer_line(self._hints, self._note, self.size.width)])
+
+    def on_click(self, event: events.Click) -> None:
+        key_id = event.style.meta.get("key")
+        if isinstance(key_id, str):
+            self.post_message(self.Pressed(key_id))
