@@ -153,11 +153,14 @@ class SlurmCluster:
         wait_until(lambda: not controller.is_alive, 10, "slurmctld is gone")
 
     def start_controller(self) -> None:
-        """Start slurmctld again on its saved state. Returns when it answers and every node has come back to it."""
+        """Start slurmctld again on its saved state. Returns when it answers and every living node has come back to it."""
         self._spawn("slurmctld", ["slurmctld", "-D"])
         self._wait_for_controller()
+        alive = {name for name in self.node_names if self._daemons[name].is_alive}
         wait_until(
-            lambda: not self._nodes_in("unk,down,no_respond"), 30, "the nodes come back to the controller"
+            lambda: not alive & self._nodes_in("unk,down,no_respond"),
+            30,
+            "the nodes come back to the controller",
         )
 
     def kill_node(self, name: str) -> None:

@@ -30,6 +30,7 @@ from tests.waiting import wait_until
 _SETTINGS = (
     ("set-option", "-g", "status", "off"),  # its line would be missing from the program's screen
     ("set-option", "-g", "remain-on-exit", "on"),  # the last screen and the exit status stay to be seen
+    ("set-option", "-g", "remain-on-exit-format", ""),  # a note of tmux would scroll the first line away
     ("set-option", "-g", "default-terminal", "tmux-256color"),
     ("set-option", "-g", "history-limit", "5000"),
     ("set-option", "-s", "escape-time", "0"),
@@ -115,11 +116,13 @@ class Terminal:
     def wait_exit(self, timeout_s: float = 15.0) -> int:
         """Wait until the program has ended; its exit status (128 + n when signal n ended it)."""
         try:
-            wait_until(lambda: not self.is_running, timeout_s)
+            # The program's status is known a moment later than its terminal is closed.
+            ended = wait_until(
+                lambda: self._asked("pane_dead_status") or self._asked("pane_dead_signal"), timeout_s
+            )
         except AssertionError:
             raise AssertionError(f"the program still runs after {timeout_s:g} s:\n{self.screen()}") from None
-        status, number = self._asked("pane_dead_status"), self._asked("pane_dead_signal")
-        return int(status) if status else 128 + int(number)
+        return int(ended) if self._asked("pane_dead_status") else 128 + int(ended)
 
     @property
     def is_running(self) -> bool:
