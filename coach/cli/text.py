@@ -79,7 +79,7 @@ def print_bad_rows(num_bad_rows: int) -> None:
     if num_bad_rows:
         rows = "row" if num_bad_rows == 1 else "rows"
         print(
-            f"coach: {num_bad_rows} {rows} of the answer could not be read and are not shown", file=sys.stderr
+            f"coach: not shown: {num_bad_rows} {rows} of the answer that could not be read", file=sys.stderr
         )
 
 

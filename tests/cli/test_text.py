@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coach.cli.text import (
+    format_duration,
+    format_mib,
+    format_used,
+    print_bad_rows,
+    print_json,
+    print_table,
+    printable,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("[bold red]x[/]", "[bold red]x[/]"),
+        ("two\nlines", "two␊lines"),
+        ("\x1b[31mred\x07", "␛[31mred␇"),
+        ("caf\udce9", "caf\ufffd"),
+        ("a\u202eb\u2066c", "a\ufffdb\ufffdc"),
+        ("a\x9bm", "a\ufffdm"),
+        ("a\u2028b", "a\ufffdb"),
+        ("tab\there", "tab here"),
+        ("naïve 日本", "naïve 日本"),
+    ],
+)
+def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_columns_stay_aligned_beside_wide_characters_and_unknowns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "GPUS", "WHY"), [("日本", "4", "a\nb"), ("x", None, "")], "lrl")
+    assert capsys.readouterr().out == "NAME  GPUS  WHY\n日本     4  a␊b\nx        –\n"
+
+
+def test_json_carries_bytes_that_are_not_utf8_and_says_when_rows_are_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_json("jobs", [{"name": "caf\udce9\x1b"}], num_bad_rows=2)
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert json.loads(out) == {"schema": 1, "jobs": [{"name": "caf\udce9\x1b"}], "num_bad_rows": 2}
+    print_json("jobs", [])
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "jobs": []}
+
+
+def test_missing_rows_are_told_beside_the_table_and_only_then(capsys: pytest.CaptureFixture[str]) -> None:
+    print_bad_rows(0)
+    assert capsys.readouterr().err == ""
+    print_bad_rows(1)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "coach: not shown: 1 row of the answer that could not be read\n"
+
+
+def test_durations_and_sizes_read_as_slurm_writes_them() -> None:
+    assert [format_duration(s) for s in (0, 184, 7384, 93784, None)] == [
+        "0:00",
+        "3:04",
+        "2:03:04",
+        "1-02:03:04",
+        None,
+    ]
+    assert [format_mib(mib) for mib in (512, 64000, 2 * 1024**2, 0, None)] == [
+        "512M",
+        "62.5G",
+        "2T",
+        "0M",
+        None,
+    ]
+    assert [format_used(3, 16), format_used(None, 16), format_used(None, None)] == ["3/16", "–/16", None]

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.model.reading import JobList, NodeList, PartitionList
+from coach.sources.slurm import PARTITIONS_INTERVAL_S, JobsSource, NodesSource, read_partitions_and_nodes
+from tests.sources.scripted_io import CONTROLLER_DOWN, PING_DOWN, PING_UP, ScriptedIo, captured
+
+DOWN = (1, CONTROLLER_DOWN)
+WORDS = "Unable to contact slurm controller (connect failure)"
+
+
+def healthy() -> ScriptedIo:
+    return ScriptedIo(
+        {
+            "jobs": captured("squeue-22.05.txt"),
+            "nodes": captured("scontrol-nodes-22.05.txt"),
+            "partitions": captured("scontrol-partitions-22.05.txt"),
+            "ping": PING_UP,
+        }
+    )
+
+
+def test_the_queue_has_everybodys_active_jobs_and_ones_own_ended_ones() -> None:
+    (reading,) = JobsSource(healthy(), "nobody", 10).poll()
+    assert isinstance(reading.payload, JobList)
+    assert reading.payload.is_all
+    jobs = reading.payload.jobs
+    assert {job.user for job in jobs} == {"root", "nobody"}
+    assert [job.name for job in jobs if job.user == "nobody" and job.state == "COMPLETED"] == ["theirs_ended"]
+    assert not [
+        job for job in jobs if job.user == "root" and job.state in ("COMPLETED", "FAILED", "CANCELLED")
+    ]
+
+
+def test_a_full_picture_takes_three_commands_and_partitions_are_asked_rarely() -> None:
+    io = healthy()
+    source = NodesSource(io, 30)
+    for _ in range(3):
+        assert [reading.source for reading in source.poll()] == ["nodes", "partitions"]
+    assert io.asked == ["nodes", "partitions", "nodes", "nodes"]
+    io.now_s += PARTITIONS_INTERVAL_S
+    list(source.poll())
+    assert io.asked[-2:] == ["nodes", "partitions"]
+
+
+def test_a_dead_controller_is_told_in_slurms_words_and_then_only_probed_until_it_is_back() -> None:
+    io = healthy()
+    io.answers |= {"jobs": DOWN, "ping": PING_DOWN}
+    source = JobsSource(io, "root", 10)
+    assert [reading.error for reading in source.poll()] == [WORDS]
+    assert [reading.error for reading in source.poll()] == [WORDS]
+    assert io.asked == ["jobs", "ping"]
+    io.answers |= {"jobs": captured("squeue-22.05.txt"), "ping": PING_UP}
+    (reading,) = source.poll()
+    assert reading.error is None
+    assert isinstance(reading.payload, JobList)
+    list(source.poll())
+    assert io.asked == ["jobs", "ping", "ping", "jobs", "jobs"]
+
+
+def test_a_cluster_without_answer_has_no_nodes_and_no_partitions_rather_than_none() -> None:
+    io = healthy()
+    io.answers["nodes"] = DOWN
+    assert [(reading.source, reading.payload, reading.error) for reading in NodesSource(io, 30).poll()] == [
+        ("nodes", None, WORDS),
+        ("partitions", None, WORDS),
+    ]
+    assert io.asked == ["nodes"]
+
+
+def test_partitions_that_fail_alone_do_not_hide_the_nodes() -> None:
+    io = healthy()
+    io.answers["partitions"] = DOWN
+    nodes, partitions = NodesSource(io, 30).poll()
+    assert isinstance(nodes.payload, NodeList)
+    assert partitions.error == WORDS
+
+
+def test_a_launch_gets_partitions_and_nodes_or_slurms_words() -> None:
+    partitions, nodes = read_partitions_and_nodes(healthy())
+    assert [each.name for each in partitions] == ["gpu", "short", "cpu", "hidden"]
+    assert [each.name for each in nodes] == ["node1", "node2", "node3"]
+    io = healthy()
+    io.answers["nodes"] = DOWN
+    with pytest.raises(UserError, match="Unable to contact slurm controller"):
+        read_partitions_and_nodes(io)
+
+
+def test_a_failure_without_a_word_still_says_what_failed() -> None:
+    io = healthy()
+    io.answers["jobs"] = (7, "")
+    assert [reading.error for reading in JobsSource(io, "root", 10).poll()] == ["squeue: exit status 7"]
+
+
+def test_rows_that_could_not_be_read_travel_with_the_reading() -> None:
+    io = healthy()
+    io.answers["partitions"] = captured("scontrol-partitions-22.05.txt") + b"garbage\n"
+    nodes, partitions = NodesSource(io, 30).poll()
+    assert isinstance(partitions.payload, PartitionList)
+    assert (nodes.num_bad_rows, partitions.num_bad_rows) == (0, 1)
