@@ -60,6 +60,11 @@ class _LocalRun:
         return (self.exit.ended_time_s if self.exit is not None else None) or self.run.ended_time_s
 
 
+def is_here(supervisor: Mapping[str, Any]) -> bool:
+    # A home directory shared by several machines holds the runs of them all.
+    return supervisor.get("node") in (None, socket.gethostname())
+
+
 class LocalClusterSource:
     """Nodes, partitions and jobs of this machine."""
 
@@ -74,6 +79,7 @@ class LocalClusterSource:
         *,
         read_node: Callable[[], Node] = read_machine,
         state_of: Callable[[Mapping[str, Any]], str | None] = read_state_of,
+        is_here: Callable[[Mapping[str, Any]], bool] = is_here,
     ) -> None:
         self.interval_s = interval_s
         self.wake = threading.Event()
@@ -83,6 +89,7 @@ class LocalClusterSource:
         self._user = user
         self._read_node = read_node
         self._state_of = state_of
+        self._is_here = is_here
         self._machine: Node | None = None
         self._ended: dict[str, _LocalRun | None] = {}
         """Run directories that will not change; None for those of another backend or another machine."""
@@ -144,7 +151,7 @@ class LocalClusterSource:
         path = runs.RunPaths(run_dir).run_json
         value = parse_json(read_whole(self._io, path), path)
         run = parse_run(value, str(run_dir))
-        if run.backend != "local" or not _is_here(table(value.get("supervisor"))):
+        if run.backend != "local" or not self._is_here(table(value.get("supervisor"))):
             return None
         # In this order: a supervisor that ends in between has written exit.json before it went.
         has_died = not is_final(run.state) and is_final(self._state_of(value))
@@ -152,11 +159,6 @@ class LocalClusterSource:
         has_exit = exit_ is not None and is_final(exit_.state)
         submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
         return _LocalRun(run, exit_, text(value.get("user")), submit_time_s, has_died and not has_exit)
-
-
-def _is_here(supervisor: Mapping[str, Any]) -> bool:
-    # A home directory shared by several machines holds the runs of them all.
-    return supervisor.get("node") in (None, socket.gethostname())
 
 
 def _is_in_queue(item: _LocalRun, now_s: float) -> bool:

@@ -18,6 +18,7 @@ from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.machine import read_machine
 from coach.sources.user import user_name
+from coach.sources.values import text
 from coach.workflows.targets import SourceFactory, TargetKind, resolve_target
 from coach.workflows.watch import WatchSession, slurm_sources
 
@@ -52,7 +53,9 @@ def open_replay(
                 user,
                 REPLAY_INTERVAL_S,
                 read_node=lambda: machine or Node("local", "unknown", None, (), None, None, None, None, ()),
-                is_alive=lambda value: True,  # whose processes lived then is told by the recorded files alone
+                # Which processes lived, and where, is told by the recorded files alone.
+                state_of=lambda run_json: text(run_json.get("state")),
+                is_here=lambda supervisor: True,
             )
 
         return {"jobs": make}
