@@ -129,7 +129,7 @@ def _records(run_json: Mapping[str, Any]) -> list[str]:
         _HEREDOC,
         '  mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"',
         "fi",
-        '[[ -e $RUN_DIR/job.sh ]] || cp -- "$0" "$RUN_DIR/job.sh"',
+        'if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi',
         "",
         "# A requeued job starts here again: forget how it ended before.",
         'rm -f "$RUN_DIR/exit.json"',

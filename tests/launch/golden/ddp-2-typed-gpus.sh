@@ -143,7 +143,7 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
 COACH_RUN_JSON
   mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"
 fi
-[[ -e $RUN_DIR/job.sh ]] || cp -- "$0" "$RUN_DIR/job.sh"
+if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 
 # A requeued job starts here again: forget how it ended before.
 rm -f "$RUN_DIR/exit.json"
