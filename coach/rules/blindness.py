@@ -13,7 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule
 
 _REMEDIES = {
-    Need.LOG: ("no log was found", "name the log file: coach check FILE"),
+    Need.LOG: ("no log was found, or it is empty", "name the log file: coach check FILE"),
     Need.METRICS: (
         "no training metrics were found",
         "launch it with `coach launch`, or write metrics/rank-<r>.jsonl as the trainers do",

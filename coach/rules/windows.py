@@ -1,4 +1,4 @@
-"""The parts of a run in which it trains, and the newest steady stretch of steps.
+"""The parts of a run in which it trains, and its steady steps.
 
 Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reasons. What is judged as training is decided here, once.
 """
@@ -64,10 +64,8 @@ def training_samples(samples: Sequence[GpuSample], found: Phases, window_s: floa
     return [sample for sample in kept if sample.time_s > kept[-1].time_s - window_s]
 
 
-def steady_steps(
-    steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int, num_kept: int
-) -> list[Step]:
-    """The newest `num_kept` steps with both times, without the first `num_skipped` of the run, of each epoch, and after a resume."""
+def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
+    """The steps with both times, without the first `num_skipped` of the run, of each epoch, and after a resume."""
     kept: list[Step] = []
     num_since_start = 0
     previous: Step | None = None
@@ -83,7 +81,7 @@ def steady_steps(
         previous = step
         if num_since_start > num_skipped and step.data_time_s is not None and step.step_time_s:
             kept.append(step)
-    return kept[-num_kept:]
+    return kept
 
 
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:

@@ -221,7 +221,7 @@ class LowGpuUtilization(Rule):
         resumed = resumed_steps(snapshot)
         shares = {}
         for rank in history.ranks:
-            steps = steady_steps(history.steps(rank), resumed, 3, 200)
+            steps = steady_steps(history.steps(rank), resumed, 3)[-200:]
             if len(steps) >= 20:
                 shares[rank] = sum(s.data_time_s or 0 for s in steps) / sum(s.step_time_s or 0 for s in steps)
         if not shares or max(shares.values()) < self.values["input_share"]:

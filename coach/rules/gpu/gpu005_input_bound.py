@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -48,8 +48,8 @@ class InputBound(Rule):
     Why it matters
         The waiting share is paid for and trains nothing. It bounds what a faster data path can win.
     When it stays silent
-        On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady steps than `min_steps`, and
-        on waits too short to be worth a worker. While the GPUs are busy (`busy_gpu_pct`): the wait is then hidden behind their queue.
+        On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady steps than `min_steps` or
+        `min_window_s`, and on waits too short to be worth a worker. While the GPUs are busy (`busy_gpu_pct`): the wait is then hidden behind their queue.
     What to do
         More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory and persistent_workers;
         stage the data on the node, in few large files; decode less per sample.
@@ -68,6 +68,12 @@ class InputBound(Rule):
         Threshold("warning_share", 0.10, "of step time", "a tenth of the time is worth one more worker"),
         Threshold("critical_share", 0.20, "of step time", "a fifth of the allocation trains nothing"),
         Threshold("min_steps", 20, "steps", "fewer steady steps vary too much to judge"),
+        Threshold(
+            "min_window_s",
+            5,
+            "seconds of steps",
+            "within a shorter time the start of workers and caches still shows",
+        ),
         Threshold(
             "window_steps",
             200,
@@ -125,12 +131,28 @@ class InputBound(Rule):
 
     def _waits(self, snapshot: TargetSnapshot, history: History) -> list[_Wait]:
         resumed = resumed_steps(snapshot)
-        skip, keep = int(self.values["skip_steps"]), int(self.values["window_steps"])
+        skip = int(self.values["skip_steps"])
         waits = [
-            _Wait(rank, tuple(steady_steps(history.steps(rank), resumed, skip, keep)))
+            _Wait(rank, self._window(steady_steps(history.steps(rank), resumed, skip)))
             for rank in history.ranks
         ]
-        return [wait for wait in waits if len(wait.steps) >= max(1, int(self.values["min_steps"]))]
+        return [wait for wait in waits if self._is_long_enough(wait)]
+
+    def _window(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """The newest steps: as many as wanted, and more where they are so fast that these last no time."""
+        total_s, start = 0.0, len(steps)
+        while start > 0 and (
+            len(steps) - start < self.values["window_steps"] or total_s < self.values["min_window_s"]
+        ):
+            start -= 1
+            total_s += steps[start].step_time_s or 0.0
+        return tuple(steps[start:])
+
+    def _is_long_enough(self, wait: _Wait) -> bool:
+        return (
+            len(wait.steps) >= max(1, self.values["min_steps"])
+            and wait.total_s >= self.values["min_window_s"]
+        )
 
     def _is_slow(self, wait: _Wait) -> bool:
         mean_s = wait.data_s / len(wait.steps)

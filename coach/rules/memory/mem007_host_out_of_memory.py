@@ -131,7 +131,7 @@ class HostOutOfMemory(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        peak = _peak(history)
+        peak = _peak(history, _asked_mib(snapshot.run))
         explicit = hits_of(
             snapshot, self.code, "oom_kill_event", "task_out_of_memory", "over_limit", "kernel"
         )
@@ -213,9 +213,7 @@ class HostOutOfMemory(Rule):
             for hit in hits
             if "used" in hit.fields and (value := float(hit.fields["used"])) > 1e8
         ]
-        asked = run.resources.get("mem") if run is not None else None
-        limit = parse_mib(asked, "M") if isinstance(asked, str) else None
-        limit = limit or (peak.limit_mib if peak is not None else None)
+        limit = peak.limit_mib if peak is not None else _asked_mib(run)
         if used and (limit is None or max(used) >= self.values["near_limit_share"] * limit):
             need = max([*used, limit or 0.0])
             return need * self.values[
@@ -228,9 +226,16 @@ class HostOutOfMemory(Rule):
         return None
 
 
-def _peak(history: History) -> _Peak | None:
+def _asked_mib(run: Run | None) -> float | None:
+    """Memory per node that the launch asked for."""
+    asked = run.resources.get("mem") if run is not None else None
+    return parse_mib(asked, "M") if isinstance(asked, str) else None
+
+
+def _peak(history: History, asked_mib: float | None) -> _Peak | None:
+    """What was asked is the limit, whatever larger one the node itself has."""
     samples = [
-        _Peak(node, sample.memory_used_mib, sample.memory_limit_mib, sample.time_s)
+        _Peak(node, sample.memory_used_mib, asked_mib or sample.memory_limit_mib, sample.time_s)
         for node in history.nodes
         for sample in history.host(node)
         if sample.memory_used_mib is not None

@@ -1,0 +1,119 @@
+"""Snapshots and series as tests need them, with little to say where little matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from coach.model.finding import Diagnosis
+from coach.model.history import History
+from coach.model.log import LogHit
+from coach.model.metrics import MetricEvent, Step
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample
+from coach.rules.engine import Engine
+from coach.rules.registry import build, signatures
+from coach.sources.log_scanner import LogScanner
+
+
+def run(
+    parameters: Mapping[str, Any] | None = None,
+    resources: Mapping[str, Any] | None = None,
+    state: str | None = "RUNNING",
+    **more: Any,
+) -> Run:
+    """A run that coach launched."""
+    values: dict[str, Any] = {
+        "run_id": "20261121-040000-ddp-0000",
+        "run_dir": "/runs/ddp",
+        "recipe": "ddp",
+        "backend": "slurm",
+        "job_id": "17",
+        "launch": {},
+        "created_time_s": None,
+        "started_time_s": None,
+        "ended_time_s": None,
+        "parent_run_id": None,
+        "fix": None,
+        "device": {},
+        "dataset": {},
+        "versions": {},
+    }
+    return Run(**{**values, **more}, state=state, parameters=parameters or {}, resources=resources or {})
+
+
+def scan(text: str) -> tuple[LogHit, ...]:
+    """What the rules' signatures hit in a log."""
+    scanner = LogScanner(signatures(build()), "train.log")
+    return tuple(scanner.feed(text.encode()) + scanner.flush())
+
+
+def diagnose_log(text: str, run: Run | None = None) -> Diagnosis:
+    """What all rules say about a log."""
+    snapshot = TargetSnapshot("train.log", None, run=run, log_hits=scan(text))
+    return Engine(build()).diagnose(snapshot, History())
+
+
+def steps(
+    losses: Sequence[float],
+    rank: int = 0,
+    step_time_s: float = 0.1,
+    data_time_s: float = 0.001,
+    start_s: float = 1000.0,
+    **more: Any,
+) -> list[Step]:
+    """One step per loss, one after the other."""
+    return [
+        Step(
+            rank,
+            number,
+            start_s + number * step_time_s,
+            epoch=0,
+            loss=loss,
+            step_time_s=step_time_s,
+            data_time_s=data_time_s,
+            **more,
+        )
+        for number, loss in enumerate(losses, 1)
+    ]
+
+
+def history(series: Iterable[Step] = (), samples: Iterable[GpuSample] = ()) -> History:
+    result = History()
+    result.add_steps(series)
+    result.add_samples(samples)
+    return result
+
+
+def gpu_samples(
+    utilizations: Sequence[float | None], gpu: int = 0, start_s: float = 1000.0, **more: Any
+) -> list[GpuSample]:
+    """One sample a second."""
+    values: dict[str, Any] = {
+        "power_w": 70.0,
+        "power_limit_w": 400.0,
+        "memory_used_mib": 40000.0,
+        "memory_total_mib": 81920.0,
+    }
+    return [
+        GpuSample("node1", start_s + second, gpu, None, utilization_pct=utilization, **{**values, **more})
+        for second, utilization in enumerate(utilizations)
+    ]
+
+
+def judge(
+    series: Iterable[Step] = (),
+    samples: Iterable[GpuSample] = (),
+    run: Run | None = None,
+    now_s: float | None = 2000.0,
+    events: Sequence[MetricEvent] = (),
+) -> Diagnosis:
+    """What all rules say about metrics and telemetry."""
+    snapshot = TargetSnapshot("run", now_s, run=run, events=tuple(events))
+    return Engine(build()).diagnose(snapshot, history(series, samples))
+
+
+def causes(diagnosis: Diagnosis) -> list[str]:
+    """Causes at warning or above, in order."""
+    return [finding.cause for finding in diagnosis.findings if finding.severity >= 2]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.rules.documentation import HEADINGS, page_text, rule_page
+from coach.rules.registry import build, find, rule_classes
+
+
+def test_every_rule_file_is_found_and_no_code_is_used_twice() -> None:
+    codes = [rule.code for rule in rule_classes()]
+    assert {"MEM001", "MEM007", "NUM001", "GPU003", "GPU005"} <= set(codes)
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize("rule", rule_classes(), ids=lambda rule: rule.code)
+def test_every_rule_explains_itself_under_five_headings(rule: type) -> None:
+    text = page_text(rule_page(rule))
+    assert all(f"\n{heading}\n" in text for heading in HEADINGS)
+
+
+@pytest.mark.parametrize("rule", rule_classes(), ids=lambda rule: rule.code)
+def test_the_prefilter_never_hides_a_line_that_its_pattern_matches(rule: type) -> None:
+    assert all(signature.rule == rule.code and signature.literals for signature in rule.signatures)
+    assert len({signature.name for signature in rule.signatures}) == len(rule.signatures)
+
+
+def test_a_muted_rule_is_not_built() -> None:
+    assert "GPU003" not in [rule.code for rule in build(muted=["GPU003"])]
+
+
+def test_a_threshold_of_the_config_replaces_the_default_and_is_shown() -> None:
+    values = {"warning_share": 0.3}
+    rule = next(rule for rule in build({"GPU005": values}) if rule.code == "GPU005")
+    assert rule.values["warning_share"] == 0.3
+    assert "warning_share = 0.3 of step time (default 0.1)" in page_text(rule_page(type(rule), values))
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "muted", "wrong", "meant"),
+    [
+        ({"GPU05": {"warning_share": 0.3}}, [], "no rule 'GPU05'", "GPU005"),
+        ({"GPU005": {"warnin_share": 0.3}}, [], "no threshold 'warnin_share'", "warning_share"),
+        ({"GPU005": {"warning_share": float("nan")}}, [], "expected a finite number", None),
+        ({}, ["num1"], "no rule 'num1'", "NUM001"),
+    ],
+)
+def test_a_mistake_in_the_config_is_refused_with_its_place(
+    thresholds: dict[str, dict[str, float]], muted: list[str], wrong: str, meant: str | None
+) -> None:
+    origins = {"rules.GPU05": "c.toml:3", "rules.GPU005": "c.toml:3", "rules.mute": "c.toml:3"}
+    with pytest.raises(UserError) as raised:
+        build(thresholds, muted, origins)
+    assert raised.value.message.startswith("c.toml:3: ")
+    assert wrong in raised.value.message
+    assert meant is None or meant in (raised.value.hint or "")
+
+
+def test_a_rule_is_found_by_code_name_or_cause_and_a_slip_gets_a_hint() -> None:
+    assert find("mem001") is find("cuda-out-of-memory") is find("cuda_oom")
+    with pytest.raises(UserError) as raised:
+        find("MEM01")
+    assert raised.value.hint == "did you mean MEM001?"
