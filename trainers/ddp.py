@@ -44,7 +44,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--lr", type=float, default=0.05, help="learning rate")
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
     parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch on one rank")
     parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
     parser.add_argument(

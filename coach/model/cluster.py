@@ -6,15 +6,8 @@ from dataclasses import dataclass
 
 ACTIVE_STATES = frozenset(
     {
-        "PENDING",
-        "CONFIGURING",
-        "RUNNING",
-        "COMPLETING",
-        "SUSPENDED",
-        "REQUEUED",
-        "STAGE_OUT",
-        "SIGNALING",
-        "STOPPED",
+        *("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"),
+        *("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "STAGE_OUT"),
     }
 )
 """Job states that can still change; every other state is final (squeue(1), JOB STATE CODES)."""

@@ -70,8 +70,11 @@ class Io(Protocol):
 
 
 def new_separator() -> str:
-    """A field separator or record end that no name can contain by accident, or on purpose."""
-    return secrets.token_hex(8)
+    """A field separator or record end that no name can contain by accident, or on purpose.
+
+    It does not begin with a digit: `squeue -O field:7…` would take that for a column width.
+    """
+    return f"|{secrets.token_hex(8)}"
 
 
 def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -188,7 +188,7 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
         partition=PARTITION,
         nodes=node_name if started_s is not None else None,
         num_nodes=1,
-        num_cpus=_num_cpus(run),
+        num_cpus=whole(run.resources.get("cpus_per_task")),
         num_gpus=whole(resources.get("gpus_per_node")),
         time_used_s=used_s,
         time_left_s=None if limit_s is None or used_s is None or is_over else max(0, limit_s - used_s),
@@ -201,14 +201,9 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
     )
 
 
-def _num_cpus(run: Run) -> int | None:
-    ranks, cpus = whole(run.resources.get("nproc_per_node")), whole(run.resources.get("cpus_per_task"))
-    return None if ranks is None or cpus is None else ranks * cpus
-
-
 def occupied(machine: Node, running: list[Run]) -> Node:
     """The machine with what its running runs asked for. A run that asked for no memory is given none of its own, as Slurm would count."""
-    cpus = sum(_num_cpus(run) or 0 for run in running)
+    cpus = sum(whole(run.resources.get("cpus_per_task")) or 0 for run in running)
     memory_mib = sum(parse_memory_mib(str(run.resources.get("mem") or "")) or 0 for run in running)
     gpus_left = sum(whole(run.resources.get("gpus_per_node")) or 0 for run in running)
     gpus: list[GpuCount] = []

@@ -6,6 +6,7 @@ decoded, freed of prefixes and searched. Pure: bytes in, hits out.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +24,14 @@ from coach.sources.log_text import (
 MAX_LINE_BYTES = 64 << 10
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
+MAX_FIRST_HITS = 100
+MAX_LAST_HITS = 100
+"""A log that says the same a million times is told by its first and its last sayings; the middle is passed over unread."""
 
 _CONTEXT_BYTES = 256 << 10
 """How far back a traceback's head is looked for, and what the tail is cut from."""
 _MAX_TAIL_LINE_CHARS = 4096
 _MAX_TRACEBACK_LINES = 400
-_MAX_TRACEBACKS_PER_SIGNATURE = 100
-"""A log that repeats one error a million times does not get a million tracebacks."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,22 @@ class _OpenTraceback:
         return replace(self.hit, traceback=tuple(self.lines))
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One decoded line: as it stands, and freed of its prefix."""
+
+    end: int
+    raw: str
+    rank: int | None
+    words: str
+
+    @classmethod
+    def at(cls, text: bytes, start: int) -> _Line:
+        end = _end_of_line(text, start)
+        raw = text[start:end].decode("utf-8", "replace")
+        return cls(end, raw, *split_prefix(raw))
+
+
 class LogScanner:
     """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`."""
 
@@ -60,11 +78,9 @@ class LogScanner:
         self.is_binary = False
         self._file = file
         self._signatures = tuple(signatures)
-        by_literal: dict[bytes, set[int]] = {}
-        for index, signature in enumerate(self._signatures):
-            for literal in signature.literals:
-                by_literal.setdefault(literal.encode(), set()).add(index)
-        self._by_literal = by_literal
+        self._literals = [
+            tuple(literal.encode() for literal in signature.literals) for signature in self._signatures
+        ]
         self._context = b""
         self._is_context_cut = False
         self._pending = b""
@@ -151,34 +167,59 @@ class LogScanner:
 
         What is before `start` was scanned already, and is looked at for the beginning of a traceback only.
         """
-        candidates: dict[int, set[int]] = {}
-        for literal, indices in self._by_literal.items():
-            place = text.find(literal, start)
-            while place >= 0:
-                candidates.setdefault(_start_of_line(text, place, start), set()).update(indices)
-                place = text.find(literal, _end_of_line(text, place))
-        counted, line = start, num_newlines + 1
-        for line_start in sorted(candidates):
-            line += text.count(b"\n", counted, line_start)
+        lines: dict[int, _Line] = {}
+        found = [
+            (line_start, index, match)
+            for index in range(len(self._signatures))
+            for line_start, match in self._matches(index, text, start, lines)
+        ]
+        found.sort(key=lambda item: item[:2])
+        counted, number = start, num_newlines + 1
+        for line_start, index, match in found:
+            number += text.count(b"\n", counted, line_start)
             counted = line_start
-            line_end = _end_of_line(text, line_start)
-            raw = text[line_start:line_end].decode("utf-8", "replace")
-            rank, words = split_prefix(raw)
-            for index in sorted(candidates[line_start]):
-                if line_start == start and index in self._flushed:
-                    continue
-                signature = self._signatures[index]
-                found = signature.pattern.search(words)
-                if found is None:
-                    continue
-                fields = {key: value for key, value in found.groupdict().items() if value is not None}
-                time_s = parse_time_s(words)
-                hit = LogHit(signature.rule, signature.name, self._file, line, raw, fields, rank, time_s)
-                self._num_hits[index] += 1
-                if self._num_hits[index] <= _MAX_TRACEBACKS_PER_SIGNATURE:
-                    yield index, self._with_traceback(hit, words, text, line_start, line_end)
-                else:
-                    yield index, hit
+            signature, line = self._signatures[index], lines[line_start]
+            fields = {key: value for key, value in match.groupdict().items() if value is not None}
+            time_s = parse_time_s(line.words)
+            hit = LogHit(
+                signature.rule, signature.name, self._file, number, line.raw, fields, line.rank, time_s
+            )
+            yield index, self._with_traceback(hit, line.words, text, line_start, line.end)
+
+    def _matches(
+        self, index: int, text: bytes, start: int, lines: dict[int, _Line]
+    ) -> Iterator[tuple[int, re.Match[str]]]:
+        """(line start, match) of one signature: the first MAX_FIRST_HITS of the log, and the last MAX_LAST_HITS of this text."""
+        literals, pattern = self._literals[index], self._signatures[index].pattern
+
+        def match(line_start: int) -> re.Match[str] | None:
+            if line_start == start and index in self._flushed:
+                return None
+            line = lines.get(line_start)
+            if line is None:
+                line = lines[line_start] = _Line.at(text, line_start)
+            return pattern.search(line.words)
+
+        reached = start - 1
+        if self._num_hits[index] < MAX_FIRST_HITS:
+            for line_start in _lines_with(literals, text, start):
+                found = match(line_start)
+                if found is not None:
+                    yield line_start, found
+                    self._num_hits[index] += 1
+                    if self._num_hits[index] == MAX_FIRST_HITS:
+                        reached = line_start
+                        break
+            else:
+                return
+        num_last = 0
+        for line_start in _lines_with_backwards(literals, text, start):
+            if line_start <= reached or num_last == MAX_LAST_HITS:
+                return
+            found = match(line_start)
+            if found is not None:
+                yield line_start, found
+                num_last += 1
 
     def _with_traceback(
         self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
@@ -210,6 +251,29 @@ class LogScanner:
                 if not self._open:
                     break
         return closed
+
+
+def _lines_with(literals: Sequence[bytes], text: bytes, start: int) -> Iterator[int]:
+    """Starts of the lines from `start` on that contain one of the literals, ascending."""
+    places = {literal: text.find(literal, start) for literal in literals}
+    while nearest := [place for place in places.values() if place >= 0]:
+        place = min(nearest)
+        yield _start_of_line(text, place, start)
+        end = _end_of_line(text, place)
+        for literal, known in places.items():
+            if 0 <= known < end:
+                places[literal] = text.find(literal, end)
+
+
+def _lines_with_backwards(literals: Sequence[bytes], text: bytes, start: int) -> Iterator[int]:
+    """The same from the end, descending."""
+    places = {literal: text.rfind(literal, start) for literal in literals}
+    while (place := max(places.values())) >= 0:
+        line_start = _start_of_line(text, place, start)
+        yield line_start
+        for literal, known in places.items():
+            if known >= line_start:
+                places[literal] = text.rfind(literal, start, line_start)
 
 
 def _start_of_line(text: bytes, place: int, start: int) -> int:

@@ -54,8 +54,7 @@ _STATE = re.compile(r"^[A-Z][A-Z_]*$")
 
 def jobs_query(user: str | None) -> Query:
     """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the queue is)."""
-    # squeue takes digits behind the colon for a column width, and a random separator may begin with one.
-    separator, record_end = f"|{new_separator()}", f"|{new_separator()}"
+    separator, record_end = new_separator(), new_separator()
     columns = [f"{field}:{separator}" for field in _FIELDS[:-1]] + [f"{_FIELDS[-1]}:{record_end}"]
     whose = () if user is None else ("-u", user)
     argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", ",".join(columns))

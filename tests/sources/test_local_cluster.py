@@ -84,17 +84,17 @@ def test_a_running_run_is_a_job_that_takes_its_share_of_the_machine(tmp_path: Pa
         "desk",
         "local",
     )
-    assert (job.num_cpus, job.num_gpus, job.num_nodes) == (6, 1, 1)
+    assert (job.num_cpus, job.num_gpus, job.num_nodes) == (3, 1, 1)
     assert (job.time_used_s, job.time_left_s, job.time_limit_s, job.end_time_s) == (100, 500, 600, 2500.0)
     assert job.exit_code is None
-    assert (node.state, node.num_cpus_allocated, node.memory_allocated_mib) == ("mixed", 6, 4096)
+    assert (node.state, node.num_cpus_allocated, node.memory_allocated_mib) == ("mixed", 3, 4096)
     assert node.gpus == (GpuCount("H200", 2, 1),)
     assert (partition.num_nodes_idle, partition.num_gpus_per_node) == (0, 2)
 
 
 def test_a_machine_whose_cpus_are_all_asked_for_is_allocated(tmp_path: Path) -> None:
-    make_run(tmp_path, "20261121-142233-ddp-4f2a", run_json())
-    make_run(tmp_path, "20261121-142234-ddp-4f2b", run_json())
+    for number in range(4):
+        make_run(tmp_path, f"2026112{number}-142233-ddp-4f2a", run_json())
     node, _, _, _ = Machine(tmp_path).poll()
     assert (node.state, node.num_cpus_allocated) == ("allocated", 12)
 

@@ -1,0 +1,82 @@
+"""An Io in memory: files that a test writes, cuts and removes, commands that it answers, a clock that it moves."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
+
+
+class FakeIo:
+    """Directories are made of the files in them. `reads` keeps (path, offset, number of bytes) of every read."""
+
+    def __init__(self, now_s: float = 1000.0) -> None:
+        self.now_s = now_s
+        self.files: dict[str, bytes] = {}
+        self.answers: dict[str, Callable[[Query], CommandResult]] = {}
+        self.failing: dict[str, int] = {}
+        """Path → errno."""
+        self.reads: list[tuple[str, int, int]] = []
+
+    def write(self, path: str, data: bytes) -> None:
+        self.files[path] = data
+
+    def append(self, path: str, data: bytes) -> None:
+        self.files[path] = self.files.get(path, b"") + data
+
+    def answer(self, kind: str, stdout: Callable[[Query], bytes]) -> None:
+        """Answer queries of this kind; `stdout` is given the query, with its separators."""
+        self.answers[kind] = lambda query: CommandResult(query, 0, stdout(query), "", self.now_s, 0.25)
+
+    def now(self) -> float:
+        return self.now_s
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        if query.kind not in self.answers:
+            words = f"{query.argv[0]}: command not found"
+            return CommandResult(query, None, b"", "", self.now_s, 0.0, words)
+        return self.answers[query.kind](query)
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes:
+        data = self._file(path)[offset : offset + limit]
+        self.reads.append((str(path), offset, len(data)))
+        return data
+
+    def size(self, path: Path) -> int:
+        if str(path) not in self.files and self._children(path):
+            return 4096
+        return len(self._file(path))
+
+    def modified_s(self, path: Path) -> float:
+        self._file(path)
+        return self.now_s
+
+    def list_dir(self, path: Path) -> list[str]:
+        self._check(path)
+        if str(path) in self.files:
+            raise _error(errno.ENOTDIR, path)
+        names = self._children(path)
+        if not names:
+            raise _error(errno.ENOENT, path)
+        return names
+
+    def _children(self, path: Path) -> list[str]:
+        prefix = f"{path}/"
+        return sorted({name[len(prefix) :].split("/")[0] for name in self.files if name.startswith(prefix)})
+
+    def _file(self, path: Path) -> bytes:
+        self._check(path)
+        if str(path) not in self.files:
+            raise _error(errno.ENOENT, path)
+        return self.files[str(path)]
+
+    def _check(self, path: Path) -> None:
+        if str(path) in self.failing:
+            raise _error(self.failing[str(path)], path)
+
+
+def _error(number: int, path: Path) -> OSError:
+    return OSError(number, os.strerror(number), str(path))
