@@ -53,9 +53,9 @@ class Estimate:
     num_values: int
 
 
-def steady(series: Sequence[_T]) -> Sequence[_T]:
+def steady(series: Sequence[_T]) -> list[_T]:
     """The series without its warm-up: its first tenth, and at least some steps."""
-    return series[max(MIN_WARMUP_STEPS, math.ceil(len(series) * WARMUP_SHARE)) :]
+    return list(series)[max(MIN_WARMUP_STEPS, math.ceil(len(series) * WARMUP_SHARE)) :]
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:

@@ -75,7 +75,7 @@ def make_host_oom(home: Path) -> Path:
 
 
 def make_input_bound(home: Path) -> Path:
-    return _load(home, "input-bound", "0.004")
+    return _load(home, "input-bound", "0.015")
 
 
 def make_input_ready(home: Path) -> Path:

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "trainers"))
 from common.metrics import MetricsLog
 
 BATCH_SIZE = 16
-NUM_STEPS = 130
+NUM_STEPS = 80
 
 
 class SlowImages(Dataset[tuple[torch.Tensor, int]]):

@@ -158,10 +158,12 @@ class LowGpuUtilization(Rule):
         ]
         if len(shown) > _MAX_GPUS_SHOWN:
             evidence.append(Evidence(f"and {len(shown) - _MAX_GPUS_SHOWN} more GPUs like these"))
-        which = f"GPU {worst.gpu} on {worst.node} is" if len(low) == 1 else f"{len(low)} GPUs are"
         of_all = f" (of {len(uses)})" if len(uses) > 1 else ""
+        which = (
+            f"GPU {worst.gpu} on {worst.node}{of_all} is" if len(low) == 1 else f"{len(low)} GPUs{of_all} are"
+        )
         yield Hit(
-            summary=f"{which}{of_all} busy {worst.mean_pct:.0f} % of the time"
+            summary=f"{which} busy {worst.mean_pct:.0f} % of the time"
             + (" or little more" if len(low) > 1 else "")
             + f": {found.text}",
             evidence=(*evidence, *found.evidence),
@@ -213,8 +215,8 @@ class LowGpuUtilization(Rule):
         return (
             self._input(snapshot, history)
             or self._cpus(snapshot, history, phases(snapshot, history))
-            or self._small_work(snapshot.run, low)
-            or _unexplained(history)
+            or (self._small_work(snapshot.run, low) if len(low) == len(uses) else None)
+            or _unexplained(history, is_uneven=len(low) < len(uses))
         )
 
     def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
@@ -313,14 +315,14 @@ def _never_used(run: Run | None, unused: list[_Use], uses: list[_Use]) -> _Cause
     )
 
 
-def _unexplained(history: History) -> _Cause:
+def _unexplained(history: History, is_uneven: bool) -> _Cause:
     missing = [] if history.ranks else ["step and data times (training metrics)"]
     missing += [] if history.nodes else ["CPU use (the sampler's host records)"]
     measure = "; measure next: " + ", ".join(
         [*missing, "a profile of some steps (synchronisation, small kernels, communication)"]
     )
     return _Cause(
-        "unexplained" + measure,
+        ("uneven, the other GPUs work" if is_uneven else "unexplained") + measure,
         (),
         (Fix("Profile twenty steps with torch.profiler and look for gaps between kernels"),),
         0.6,

@@ -207,11 +207,8 @@ def _fixes(run: Run | None, history: History, worst: _Wait) -> Iterable[Fix]:
         return
     compute_s = max(worst.total_s - worst.data_s, 0.01 * worst.total_s)
     # `workers` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up with the compute alone.
-    needed = (
-        math.ceil(max(workers, 1) * worst.total_s / compute_s)
-        if workers
-        else math.ceil(worst.data_s / compute_s) + 1
-    )
+    busy_s = worst.total_s if workers else worst.data_s
+    needed = math.ceil(round(max(workers, 1) * busy_s / compute_s, 3)) + (0 if workers else 1)
     cpus = cpus_per_rank(run, _cpus_allotted(history))
     possible = needed if cpus is None else min(needed, cpus)
     if possible > workers:

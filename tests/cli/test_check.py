@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+
+
+@pytest.fixture
+def coach(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """`coach ARGUMENT…` as a user types it, on the local backend."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
+        command = [sys.executable, "-m", "coach", *map(str, arguments)]
+        done = subprocess.run(command, env=env, input=stdin, capture_output=True)
+        return subprocess.CompletedProcess(
+            command, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    return call
+
+
+def test_a_diverged_run_is_one_json_object_of_the_documented_form(coach) -> None:  # type: ignore[no-untyped-def]
+    done = coach("check", RECORDINGS / "nan", "--format", "json", "--backend", "local")
+    value = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert set(value) == {"schema", "target", "state", "findings", "not_measured"}
+    assert (value["schema"], value["state"]) == (1, "COMPLETED")
+    finding = value["findings"][0]
+    assert set(finding) == {
+        "rule",
+        "name",
+        "cause",
+        "severity",
+        "confidence",
+        "primary",
+        "consequence_of",
+        "subject",
+        "summary",
+        "evidence",
+        "fixes",
+    }
+    assert (finding["cause"], finding["severity"], finding["primary"]) == ("nan_loss", "critical", True)
+    assert finding["fixes"][0] == {
+        "title": finding["fixes"][0]["title"],
+        "changes": {"lr": 0.05},
+        "command": None,
+        "changes_learning": True,
+    }
+    assert set(finding["evidence"][0]) == {"text", "file", "line", "value", "unit"}
+    assert value["not_measured"] == [
+        {
+            "what": "gpu.utilization",
+            "because": "the run asked for no GPU",
+            "how": "launch with --gpus 1 or more to train on GPUs",
+        }
+    ]
+
+
+def test_a_healthy_run_has_no_findings_and_status_0(coach) -> None:  # type: ignore[no-untyped-def]
+    done = coach("check", RECORDINGS / "healthy", "--format", "json", "--backend", "local")
+    assert json.loads(done.stdout)["findings"] == []
+    assert done.returncode == 0
+
+
+def test_a_log_on_standard_input_is_judged_with_file_and_line(coach) -> None:  # type: ignore[no-untyped-def]
+    log = (RECORDINGS / "typed/cuda-oom.log").read_bytes()
+    done = coach("check", "-", "--backend", "local", stdin=log)
+    assert done.returncode == 1
+    assert "critical MEM001 cuda-out-of-memory" in done.stdout
+    assert "<stdin>:9: torch.OutOfMemoryError" in done.stdout
+
+
+@pytest.mark.parametrize(("fail_on", "status"), [("info", 1), ("warning", 0)])
+def test_fail_on_decides_from_which_severity_the_status_is_1(coach, fail_on: str, status: int) -> None:  # type: ignore[no-untyped-def]
+    log = RECORDINGS / "typed/cuda-oom-caught.log"
+    assert coach("check", log, "--fail-on", fail_on, "--backend", "local").returncode == status
+
+
+def test_a_binary_file_is_refused_in_one_line(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "model.pt"
+    file.write_bytes(b"PK\x03\x04" + bytes(10000))
+    done = coach("check", file, "--backend", "local")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "a binary file, not a log" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_target_that_does_not_exist_is_status_2(coach) -> None:  # type: ignore[no-untyped-def]
+    done = coach("check", "nothing-of-that-name", "--backend", "local")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_hostile_text_in_a_log_never_reaches_the_terminal(coach) -> None:  # type: ignore[no-untyped-def]
+    done = coach(
+        "check", "-", "--backend", "local", stdin=b"CUDA error: out of memory \x1b]0;owned\x07 \xe2\x80\xae\n"
+    )
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+
+
+def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no-untyped-def]
+    done = coach("check", "--format", "json", "--backend", "local")
+    assert (json.loads(done.stdout), done.returncode) == ({"schema": 1, "jobs": []}, 0)
+
+
+def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/config.toml").write_text("[rules.NUM001]\nconsecutive = 5\n")
+    done = coach("explain", "num001")
+    assert done.returncode == 0
+    assert "When it stays silent" in done.stdout
+    assert "consecutive = 5 values (default 2)" in done.stdout
+
+
+def test_a_misspelt_rule_in_the_config_is_refused_with_file_and_line(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/config.toml").write_text("[rules.NUM01]\nconsecutive = 5\n")
+    done = coach("check", RECORDINGS / "healthy", "--backend", "local")
+    assert done.returncode == 2
+    assert "config.toml:" in done.stderr
+    assert "did you mean NUM001?" in done.stderr
+
+
+def test_two_runs_are_compared_as_text_and_as_json(coach) -> None:  # type: ignore[no-untyped-def]
+    runs = (RECORDINGS / "nan", RECORDINGS / "healthy", "--backend", "local")
+    text = coach("compare", *runs)
+    assert text.returncode == 0
+    assert "lr: 1e+20 → 0.05" in text.stdout
+    assert "better: NaN from step 2 → finite" in text.stdout
+    value = json.loads(coach("compare", *runs, "--format", "json").stdout)
+    assert [row["quantity"] for row in value["rows"]][-1] == "loss"
+
+
+def test_a_log_cannot_be_compared(coach) -> None:  # type: ignore[no-untyped-def]
+    done = coach("compare", RECORDINGS / "nan", RECORDINGS / "typed/cuda-oom.log", "--backend", "local")
+    assert done.returncode == 2
+    assert "not a run of coach" in done.stderr

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from coach.model.finding import Severity
+from coach.model.metrics import MetricEvent
+from tests.rules.examples import causes, gpu_samples, judge, run, steps
+from tests.rules.recorded import diagnose
+
+
+def slow(share: float, count: int = 120, **more: float) -> list[object]:
+    return list(steps([1.0] * count, step_time_s=0.1, data_time_s=0.1 * share, **more))
+
+
+def test_a_training_that_waits_for_its_loader_is_input_bound_with_more_workers_as_fix() -> None:
+    finding = diagnose("input-bound").findings[0]
+    assert (finding.cause, finding.severity) == ("input_bound", Severity.CRITICAL)
+    assert set(finding.fixes[0].changes) == {"num_workers"}
+    assert 1 < finding.fixes[0].changes["num_workers"] <= 8
+    assert not finding.fixes[0].changes_learning
+
+
+def test_a_training_whose_loader_keeps_up_is_silent() -> None:
+    assert not diagnose("input-ready").findings
+
+
+@pytest.mark.parametrize(
+    ("share", "severity"), [(0.05, None), (0.15, Severity.WARNING), (0.5, Severity.CRITICAL)]
+)
+def test_the_share_of_waiting_decides(share: float, severity: Severity | None) -> None:
+    findings = judge(slow(share)).findings  # type: ignore[arg-type]
+    assert [finding.severity for finding in findings] == ([severity] if severity else [])
+
+
+def test_the_start_of_an_epoch_does_not_count() -> None:
+    series = [
+        step
+        for epoch in range(8)
+        for step in steps([1.0] * 20, data_time_s=0.001, start_s=1000.0 + epoch * 10)
+    ]
+    waiting = [
+        type(s)(
+            s.rank,
+            index,
+            s.time_s,
+            epoch=index // 20,
+            step_time_s=2.0 if index % 20 == 0 else 0.1,
+            data_time_s=1.9 if index % 20 == 0 else 0.001,
+        )
+        for index, s in enumerate(series)
+    ]
+    assert not judge(waiting).findings
+
+
+def test_too_short_a_run_is_not_judged() -> None:
+    assert not judge(slow(0.5, count=15)).findings  # type: ignore[arg-type]
+
+
+def test_the_rank_that_waits_is_named() -> None:
+    finding = judge([*slow(0.01), *slow(0.4, rank=1)]).findings[0]  # type: ignore[arg-type, list-item]
+    assert finding.subject.rank == 1
+
+
+def test_workers_never_exceed_the_cpus_of_a_rank() -> None:
+    launched = run({"num_workers": 1}, {"cpus_per_task": 4, "nproc_per_node": 2})
+    fixes = judge(slow(0.8), run=launched).findings[0].fixes  # type: ignore[arg-type]
+    assert fixes[0].changes == {"num_workers": 2}
+    assert fixes[1].changes == {"cpus_per_task": 10, "num_workers": 5}
+
+
+def test_a_busy_gpu_hides_the_wait_behind_its_queue() -> None:
+    assert not judge(slow(0.3), gpu_samples([92.0] * 130)).findings  # type: ignore[arg-type]
+
+
+def test_one_idle_gpu_of_two_is_named_with_power_and_memory() -> None:
+    finding = diagnose("gpu-idle").findings[0]
+    assert (finding.cause, finding.severity, finding.subject.gpu) == (
+        "low_gpu_utilization",
+        Severity.CRITICAL,
+        1,
+    )
+    assert "W of 400 W" in finding.evidence[0].text
+    assert "GiB of 80.0 GiB" in finding.evidence[0].text
+    assert "measure next" in finding.summary
+
+
+def test_busy_gpus_are_silent() -> None:
+    assert not diagnose("gpu-busy").findings
+
+
+def test_low_utilization_hangs_below_the_input_that_explains_it() -> None:
+    findings = judge(slow(0.6, count=1500), gpu_samples([20.0] * 150), now_s=1150.0).findings  # type: ignore[arg-type]
+    assert [(finding.rule, finding.consequence_of) for finding in findings] == [
+        ("GPU005", None),
+        ("GPU003", "GPU005"),
+    ]
+
+
+@pytest.mark.parametrize("pause", ["eval", "checkpoint", "compile"])
+def test_pauses_of_the_training_do_not_count(pause: str) -> None:
+    samples = gpu_samples([90.0 if second < 100 else 0.0 for second in range(300)])
+    event = MetricEvent(0, pause, 1300.0, 900, {"seconds": 200.0})
+    series = steps([1.0] * 1000, start_s=1000.0)
+    assert not judge(series, samples, now_s=1300.0, events=[event]).findings
+
+
+def test_a_window_that_is_too_short_is_not_judged() -> None:
+    assert not judge((), gpu_samples([1.0] * 100), now_s=1100.0).findings
+
+
+def test_a_foreign_job_that_prepares_its_data_is_left_alone() -> None:
+    assert not judge((), gpu_samples([0.0] * 600), now_s=1600.0).findings
+
+
+def test_a_gpu_that_was_never_used_is_called_so_in_the_end() -> None:
+    finding = judge((), gpu_samples([0.0] * 1100), now_s=2100.0).findings[0]
+    assert "never used" in finding.summary
+
+
+def test_high_power_says_that_the_gpu_works_whatever_utilization_says() -> None:
+    assert not causes(judge((), gpu_samples([20.0] * 150, power_w=300.0), now_s=1150.0))
+
+
+def test_a_job_that_fills_the_memory_needs_its_gpu() -> None:
+    assert not causes(judge((), gpu_samples([20.0] * 150, memory_used_mib=75000.0), now_s=1150.0))
+
+
+def test_a_gpu_whose_utilization_cannot_be_read_is_not_called_idle() -> None:
+    diagnosis = judge((), gpu_samples([None] * 200), now_s=1200.0)
+    assert not diagnosis.findings
+    assert "gpu.utilization" in [item.what for item in diagnosis.not_measured]

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from coach.model.finding import Severity
+from tests.rules.examples import causes, diagnose_log, judge, run, steps
+from tests.rules.recorded import diagnose
+
+LR = {"lr": {"default": 0.05, "usual": [1e-4, 1.0]}}
+
+
+def test_a_run_with_an_absurd_learning_rate_is_caught_with_the_step_as_evidence() -> None:
+    finding = diagnose("nan").findings[0]
+    assert (finding.cause, finding.is_primary, finding.severity) == ("nan_loss", True, Severity.CRITICAL)
+    assert "since step 2" in finding.summary
+    evidence = {item.text: item.value for item in finding.evidence}
+    assert evidence["first step of rank 0 without a finite loss"] == 2
+    assert math.isfinite(evidence["last finite loss, at step 1"] or math.nan)
+    assert evidence["learning rate at that step"] == 1e20
+
+
+def test_the_fix_for_a_learning_rate_above_the_usual_range_is_the_recipes_default() -> None:
+    fix = diagnose("nan").findings[0].fixes[0]
+    assert fix.changes == {"lr": 0.05}
+    assert fix.changes_learning
+
+
+@pytest.mark.parametrize("info", [LR, {}])
+def test_a_usual_learning_rate_is_divided_by_ten_and_warmed_up(info: dict[str, object]) -> None:
+    launched = run({"lr": 0.3, "warmup_steps": 0}, parameter_info=info)
+    fix = judge(steps([1.0, math.nan, math.nan]), run=launched).findings[0].fixes[0]
+    assert fix.changes == {"lr": 0.03, "warmup_steps": 100}
+    assert fix.changes_learning
+
+
+def test_one_bad_step_while_the_run_lives_is_not_yet_a_finding() -> None:
+    assert not causes(judge(steps([1.0, math.inf]), run=run()))
+
+
+def test_one_bad_step_at_which_the_run_ended_is_a_finding() -> None:
+    assert causes(judge(steps([1.0, math.inf]), run=run(state="COMPLETED"))) == ["nan_loss"]
+
+
+def test_a_loss_that_became_finite_again_is_only_info() -> None:
+    findings = judge(steps([1.0, math.nan, math.nan, 1.0, 0.9])).findings
+    assert [finding.severity for finding in findings] == [Severity.INFO]
+
+
+def test_a_nan_on_one_rank_of_two_names_the_rank() -> None:
+    finding = judge([*steps([1.0] * 4), *steps([1.0, 1.0, math.nan, math.nan], rank=1)]).findings[0]
+    assert finding.subject.rank == 1
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "step 1 loss: 2.3\nstep 2 loss: nan\nstep 3 loss: nan\n",
+        "{'loss': nan, 'lr': 0.1}\n{'loss': nan, 'lr': 0.1}\n",
+        "train_loss=nan\ntrain_loss=nan\n",
+        " 10%|# | 1/9 [00:01<00:14, 1.2it/s, loss=nan]\r 20%|# | 2/9 [00:02<00:14, 1.2it/s, loss=nan]\r",
+        "iter 10: loss nan, time 30ms\niter 20: loss nan, time 30ms\n",
+        "Loss is nan, stopping training\n",
+        "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.\n",
+        "epoch 1 loss: 0.9\nepoch 2 loss: inf\n",
+    ],
+)
+def test_a_loss_that_is_not_finite_is_found_however_it_is_written(log: str) -> None:
+    assert causes(diagnose_log(log)) == ["nan_loss"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = torch.nan_to_num(loss)",
+        "no nan values found",
+        "detect_anomaly=False, loss checked for nan",
+        "{'loss': 0.7, 'grad_norm': nan, 'epoch': 0.0}",
+        "epoch 0 val_loss: nan",
+        "epoch 0 train loss: 0.7 val loss: nan accuracy: nan",
+        "Validation | loss: nan",
+        "best_loss: inf",
+        "loss scale: inf",
+        "number of skipped iterations:   0 | number of nan iterations:   0 |",
+    ],
+)
+def test_words_that_fool_a_matcher_stay_silent(line: str) -> None:
+    assert not diagnose_log(f"{line}\n{line}\n").findings
+
+
+def test_a_log_that_recovered_from_one_bad_value_is_silent() -> None:
+    assert not diagnose_log("loss: 2.3\nloss: nan\nloss: 2.2\nloss: 2.1\n").findings
+
+
+def test_a_log_gives_the_line_and_the_last_finite_loss() -> None:
+    finding = diagnose_log("loss: 2.5\nloss: 2.25\nloss: nan\nloss: nan\n").findings[0]
+    assert (finding.evidence[0].file, finding.evidence[0].line) == ("train.log", 3)
+    assert "2.25" in finding.evidence[1].text
