@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from coach.analysis.steady import MIN_STEADY, Estimate, estimate, estimate_rate, steady
+from coach.analysis.steady import Estimate, estimate, estimate_independent, estimate_rate, steady
 from coach.model.history import History
 from coach.model.metrics import Step
 from coach.model.snapshot import TargetSnapshot
@@ -166,7 +166,7 @@ def _verdict(
         return NOT_COMPARABLE, obstacle
     if a.noise is None or b.noise is None:
         few = min(side.num_values for side in (a, b) if side.noise is None)
-        return NOT_COMPARABLE, f"too few values to know the noise ({few}, at least {MIN_STEADY} are needed)"
+        return NOT_COMPARABLE, f"too few values to know the noise ({few})"
     difference = b.value - a.value
     # Intervals of independent runs add in squares.
     noise = math.hypot(a.noise, b.noise)
@@ -205,7 +205,7 @@ def _epoch_time(side: _Side) -> Estimate | None:
         and isinstance(event.fields.get("seconds"), (int, float))
     ]
     # The first epoch pays for start-up and cold caches.
-    return estimate(seconds[1:] or seconds)
+    return estimate_independent(seconds[1:] or seconds)
 
 
 def _memory_peak(side: _Side) -> Estimate | None:

@@ -17,6 +17,7 @@ _T = TypeVar("_T")
 WARMUP_SHARE = 0.1
 MIN_WARMUP_STEPS = 3
 MIN_STEADY = 16
+MIN_INDEPENDENT = 3
 MAX_BLOCKS = 20
 MIN_BLOCK = 4
 
@@ -61,6 +62,16 @@ def steady(series: Sequence[_T]) -> list[_T]:
 def estimate(values: Sequence[float]) -> Estimate | None:
     """The median of the blocks' means: a single outlying block (a checkpoint, an evaluation) does not move it."""
     return _of_blocks([fmean(block) for block in blocks(values)], values)
+
+
+def estimate_independent(values: Sequence[float]) -> Estimate | None:
+    """The mean of a few values that are long enough to be independent of each other: epochs."""
+    if not values:
+        return None
+    if len(values) < MIN_INDEPENDENT:
+        return Estimate(median(values), None, len(values))
+    factor = _T95[min(len(values) - 2, len(_T95) - 1)]
+    return Estimate(fmean(values), factor * stdev(values) / math.sqrt(len(values)), len(values))
 
 
 def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimate | None:

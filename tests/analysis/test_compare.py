@@ -9,7 +9,7 @@ import pytest
 from coach.analysis.compare import BETTER, NO_DIFFERENCE, NOT_COMPARABLE, WORSE, Comparison, Row, compare
 from coach.analysis.steady import estimate, steady
 from coach.model.history import History
-from coach.model.metrics import Step
+from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from tests.rules import examples
@@ -104,6 +104,17 @@ def test_a_few_steps_do_not_tell_their_noise() -> None:
     throughput = row(against(series(0.1, seed=1, count=10), series(0.1, seed=2)), "throughput")
     assert throughput.verdict == NOT_COMPARABLE
     assert "too few values" in (throughput.because or "")
+
+
+def test_epochs_are_compared_by_their_own_scatter() -> None:
+    def epochs(seconds: Sequence[float]) -> TargetSnapshot:
+        events = [MetricEvent(0, "epoch_end", None, n, {"seconds": value}) for n, value in enumerate(seconds)]
+        return TargetSnapshot("run", None, events=tuple(events))
+
+    history = examples.history(series(0.1, seed=1))
+    comparison = compare(epochs([30, 10, 10.2, 9.9]), history, epochs([30, 5, 5.1, 4.9]), history)
+    epoch = row(comparison, "time per epoch")
+    assert (epoch.verdict, epoch.ratio) == (BETTER, pytest.approx(0.5, rel=0.02))
 
 
 def test_what_was_not_measured_is_unknown_not_zero() -> None:

@@ -183,6 +183,8 @@ def keep(run_dir: Path, target: Path, home: Path) -> None:
             place = target / file.relative_to(run_dir).with_name(
                 file.name.replace(f"{node}.jsonl", "node1.jsonl")
             )
+            # Other programs of this machine are nobody's business.
+            text = "".join(line for line in text.splitlines(keepends=True) if '"kind":"process"' not in line)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text)
 
