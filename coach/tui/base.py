@@ -16,6 +16,7 @@ from coach.model.finding import Diagnosis
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot
 from coach.tui.keys import Key, Mode, keys_of, reason_off
+from coach.tui.messages import ScreenShown
 from coach.tui.render.header import ages_line, banner_lines, top_line
 from coach.tui.render.text import BLANK, Line, Span, line
 from coach.tui.session import Session
@@ -153,6 +154,7 @@ class CoachScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         self.refresh_all()
+        self.post_message(ScreenShown())
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self.refresh_all)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.message import Message
 
 from coach.model.launch import LaunchRequest, Plan
@@ -10,19 +12,23 @@ from coach.tui.session import RelaunchOffer
 
 
 class Updated(Message):
-    """New data arrived."""
+    """New data arrived. Sent from the session's thread."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
         self.snapshot = snapshot
 
 
-class WatchRequested(Message):
-    """These targets are to be followed while the sender is on the screen."""
+class Done(Message):
+    """Work of the desk came to its end. Sent from its thread."""
 
-    def __init__(self, targets: tuple[str, ...]) -> None:
+    def __init__(self, callback: Callable[[], object]) -> None:
         super().__init__()
-        self.targets = targets
+        self.callback = callback
+
+
+class ScreenShown(Message):
+    """A screen came to the top: what it shows is to be followed."""
 
 
 class RunOpened(Message):

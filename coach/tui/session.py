@@ -1,6 +1,6 @@
 """What the screens need from the rest of coach, as protocols.
 
-The screens are written against these two; `live.py` and `replaying.py` fill them with the real workflows, and the tests with scripted fakes.
+The screens are written against these two; `live.py` fills them with the real workflows, and the tests with scripted fakes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from coach.model.finding import Finding, Fix
 from coach.model.history import History
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Checkpoint, Run
-from coach.model.snapshot import Snapshot, Watch
+from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
 
 OnUpdate = Callable[[Snapshot], None]
 
@@ -72,7 +72,9 @@ class Launcher(Protocol):
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]: ...
 
-    def prepare(self, request: LaunchRequest) -> Plan: ...
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        """`run_id` keeps the name of a plan that is being changed."""
+        ...
 
     def submit(self, plan: Plan) -> Submitted: ...
 
@@ -83,7 +85,9 @@ class Launcher(Protocol):
     def cancel(self, target: str) -> None: ...
 
     def offer_fix(
-        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, is_active: bool
-    ) -> RelaunchOffer: ...
+        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot
+    ) -> RelaunchOffer:
+        """`run` carries its present state."""
+        ...
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...

@@ -1,0 +1,242 @@
+"""What happens when a screen asks: other screens open, workflows run at the desk, their answers come back to whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from textual.app import App
+
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.snapshot import Snapshot, TargetSnapshot
+from coach.tui import messages
+from coach.tui.asking import AskingScreen
+from coach.tui.base import CoachScreen, Context
+from coach.tui.desk import Desk
+from coach.tui.keys import SHOWS, Mode, launch_keys
+from coach.tui.live import Opening
+from coach.tui.session import RecipeKey, RelaunchOffer
+
+T = TypeVar("T")
+READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or cancelled")
+
+
+class ActionApp(App[None]):
+    """The part of the app that answers messages. Screens are imported when they are first opened."""
+
+    def __init__(self, opening: Opening, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.launcher = opening.launcher
+        self.backend = opening.backend
+        self.context = Context(
+            session=opening.session,
+            mode=opening.mode,
+            user=opening.user,
+            place=opening.place,
+            clock=clock,
+            snapshot=Snapshot(opening.session.snapshot.now_s),
+            snapshot_time_s=0.0,
+        )
+        self.desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        self._recipes: tuple[RecipeKey, ...] | None = None
+
+    async def on_done(self, message: messages.Done) -> None:
+        result = message.callback()
+        if hasattr(result, "__await__"):
+            await result
+
+    @property
+    def top(self) -> CoachScreen | None:
+        """The screen on top, if it is one of ours."""
+        return self.screen if isinstance(self.screen, CoachScreen) else None
+
+    def load_recipes(self) -> None:
+        """Learn which keys launch what."""
+        self.desk.do(self.launcher.recipe_keys, self._set_recipes, self._say)
+
+    def _set_recipes(self, recipes: tuple[RecipeKey, ...]) -> None:
+        self._recipes = recipes
+        self.context.launch_keys = launch_keys(recipes)
+        if self.top is not None:
+            self.top.refresh_all()
+
+    def _say(self, error: UserError) -> None:
+        if self.top is not None:
+            self.top.note(error.message)
+
+    # Launch
+
+    def action_launch(self, key: str) -> None:
+        """Open the plan of the recipe of this key."""
+        top = self.top
+        if top is None or top.PLACE not in SHOWS:
+            return
+        recipe = next((r for r in self._recipes or () if r.key == key), None)
+        if self._recipes is not None and recipe is None:
+            return
+        if self.context.launch_keys and top.is_off(f"launch_{key}"):
+            return
+        if self.context.mode is not Mode.LIVE:
+            return
+        from coach.tui.screens.plan import PlanScreen
+
+        screen = PlanScreen(self.context, f"launch {recipe.name if recipe else ''}".strip())
+        self.push_screen(screen)
+
+        def work() -> tuple[Plan, LaunchRequest]:
+            recipes = self._recipes if self._recipes is not None else self.launcher.recipe_keys()
+            name = next((r.name for r in recipes if r.key == key), None)
+            if name is None:
+                raise UserError(f"no recipe has the key {key}")
+            request = LaunchRequest(name, self.backend)
+            return self.launcher.prepare(request), request
+
+        self._ask(screen, work, lambda made: screen.set_plan(made[0], made[1], 0))
+
+    def on_plan_requested(self, message: messages.PlanRequested) -> None:
+        from coach.tui.screens.plan import PlanScreen
+
+        screen = self.top
+        if not isinstance(screen, PlanScreen) or screen.plan is None:
+            return
+        run_id, request, edit = screen.plan.run_id, message.request, message.edit
+        self._ask(
+            screen,
+            lambda: self.launcher.prepare(request, run_id),
+            lambda plan: screen.set_plan(plan, request, edit),
+            lambda: screen.edit == edit,
+        )
+
+    def on_submit_requested(self, message: messages.SubmitRequested) -> None:
+        screen = self.top
+        if isinstance(screen, AskingScreen):
+            self._change(
+                screen,
+                lambda: self.launcher.submit(message.plan),
+                lambda done: self._show_launched(screen, done),
+            )
+
+    def _show_launched(self, screen: CoachScreen, submitted: Submitted) -> None:
+        self.context.session.refresh_soon()
+        if self.screen is screen:
+            self.pop_screen()
+            self._open_run(submitted.run_id)
+
+    # Cancel
+
+    def on_cancel_requested(self, message: messages.CancelRequested) -> None:
+        from coach.tui.screens.confirm import ConfirmScreen
+
+        screen = ConfirmScreen(self.context, message.target, message.label)
+        self.push_screen(screen)
+        self._ask(screen, lambda: self.launcher.cancel_command(message.target), screen.set_command)
+
+    def on_cancel_confirmed(self, message: messages.CancelConfirmed) -> None:
+        screen = self.top
+        if isinstance(screen, AskingScreen):
+            self._change(
+                screen,
+                lambda: self.launcher.cancel(message.target),
+                lambda _: self._cancelled(screen, message.target),
+            )
+
+    def _cancelled(self, screen: CoachScreen, target: str) -> None:
+        self.context.session.refresh_soon()
+        if self.screen is screen:
+            self.pop_screen()
+        self._say(UserError(f"{target} was cancelled"))
+
+    # Fix and compare
+
+    def on_fix_requested(self, message: messages.FixRequested) -> None:
+        from coach.tui.screens.fix import FixScreen
+
+        run = self.context.run(message.run_id)
+        diagnosis = self.context.diagnoses.get(message.run_id)
+        fixes = [
+            (finding, fix)
+            for finding in (diagnosis.findings if diagnosis else ())
+            for fix in finding.fixes
+            if fix.changes
+        ]
+        if run is None or not fixes:
+            self._say(UserError("this run has no fix any more"))
+            return
+        index = message.index % len(fixes)
+        top = self.top
+        screen = top if isinstance(top, FixScreen) else FixScreen(self.context, message.run_id, index)
+        if screen is not top:
+            self.push_screen(screen)
+        screen.index = index
+        steps = self.context.session.history(message.run_id)
+        newest = max((s[-1].step for rank in steps.ranks if (s := tuple(steps.steps(rank)))), default=None)
+        present = replace(run, state=self.context.state_of(run))
+        target = self.context.snapshot.targets.get(message.run_id) or TargetSnapshot(message.run_id, None)
+        finding, fix = fixes[index]
+        self._ask(
+            screen,
+            lambda: self.launcher.offer_fix(present, finding, fix, newest, target),
+            screen.set_offer,
+        )
+
+    def on_relaunch_requested(self, message: messages.RelaunchRequested) -> None:
+        screen = self.top
+        if isinstance(screen, AskingScreen):
+            offer: RelaunchOffer = message.offer
+            self._change(
+                screen,
+                lambda: self.launcher.relaunch(offer, message.parent_choice),
+                lambda done: self._show_launched(screen, done),
+            )
+
+    def on_compare_opened(self, message: messages.CompareOpened) -> None:
+        from coach.tui.screens.compare import CompareScreen
+
+        self.push_screen(CompareScreen(self.context, message.before, message.after))
+
+    # Other screens
+
+    def on_run_opened(self, message: messages.RunOpened) -> None:
+        self._open_run(message.run_id)
+
+    def _open_run(self, run_id: str) -> None:
+        from coach.tui.screens.run import RunScreen
+
+        self.push_screen(RunScreen(self.context, run_id))
+
+    def on_job_opened(self, message: messages.JobOpened) -> None:
+        from coach.tui.screens.job import JobScreen
+
+        self.push_screen(JobScreen(self.context, message.job_id))
+
+    def on_findings_opened(self, message: messages.FindingsOpened) -> None:
+        from coach.tui.screens.finding import FindingScreen
+
+        self.push_screen(FindingScreen(self.context, message.run_id))
+
+    # The desk
+
+    def _ask(
+        self,
+        screen: AskingScreen,
+        work: Callable[[], T],
+        show: Callable[[T], object],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Work for a question: its answer is shown if the screen still stands."""
+        self.desk.do(
+            work,
+            lambda result: show(result) if screen.is_attached and is_wanted() else None,
+            lambda error: screen.refuse(error) if screen.is_attached and is_wanted() else None,
+        )
+
+    def _change(self, screen: AskingScreen, work: Callable[[], T], on_done: Callable[[T], object]) -> None:
+        """Work that changes something. What came of it is told, even when its screen was left meanwhile."""
+        if self.context.mode is not Mode.LIVE:
+            screen.refuse(READ_ONLY)
+            return
+        self.desk.do(
+            work, on_done, lambda error: screen.refuse(error) if screen.is_attached else self._say(error)
+        )

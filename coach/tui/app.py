@@ -1,0 +1,170 @@
+"""The app: opens the home screen, feeds it snapshots, keeps the terminal clean whatever happens."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from textual import events
+from textual._time import get_time
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from coach.config import Settings
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.snapshot import Snapshot, Watch
+from coach.tui import messages
+from coach.tui.actions import ActionApp
+from coach.tui.keys import Mode, reason_off
+from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
+from coach.tui.screens.cluster import ClusterScreen
+from coach.tui.theme import NIGHT
+
+MAX_FOLLOWED = 6
+"""Runs that the list of runs follows, newest first, to know their findings."""
+
+
+def open_screens(
+    settings: Settings, *, backend: str, is_readonly: bool, replay: str | None, is_demo: bool
+) -> int:
+    """Open the screens and stay until the user leaves. Raises UserError when they cannot be opened, or stopped by themselves."""
+    if is_demo:
+        opening = open_recorded(settings, demo_recording_path(), Mode.DEMO)
+    elif replay is not None:
+        opening = open_recorded(settings, Path(replay), Mode.REPLAY)
+    else:
+        opening = open_live(settings, backend, is_readonly)
+    app = CoachApp(opening)
+    app.run()
+    if app.crash is not None:
+        raise UserError(*_keep_crash(app.crash, settings.cache_dir), exit_status=1)
+    return app.return_code or 0
+
+
+def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]:
+    """One line for the user, the traceback in a file."""
+    said = f"the screens stopped: {type(crash).__name__}: {crash}".splitlines()[0]
+    file = directory / "crash.log"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(traceback.format_exception(crash)), encoding="utf-8", errors="replace")
+    except OSError:
+        return said, None
+    return said, f"nothing that was launched is affected; details are in {file}"
+
+
+class CoachApp(ActionApp):
+    """Lives as long as the user looks."""
+
+    CSS_PATH = "styles/coach.tcss"
+    TITLE = "coach"
+    BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
+
+    def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(opening, clock)
+        self.crash: BaseException | None = None
+        self.animation_level = "none"
+        self._watch: Watch | None = None
+
+    def on_mount(self) -> None:
+        self.register_theme(NIGHT)
+        self.theme = NIGHT.name
+        self.push_screen(ClusterScreen(self.context))
+        session = self.context.session
+        self._follow()
+        session.start(self._post_snapshot)
+        self.set_interval(1.0, self._tick)
+        self.call_after_refresh(self.load_recipes)
+
+    def on_unmount(self) -> None:
+        self.context.session.stop()
+        self.desk.finish()
+
+    def _post_snapshot(self, snapshot: Snapshot) -> None:
+        self.post_message(messages.Updated(snapshot))
+
+    def on_updated(self, message: messages.Updated) -> None:
+        context = self.context
+        context.snapshot, context.snapshot_time_s = message.snapshot, context.clock()
+        context.diagnoses.update(message.snapshot.diagnoses)
+        self._follow()
+        if self.top is not None:
+            self.top.refresh_all()
+
+    def _tick(self) -> None:
+        if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= 1.0:
+            self.top.tick()
+
+    def _follow(self) -> None:
+        """Follow what the screen on top shows; on the list of runs, the newest ones."""
+        top = self.top
+        targets = top.TARGETS if top is not None else ()
+        if top is not None and top.PLACE in ("runs", "cluster"):
+            newest = sorted(self.context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
+            if top.PLACE == "cluster":
+                newest = [run for run in newest if not is_final(self.context.state_of(run))]
+            targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
+        elif top is None or top.PLACE in ("help", "plan", "confirm", "job"):
+            targets = self._watch.targets if self._watch else ()
+        watch = Watch(targets=targets)
+        if watch != self._watch:
+            self._watch = watch
+            self.context.session.watch(watch)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            # A key counts from when it arrived, not from when its turn came.
+            self.context.key_time_s = self.context.clock() - max(0.0, get_time() - event.time)
+            if self.top is not None:
+                self.top.note("")
+        await super().on_event(event)
+
+    def on_screen_shown(self) -> None:
+        self._follow()
+
+    def action_open_runs(self) -> None:
+        from coach.tui.screens.runs import RunsScreen
+
+        self.push_screen(RunsScreen(self.context))
+
+    def action_open_help(self) -> None:
+        from coach.tui.screens.help import HelpScreen
+
+        top = self.top
+        if top is not None and top.PLACE != "help":
+            self.push_screen(HelpScreen(self.context, top.PLACE, top.crumbs))
+
+    def action_refresh_data(self) -> None:
+        self.context.session.refresh_soon()
+        if self.top is not None:
+            self.top.note("reading everything again")
+
+    def action_go_back(self) -> None:
+        top = self.top
+        if top is None or top.go_back():
+            return
+        if top.PLACE != "cluster":
+            self.pop_screen()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: the same keys as in the footer and the help, those that are off with their reason."""
+        if not isinstance(screen, ClusterScreen) and self.top is None:
+            return
+        for key in self.top.keys() if self.top else ():
+            reason = reason_off(key, self.context.mode)
+            said = f"off: {reason}" if reason else f"{key.label}  {key.tooltip}"
+            yield SystemCommand(key.description, said, lambda key=key: self.simulate_key(key.key))
+
+    def _handle_exception(self, error: Exception) -> None:
+        """One clean line after the terminal is restored, instead of a traceback across it."""
+        if self.crash is None:
+            self.crash = error
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        self._return_code = 1
+        self._close_messages_no_wait()

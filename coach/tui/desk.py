@@ -1,0 +1,58 @@
+"""One thread that does what may take long, one thing after the other: plans, submissions, cancellations.
+
+A second launch never overtakes the first, and the screens never wait for Slurm.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from coach.model.errors import UserError
+
+T = TypeVar("T")
+FINISH_TIMEOUT_S = 15.0
+"""How long leaving waits for a submission or cancellation that is under way: longer than Slurm's clients take to give up."""
+
+
+class Desk:
+    """`deliver` carries a finished piece of work back to the screens' thread."""
+
+    def __init__(self, deliver: Callable[[Callable[[], object]], object]) -> None:
+        self._deliver = deliver
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def do(
+        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+    ) -> None:
+        """Do it in the thread; then call one of the two in the screens' thread."""
+
+        def task() -> None:
+            try:
+                result = work()
+            except UserError as error:
+                self._deliver(partial(on_error, error))
+            except OSError as error:
+                refused = UserError(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+                self._deliver(partial(on_error, refused))
+            else:
+                self._deliver(partial(on_done, result))
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="desk", daemon=True)
+            self._thread.start()
+        self._tasks.put(task)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+    def finish(self) -> None:
+        """Let what is under way come to its end."""
+        if self._thread is not None:
+            self._tasks.put(None)
+            self._thread.join(FINISH_TIMEOUT_S)

@@ -1,0 +1,181 @@
+"""The real workflows behind the screens' protocols. Imported piece by piece, so that the first frame waits for nothing it does not need."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.finding import Finding, Fix
+from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.tui.keys import Mode
+from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
+
+if TYPE_CHECKING:
+    from coach.launch.resources import Site
+    from coach.workflows.cancel import Cancellation
+
+SITE_AGE_S = 60.0
+"""How long what the cluster has is taken as known while a plan is changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the app is opened with."""
+
+    session: Session
+    launcher: Launcher
+    mode: Mode
+    user: str
+    place: str
+    backend: str
+
+
+def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
+    """The cluster, or this machine."""
+    from coach.sources.user import user_name
+    from coach.workflows.backend import resolve_backend
+    from coach.workflows.watch import live_session
+
+    env = dict(os.environ)
+    resolved = resolve_backend(backend, env)
+    name = _cluster_name(env) if resolved == "slurm" else socket.gethostname()
+    return Opening(
+        live_session(settings, resolved, env),
+        LiveLauncher(settings, env),
+        Mode.READONLY if is_readonly else Mode.LIVE,
+        user_name(),
+        f"{resolved} · {name}" if name else resolved,
+        resolved,
+    )
+
+
+def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
+    """A recording. Raises UserError when it is not one."""
+    from coach.recorder import open_recording
+    from coach.workflows.recording import open_replay
+
+    header = open_recording(file).header
+    return Opening(
+        open_replay(file, settings),
+        LiveLauncher(settings, dict(os.environ)),
+        mode,
+        header.user,
+        header.backend,
+        header.backend,
+    )
+
+
+def demo_recording_path() -> Path:
+    """The recording that comes with coach."""
+    return Path(__file__).resolve().parent.parent / "demo" / "demo.coach"
+
+
+def _cluster_name(env: Mapping[str, str]) -> str:
+    """ClusterName from the configuration; empty where there is none to read."""
+    files = (env.get("SLURM_CONF"), "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+    for file in filter(None, files):
+        try:
+            with open(file, encoding="utf-8", errors="replace") as config:
+                for text in config:
+                    key, _, value = text.partition("=")
+                    if key.strip().lower() == "clustername":
+                        return value.split("#")[0].strip()
+        except OSError:
+            continue
+    return ""
+
+
+class LiveLauncher:
+    """Launches, cancels and relaunches for real. Called by the desk alone, one thing at a time."""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        from coach.sources.io import SystemIo, scrubbed_environment
+
+        self._settings = settings
+        self._env = env
+        self._io = SystemIo(scrubbed_environment(env))
+        self._site: tuple[float, Site] | None = None
+        self._cancellations: dict[str, Cancellation] = {}
+
+    def recipe_keys(self) -> tuple[RecipeKey, ...]:
+        from coach.launch.recipe import find_recipes
+
+        recipes, _ = find_recipes()
+        return tuple(RecipeKey(r.key, r.name, r.title) for r in recipes if r.key is not None)
+
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        from coach.launch.recipe import get_recipe
+        from coach.workflows.backend import resolve_backend
+        from coach.workflows.prepare import look_at_site, plan_for, with_defaults
+
+        request = with_defaults(request, self._settings)
+        get_recipe(request.recipe)
+        backend = resolve_backend(request.backend, self._env)
+        now_s = time.monotonic()
+        if (
+            run_id is None
+            or self._site is None
+            or now_s - self._site[0] > SITE_AGE_S
+            or self._site[1].backend != backend
+        ):
+            self._site = (now_s, look_at_site(backend, self._io))
+        return plan_for(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
+
+    def submit(self, plan: Plan) -> Submitted:
+        from coach.workflows.submit import submit
+
+        return submit(plan, self._settings, self._env, self._io)
+
+    def cancel_command(self, target: str) -> str:
+        from coach.workflows.cancel import plan_cancel
+
+        cancellation = plan_cancel(target, self._settings, self._env, self._io)
+        self._cancellations = {target: cancellation}
+        return cancellation.command
+
+    def cancel(self, target: str) -> None:
+        from coach.workflows.cancel import cancel
+
+        cancellation = self._cancellations.pop(target, None)
+        if cancellation is None:
+            raise UserError(f"{target}: its command has not been shown")
+        cancel(cancellation, self._env, self._io.now())
+
+    def offer_fix(
+        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot
+    ) -> RelaunchOffer:
+        from coach.model.cluster import is_final
+        from coach.workflows.relaunch import changes, request_for_fix, script_diff
+
+        plan = self.prepare(request_for_fix(run, fix, finding.rule))
+        try:
+            script = (Path(run.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            script = ""
+        checkpoints = sorted(target.checkpoints, key=lambda checkpoint: checkpoint.step)
+        return RelaunchOffer(
+            run,
+            finding,
+            fix,
+            plan,
+            script_diff(script, run.run_id, plan),
+            changes(run, plan),
+            not is_final(run.state),
+            newest_step,
+            checkpoints[-1] if checkpoints else None,
+        )
+
+    def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
+        from coach.workflows.relaunch import ParentChoice, relaunch
+
+        choice = ParentChoice(parent_choice)
+        return relaunch(offer.plan, offer.parent, choice, self._settings, self._env, self._io)

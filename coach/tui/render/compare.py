@@ -1,0 +1,101 @@
+"""Before and after, with the noise of each, and whether the difference is more than noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coach.analysis.compare import BETTER, WORSE, Comparison, Row
+from coach.model.run import Run
+from coach.tui.render.finding import changes_text
+from coach.tui.render.severity import state_span
+from coach.tui.render.text import (
+    BLANK,
+    UNKNOWN,
+    Line,
+    Span,
+    Tone,
+    clip,
+    fit,
+    line,
+    mib,
+    muted,
+    number,
+    printable,
+    seconds,
+    strong,
+)
+
+_UNITS: dict[str, Callable[[float | None], str]] = {"s": seconds, "MiB": mib}
+_SIGN: dict[str, tuple[str, Tone]] = {BETTER: ("✓", "good"), WORSE: ("▲", "warning")}
+
+
+def compare_lines(
+    comparison: Comparison | None,
+    before: tuple[str, Run | None, str | None],
+    after: tuple[str, Run | None, str | None],
+    width: int,
+) -> list[Line]:
+    """Both runs as (id, run, state), what differs in their set-up, then one line per quantity."""
+    rows = [clip(_run_line("before", *before), width), clip(_run_line("after", *after), width)]
+    fix = after[1].fix if after[1] is not None else None
+    if fix is not None and after[1] is not None and after[1].parent_run_id == before[0]:
+        text = changes_text(fix.changes)
+        rows.append(
+            clip(
+                line(muted(" fix     "), strong(printable(fix.title)), muted(f"  {fix.rule}: {text}")), width
+            )
+        )
+    rows.append(BLANK)
+    if comparison is None:
+        return [*rows, line(muted(" reading both runs…"))]
+    changes = comparison.changes or ("nothing",)
+    rows.append(line(strong(" What differs in the launch")))
+    rows.extend(clip(line(f"   {printable(text)}"), width) for text in changes)
+    rows.append(BLANK)
+    wide = width >= 100
+    columns = (16, 20, 20, 9) if wide else (15, 17, 17, 8)
+    titles = ("", "BEFORE", "AFTER", "RATIO")
+    head = " " + "  ".join(
+        fit(t, w, "right" if i else "left") for i, (t, w) in enumerate(zip(titles, columns, strict=True))
+    )
+    rows.append(line(muted(head), muted("  VERDICT")))
+    for row in comparison.rows:
+        rows.extend(_row_lines(row, columns, width))
+    rows.extend((BLANK, line(muted(" ± is half the 95 % interval of the steady part of a run"))))
+    return rows
+
+
+def _run_line(word: str, run_id: str, run: Run | None, state: str | None) -> Line:
+    recipe = f"  {printable(run.recipe)}" if run is not None else ""
+    return line(
+        muted(f" {word:<8}"), Span(printable(run_id), "accent"), "  ", state_span(state), muted(recipe)
+    )
+
+
+def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
+    sign, tone = _SIGN.get(row.verdict, ("·", "muted"))
+    ratio = UNKNOWN if row.ratio is None else f"× {row.ratio:.3g}"
+    cells = (
+        fit(row.quantity, columns[0]),
+        fit(_value(row.before, row.before_noise, row.unit), columns[1], "right"),
+        fit(_value(row.after, row.after_noise, row.unit), columns[2], "right"),
+        fit(ratio, columns[3], "right"),
+    )
+    verdict = (
+        row.verdict
+        if width >= 100
+        else {"no difference beyond noise": "within noise"}.get(row.verdict, row.verdict)
+    )
+    rows = [line(" " + "  ".join(cells), Span(f"  {sign} {verdict}", tone))]
+    if row.because:
+        rows.append(clip(line(muted(f" {' ' * columns[0]}  {printable(row.because)}")), width))
+    return rows
+
+
+def _value(value: float | None, noise: float | None, unit: str) -> str:
+    if value is None:
+        return UNKNOWN
+    spelled = _UNITS.get(unit, number)(value)
+    if noise is None or not value:
+        return spelled
+    return f"{spelled} ±{abs(noise / value):.1%}"

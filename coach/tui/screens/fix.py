@@ -1,0 +1,83 @@
+"""The Fix screen: the finding, the changed launch as a diff, what becomes of the parent. `y` relaunches, once it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+
+from coach.tui.asking import AskingScreen
+from coach.tui.base import Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import FixRequested, RelaunchRequested
+from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
+from coach.tui.render.runs import short_id
+from coach.tui.render.text import Line
+from coach.tui.session import PARENT_CHOICES, RelaunchOffer
+from coach.tui.widgets.lines import LinesView
+
+
+class FixScreen(AskingScreen):
+    """One fix of one run."""
+
+    PLACE = "fix"
+    BINDINGS = bindings_of("fix")
+
+    def __init__(self, context: Context, run_id: str, index: int) -> None:
+        super().__init__(context, ("cluster", f"run {short_id(run_id)}", "fix"))
+        self.run_id = run_id
+        self.index = index
+        self.TARGETS = (run_id,)
+        self._offer: RelaunchOffer | None = None
+        self._choice = PARENT_CHOICES[0]
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="why", can_focus=False)
+        yield LinesView(id="changes", can_focus=False)
+        yield LinesView(id="parent", can_focus=False)
+        yield LinesView(id="diff")
+        yield LinesView(id="answer", can_focus=False)
+
+    def on_mount(self) -> None:
+        self.pane("#changes").set_title("the fix")
+        self.pane("#diff").set_title("job.sh · parent → child")
+        self.query_one("#diff").focus()
+        self.work("making the changed launch…")
+
+    def set_offer(self, offer: RelaunchOffer) -> None:
+        self._offer = offer
+        self.ask()
+
+    def show(self) -> None:
+        width = self.app.size.width
+        offer = self._offer
+        for name in ("#why", "#changes", "#parent", "#diff"):
+            self.query_one(name).display = offer is not None
+        if offer is not None:
+            self._draw("#why", why_lines(offer.finding, width))
+            self._draw("#changes", change_lines(offer, width), 1)
+            self._draw("#parent", parent_lines(offer, self._choice, width))
+            self.pane("#diff").set_lines(diff_lines(offer.diff))
+        self._draw("#answer", self.answer_lines("y", "relaunches as a child run", width))
+
+    def _draw(self, name: str, rows: list[Line], more: int = 0) -> None:
+        pane = self.pane(name)
+        pane.styles.height = max(1, len(rows)) + more
+        pane.set_lines(rows)
+
+    def action_next_choice(self) -> None:
+        if self._offer is None or not self._offer.is_parent_active or self.is_busy:
+            return
+        self._choice = PARENT_CHOICES[(PARENT_CHOICES.index(self._choice) + 1) % len(PARENT_CHOICES)]
+        self.ask()
+
+    def action_next_fix(self) -> None:
+        if not self.is_busy:
+            self.work("making the changed launch…")
+            self.post_message(FixRequested(self.run_id, self.index + 1))
+
+    def action_confirm(self) -> None:
+        if self._offer is None or not self.admits_key():
+            return
+        self.work("relaunching…")
+        self.post_message(RelaunchRequested(self._offer, self._choice))

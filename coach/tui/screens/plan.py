@@ -1,0 +1,136 @@
+"""The plan of a launch: what will be asked for, what was decided, the exact script. Enter submits, once it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan
+from coach.tui.asking import AskingScreen
+from coach.tui.base import Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import PlanRequested, SubmitRequested
+from coach.tui.render.plan import Field, edited, plan_fields, plan_heading, plan_notes, script_lines
+from coach.tui.render.text import line, muted
+from coach.tui.widgets.lines import LinesView
+
+EDIT_PAUSE_S = 0.25
+"""The plan is made again when typing has paused this long."""
+
+
+class PlanField(Input):
+    """One value of the plan."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field.value, compact=True, classes="plan-field")
+        self.cursor_blink = False
+        self.field = field
+
+
+class PlanScreen(AskingScreen):
+    """Every edit makes the plan again; what is submitted is what is shown."""
+
+    PLACE = "plan"
+    BINDINGS = bindings_of("plan")
+
+    def __init__(self, context: Context, title: str) -> None:
+        super().__init__(context, ("cluster", title))
+        self.plan: Plan | None = None
+        self._request: LaunchRequest | None = None
+        self._edit = 0
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="heading", can_focus=False)
+        with Horizontal(id="plan"):
+            with Vertical(id="left"):
+                yield VerticalScroll(id="fields", can_focus=False)
+                yield LinesView(id="notes")
+            yield LinesView(id="script")
+        yield LinesView(id="answer", can_focus=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#fields").border_title = " plan "
+        self.pane("#notes").set_title("decided")
+        self.pane("#script").set_title("job.sh")
+        self.query_one("#script").focus()
+        self.work("making the plan…")
+
+    @property
+    def edit(self) -> int:
+        """Counts the edits: a plan made for an older one is not shown."""
+        return self._edit
+
+    async def set_plan(self, plan: Plan, request: LaunchRequest, edit: int) -> None:
+        if edit != self._edit:
+            return
+        self.plan, self._request = plan, request
+        await self._show_fields(plan)
+        self.ask()
+
+    def refuse(self, error: UserError) -> None:
+        super().refuse(error)
+        if not self.query(PlanField):
+            self.query_one("#plan").display = False
+
+    async def _show_fields(self, plan: Plan) -> None:
+        fields = plan_fields(plan)
+        shown = {widget.field.name: widget for widget in self.query(PlanField)}
+        if tuple(shown) != tuple(field.name for field in fields):
+            rows = [
+                Horizontal(Static(f" {f.label}", classes="plan-label", markup=False), PlanField(f))
+                for f in fields
+            ]
+            holder = self.query_one("#fields")
+            await holder.remove_children()
+            await holder.mount_all(rows)
+            return
+        for field in fields:
+            widget = shown[field.name]
+            widget.field = field
+            if not widget.has_focus and widget.value != field.value:
+                with widget.prevent(Input.Changed):
+                    widget.value = field.value
+
+    def show(self) -> None:
+        width, height = self.app.size
+        plan = self.plan
+        if plan is not None:
+            self.pane("#heading").set_lines([plan_heading(plan)])
+            left = 36 if width < 110 else 46
+            self.query_one("#left").styles.width = left
+            notes = plan_notes(plan, left - 1)
+            self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(3, height // 3))
+            self.pane("#notes").set_lines(notes or [line(muted(" nothing unusual"))])
+            self.pane("#script").set_lines(script_lines(plan.script))
+        rows = self.answer_lines("Enter", "submits exactly this script", width)
+        self.pane("#answer").styles.height = len(rows)
+        self.pane("#answer").set_lines(rows)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if self._request is None or not isinstance(event.input, PlanField):
+            return
+        field = event.input.field
+        if event.value == field.value:
+            return
+        self._edit += 1
+        try:
+            self._request = edited(self._request, field.name, event.value)
+        except UserError as error:
+            self.refuse(error)
+            return
+        self.work("making the plan again…")
+        self.set_timer(EDIT_PAUSE_S, lambda edit=self._edit: self._prepare_again(edit))
+
+    def _prepare_again(self, edit: int) -> None:
+        if edit == self._edit and self._request is not None:
+            self.post_message(PlanRequested(self._request, edit))
+
+    def action_submit(self) -> None:
+        if self.plan is None or not self.admits_key():
+            return
+        self.work("submitting…")
+        self.post_message(SubmitRequested(self.plan))
