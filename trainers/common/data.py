@@ -261,8 +261,8 @@ def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], n
 
     colour = random.uniform(0.3, 1.0, (num_images, 3, 1, 1)).astype(np.float32)
     background = random.uniform(0.3, 0.7, (num_images, 3, 1, 1)).astype(np.float32)
-    noise = random.normal(0, 0.1, (num_images, 3, 32, 32)).astype(np.float32)
-    images = np.clip(background + 0.4 * colour * wave[:, None] + noise, 0, 1)
+    noise = random.normal(0, 0.05, (num_images, 3, 32, 32)).astype(np.float32)
+    images = np.clip(background + 0.5 * colour * wave[:, None] + noise, 0, 1)
     return (images * 255).astype(np.uint8).reshape(num_images, 3072), labels
 
 
