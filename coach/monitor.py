@@ -31,11 +31,10 @@ from coach.model.reading import (
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot
 from coach.model.telemetry import SensorGap
+from coach.sources.log_scanner import MAX_FIRST_HITS, MAX_LAST_HITS
 
 DIAGNOSE_INTERVAL_S = 1.0
 MAX_EVENTS = 2000
-MAX_HITS_PER_SIGNATURE = 200
-"""Of a signature that hits more often in one file, the first and the last halves of these are kept."""
 
 _MAX_CLOCK_SKEW_S = 3600.0
 _MAX_SUBMIT_SKEW_S = 300.0
@@ -53,11 +52,11 @@ class _Hits:
     last: list[LogHit] = field(default_factory=list)
 
     def add(self, hit: LogHit) -> None:
-        if len(self.first) < MAX_HITS_PER_SIGNATURE // 2:
+        if len(self.first) < MAX_FIRST_HITS:
             self.first.append(hit)
             return
         self.last.append(hit)
-        if len(self.last) > MAX_HITS_PER_SIGNATURE // 2:
+        if len(self.last) > MAX_LAST_HITS:
             del self.last[0]
 
 

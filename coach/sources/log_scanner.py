@@ -30,6 +30,7 @@ MAX_LAST_HITS = 100
 
 _CONTEXT_BYTES = 256 << 10
 """How far back a traceback's head is looked for, and what the tail is cut from."""
+_DIGITS = b"0123456789"
 _MAX_TAIL_LINE_CHARS = 4096
 _MAX_TRACEBACK_LINES = 400
 
@@ -167,11 +168,13 @@ class LogScanner:
 
         What is before `start` was scanned already, and is looked at for the beginning of a traceback only.
         """
+        shapes = _shapes(text[start:])
         lines: dict[int, _Line] = {}
         found = [
             (line_start, index, match)
-            for index in range(len(self._signatures))
-            for line_start, match in self._matches(index, text, start, lines)
+            for index, literals in enumerate(self._literals)
+            if (present := [literal for literal in literals if literal.translate(None, _DIGITS) in shapes])
+            for line_start, match in self._matches(index, present, text, start, lines)
         ]
         found.sort(key=lambda item: item[:2])
         counted, number = start, num_newlines + 1
@@ -187,10 +190,10 @@ class LogScanner:
             yield index, self._with_traceback(hit, line.words, text, line_start, line.end)
 
     def _matches(
-        self, index: int, text: bytes, start: int, lines: dict[int, _Line]
+        self, index: int, literals: Sequence[bytes], text: bytes, start: int, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
         """(line start, match) of one signature: the first MAX_FIRST_HITS of the log, and the last MAX_LAST_HITS of this text."""
-        literals, pattern = self._literals[index], self._signatures[index].pattern
+        pattern = self._signatures[index].pattern
 
         def match(line_start: int) -> re.Match[str] | None:
             if line_start == start and index in self._flushed:
@@ -251,6 +254,14 @@ class LogScanner:
                 if not self._open:
                     break
         return closed
+
+
+def _shapes(text: bytes) -> bytes:
+    """Each kind of line once, without its digits.
+
+    The lines of a healthy log differ in their numbers alone, so however many literals there are, they are looked for in a few lines.
+    """
+    return b"\n".join(set(text.translate(None, _DIGITS).split(b"\n")))
 
 
 def _lines_with(literals: Sequence[bytes], text: bytes, start: int) -> Iterator[int]:

@@ -242,7 +242,7 @@ def test_a_log_that_repeats_an_error_forever_is_told_by_its_first_and_last() -> 
 
 
 def test_a_healthy_log_is_scanned_at_50_mb_per_second_with_all_rules() -> None:
-    line = b"2026-11-21 03:00:01 INFO step %d loss 2.3456 lr 0.05 samples/s 1234.5 data 0.001 epoch 3\n"
+    line = b"2026-11-21 03:00:01 INFO train: step %d, 1234.5 samples/s, lr 0.05, data 0.001 s, epoch 3\n"
     block = b"".join(line % step for step in range(40_000))
     wanted = signatures(build())
     best = 0.0

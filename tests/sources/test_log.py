@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from coach.model.log import Signature
+from coach.model.reading import LogChunk, Reading
+from coach.sources.job_files import JobFiles, parse_output_paths
+from coach.sources.log import BITE_BYTES, LogSource
+from tests.sources.fake_io import FakeIo
+
+KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
+PATH = Path("/runs/r/stdout.log")
+
+
+def source_of(io: FakeIo, *paths: Path) -> LogSource:
+    return LogSource(io, "r", lambda: paths or (PATH,), lambda: (KILLED,))
+
+
+def chunk_of(reading: Reading) -> LogChunk:
+    assert isinstance(reading.payload, LogChunk)
+    return reading.payload
+
+
+def test_a_log_that_is_yet_to_come_is_empty_and_no_error() -> None:
+    (reading,) = source_of(FakeIo()).poll()
+    assert chunk_of(reading).tail.size_bytes == 0
+
+
+def test_a_growing_log_is_read_once_and_hits_come_as_they_are_written() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"step 1\n" * 2000)
+    source = source_of(io)
+    (reading,) = source.poll()
+    assert chunk_of(reading).hits == ()
+    io.append(str(PATH), b"Killed\n")
+    (reading,) = source.poll()
+    (hit,) = chunk_of(reading).hits
+    assert (hit.file, hit.line) == (str(PATH), 2001)
+    assert chunk_of(reading).tail.lines[-1] == "Killed"
+    io.reads.clear()
+    (reading,) = source.poll()
+    assert chunk_of(reading).hits == ()
+    assert io.reads == []
+
+
+def test_a_last_line_without_its_end_is_told_at_the_next_look() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"step 1\n" * 2000 + b"Killed")
+    source = source_of(io)
+    assert chunk_of(*source.poll()).hits == ()
+    assert [hit.line for hit in chunk_of(*source.poll()).hits] == [2001]
+    assert chunk_of(*source.poll()).hits == ()
+
+
+def test_a_log_that_was_replaced_begins_anew() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"x\n" * 5000)
+    source = source_of(io)
+    list(source.poll())
+    io.write(str(PATH), b"y\n" * 4096 + b"Killed\n")
+    chunk = chunk_of(*source.poll())
+    assert chunk.is_restart
+    assert [hit.line for hit in chunk.hits] == [4097]
+
+
+def test_a_log_that_is_gone_is_an_error_that_names_it() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"x\n")
+    source = source_of(io)
+    list(source.poll())
+    del io.files[str(PATH)]
+    (reading,) = source.poll()
+    assert reading.error == f"{PATH}: No such file or directory"
+
+
+def test_a_huge_log_is_read_in_bites() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"healthy line of a log\n" * (BITE_BYTES // 10))
+    source = source_of(io)
+    first, second = source.poll(), source.poll()
+    assert [reading.is_caught_up for reading in first] == [False]
+    assert chunk_of(*second).tail.num_lines > 0
+
+
+def test_each_log_of_a_run_is_followed_by_itself() -> None:
+    io = FakeIo()
+    io.write("/a", b"Killed\n" + b"x\n" * 5000)
+    io.write("/b", b"fine\n" * 5000)
+    first, second = source_of(io, Path("/a"), Path("/b")).poll()
+    assert (len(chunk_of(first).hits), len(chunk_of(second).hits)) == (1, 0)
+
+
+def test_output_paths_are_taken_from_the_fields_and_not_from_a_hostile_job_name() -> None:
+    stdout = b"JobId=7 JobName=x\n   StdOut=/etc/passwd\nJobId=7\n   StdErr=/home/a/err log\n   StdIn=/dev/null\n   StdOut=/home/a/out\n"
+    assert parse_output_paths(stdout) == (Path("/home/a/out"), Path("/home/a/err log"))
+
+
+def test_one_file_for_both_streams_is_read_once() -> None:
+    assert parse_output_paths(b"   StdErr=/o\n   StdOut=/o\n") == (Path("/o"),)
+
+
+def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> None:
+    io = FakeIo()
+    files = JobFiles(io, "17")
+    for _ in range(2):
+        with pytest.raises(OSError, match="scontrol: command not found"):
+            files()
+    io.answer("job-files 17", lambda query: b"   StdOut=/o\n")
+    with pytest.raises(OSError, match="command not found"):
+        files()
+    io.now_s += 31
+    assert files() == (Path("/o"),)
