@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coach.model.cluster import Job, Node
+from coach.model.finding import Diagnosis
+from coach.model.history import History
+from coach.model.log import LogHit, LogTail
+from coach.model.metrics import MetricEvent, Step
+from coach.model.reading import (
+    JobList,
+    LogChunk,
+    MetricsChunk,
+    NodeList,
+    Payload,
+    Reading,
+    RunFacts,
+    RunList,
+    TelemetryChunk,
+)
+from coach.model.run import Run, RunExit
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import SensorGap
+from coach.monitor import MAX_EVENTS, Monitor
+from coach.sources.log_scanner import MAX_FIRST_HITS, MAX_LAST_HITS
+from coach.sources.run_files import parse_run
+
+RUN_ID = "20261121-142233-ddp-4f2a"
+JOB = Job("17", "ddp", "me", "RUNNING", None, "gpu", "node1", 1, 2, 1, 5, 5, 10, 900.0, 990.0, None)
+RUN: Run = parse_run({"job_id": "17", "backend": "slurm", "created_time_s": 890.0}, f"/runs/{RUN_ID}")
+
+
+class Judge:
+    """Stands in for the engine, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[TargetSnapshot] = []
+
+    def __call__(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
+        self.asked.append(snapshot)
+        return Diagnosis(snapshot.target, snapshot.state, (), ())
+
+
+def reading(source: str, payload: Payload | None, time_s: float = 1000.0, **fields: object) -> Reading:
+    return replace(Reading(source, time_s, 0.1, payload), **fields)
+
+
+def facts(run: Run = RUN, exit_: RunExit | None = None) -> Reading:
+    return reading("run", RunFacts(RUN_ID, run, exit_, ()), target=RUN_ID)
+
+
+def steps(*numbers: int, **fields: object) -> Reading:
+    made = tuple(Step(0, number, 900.0 + number) for number in numbers)
+    return replace(reading("metrics", MetricsChunk(RUN_ID, made, ()), target=RUN_ID), **fields)
+
+
+def watching(judge: Judge | None = None, sources: tuple[str, ...] = ()) -> Monitor:
+    monitor = Monitor("me", judge)
+    monitor.watch({RUN_ID: sources})
+    return monitor
+
+
+def test_own_jobs_come_first() -> None:
+    monitor = Monitor("me", None)
+    rows = (
+        replace(JOB, job_id="1", user="you"),
+        replace(JOB, job_id="2"),
+        replace(JOB, job_id="3", user="you"),
+    )
+    monitor.apply(reading("jobs", JobList(rows, True)))
+    assert [job.job_id for job in monitor.snapshot(1000.0).jobs] == ["2", "1", "3"]
+
+
+def test_a_job_and_its_run_directory_are_one_target() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts())
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    target = monitor.snapshot(1000.0).targets[RUN_ID]
+    assert (target.job, target.run, target.state, target.now_s) == (JOB, RUN, "RUNNING", 1000.0)
+
+
+def test_the_list_of_runs_shows_the_queues_state() -> None:
+    monitor = Monitor("me", None)
+    monitor.apply(reading("runs", RunList((RUN,), ("torn",))))
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    snapshot = monitor.snapshot(1000.0)
+    assert [run.state for run in snapshot.runs] == ["RUNNING"]
+    assert snapshot.run_problems == ("torn",)
+
+
+def test_a_job_of_a_cluster_set_up_anew_is_not_taken_for_the_run_of_the_same_number() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts(replace(RUN, created_time_s=50_000.0)))
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    assert monitor.snapshot(60_000.0).targets[RUN_ID].job is None
+
+
+def test_a_failed_source_keeps_its_last_data_with_their_age_and_says_why() -> None:
+    monitor = Monitor("me", None)
+    monitor.apply(reading("nodes", NodeList((Node("n1", "idle", None, (), 1, 0, 1, 0, ()),)), 1000.0))
+    assert monitor.apply(reading("nodes", None, 1010.0, error="Unable to contact slurm controller"))
+    snapshot = monitor.snapshot(1020.0)
+    status = snapshot.sources["nodes"]
+    assert [node.name for node in snapshot.nodes] == ["n1"]
+    assert (status.data_time_s, status.error_time_s) == (1000.0, 1010.0)
+    assert status.error == "Unable to contact slurm controller"
+    monitor.apply(reading("nodes", NodeList(()), 1030.0))
+    assert monitor.snapshot(1030.0).sources["nodes"].error is None
+
+
+def test_how_a_job_ended_stays_known_after_slurm_forgot_it() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts())
+    monitor.apply(reading("jobs", JobList((replace(JOB, state="TIMEOUT", end_time_s=950.0),), True)))
+    monitor.apply(reading("jobs", JobList((), True)))
+    target = monitor.snapshot(1000.0).targets[RUN_ID]
+    assert (target.state, target.now_s) == ("TIMEOUT", 950.0)
+
+
+def test_a_running_job_that_vanished_is_not_running_any_more() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts())
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    monitor.apply(steps(1, 2))
+    monitor.apply(reading("jobs", JobList((), True)))
+    target = monitor.snapshot(1000.0).targets[RUN_ID]
+    assert (target.job, target.state, target.now_s) == (None, None, 902.0)
+
+
+def test_the_clock_of_a_finished_run_stands_at_its_end_and_never_before_its_last_record() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts(replace(RUN, job_id=None), RunExit("FAILED", 1, 905.0, ())))
+    assert monitor.snapshot(5000.0).targets[RUN_ID].now_s == 905.0
+    monitor.apply(steps(9))
+    assert monitor.snapshot(5000.0).targets[RUN_ID].now_s == 909.0
+
+
+def test_a_record_from_the_far_future_does_not_move_the_clock() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts(replace(RUN, job_id=None), RunExit("FAILED", 1, 905.0, ())))
+    monitor.apply(reading("metrics", MetricsChunk(RUN_ID, (Step(0, 1, 1e15),), ()), target=RUN_ID))
+    assert monitor.snapshot(5000.0).targets[RUN_ID].now_s == 905.0
+
+
+def test_a_log_alone_has_the_time_of_its_newest_stamp_or_none() -> None:
+    monitor = watching(Judge())
+    tail = LogTail("log", 1, ("x",), 1, 1)
+    bare = LogHit("R", "s", "log", 1, "x", {})
+    monitor.apply(reading("log", LogChunk(RUN_ID, (bare,), tail), target=RUN_ID))
+    assert monitor.snapshot(1000.0).targets[RUN_ID].now_s is None
+    monitor.apply(reading("log", LogChunk(RUN_ID, (replace(bare, time_s=77.0),), tail), target=RUN_ID))
+    assert monitor.snapshot(1000.0).targets[RUN_ID].now_s == 77.0
+
+
+def test_nothing_is_judged_before_every_source_answered_and_all_bytes_were_read() -> None:
+    judge = Judge()
+    monitor = watching(judge, ("run", "metrics"))
+    monitor.apply(facts())
+    monitor.snapshot(1000.0)
+    assert judge.asked == []
+    monitor.apply(steps(1, is_caught_up=False))
+    monitor.snapshot(1000.1)
+    assert judge.asked == []
+    monitor.apply(steps(2))
+    assert RUN_ID in monitor.snapshot(1000.2).diagnoses
+    assert len(judge.asked) == 1
+
+
+def test_a_source_that_fails_does_not_hold_up_the_diagnosis() -> None:
+    judge = Judge()
+    monitor = watching(judge, ("run", "metrics"))
+    monitor.apply(facts())
+    monitor.apply(reading("metrics", None, target=RUN_ID, error="Stale file handle"))
+    monitor.snapshot(1000.0)
+    assert len(judge.asked) == 1
+
+
+def test_a_live_target_is_judged_once_a_second_and_a_finished_one_only_on_news() -> None:
+    judge = Judge()
+    monitor = watching(judge)
+    monitor.apply(facts())
+    for now_s in (1000.0, 1000.3, 1000.6, 1001.1, 1001.2):
+        monitor.snapshot(now_s)
+    assert [snapshot.now_s for snapshot in judge.asked] == [1000.0, 1001.1]
+    monitor.apply(facts(RUN, RunExit("COMPLETED", 0, 999.0, ())))
+    for now_s in (1003.0, 1005.0, 1007.0):
+        monitor.snapshot(now_s)
+    assert len(judge.asked) == 3
+    assert judge.asked[-1].has_ended
+
+
+def test_the_same_answer_again_is_no_news() -> None:
+    monitor = watching(Judge())
+    assert monitor.apply(facts())
+    assert not monitor.apply(facts())
+    assert monitor.apply(steps(1))
+    assert not monitor.apply(steps())
+
+
+def test_a_target_that_is_no_longer_watched_is_dropped_with_its_past() -> None:
+    monitor = watching(Judge())
+    monitor.apply(steps(1))
+    assert monitor.history(RUN_ID).num_steps(0) == 1
+    assert monitor.watch({}) == [RUN_ID]
+    assert not monitor.apply(steps(2))
+    snapshot = monitor.snapshot(1000.0)
+    assert (dict(snapshot.targets), dict(snapshot.diagnoses)) == ({}, {})
+    assert monitor.history(RUN_ID).num_steps(0) == 0
+    assert not any(RUN_ID in key for key in snapshot.sources)
+
+
+def test_hits_and_events_are_bounded_and_keep_the_first_and_the_last() -> None:
+    monitor = watching(Judge())
+    tail = LogTail("log", 1, ("x",), 1, 1)
+    for line in range(1, 1001):
+        hit = LogHit("R", "s", "log", line, "x", {})
+        monitor.apply(reading("log", LogChunk(RUN_ID, (hit,), tail), target=RUN_ID))
+    events = tuple(MetricEvent(0, "eval", 900.0, number, {}) for number in range(MAX_EVENTS * 2))
+    monitor.apply(reading("metrics", MetricsChunk(RUN_ID, (), events), target=RUN_ID))
+    target = monitor.snapshot(1000.0).targets[RUN_ID]
+    lines = [hit.line for hit in target.log_hits]
+    assert lines == [*range(1, MAX_FIRST_HITS + 1), *range(1001 - MAX_LAST_HITS, 1001)]
+    assert len(target.events) == MAX_EVENTS
+    assert (target.events[0].step, target.events[-1].step) == (0, MAX_EVENTS * 2 - 1)
+
+
+def test_a_log_that_was_replaced_takes_its_hits_with_it() -> None:
+    monitor = watching(Judge())
+    tail = LogTail("log", 1, ("x",), 1, 1)
+    hit = LogHit("R", "s", "log", 1, "x", {})
+    other = replace(hit, file="other")
+    monitor.apply(reading("log", LogChunk(RUN_ID, (hit, other), tail), target=RUN_ID))
+    monitor.apply(reading("log", LogChunk(RUN_ID, (), tail, is_restart=True), target=RUN_ID))
+    assert monitor.snapshot(1000.0).targets[RUN_ID].log_hits == (other,)
+
+
+def test_an_empty_log_is_the_same_as_none() -> None:
+    monitor = watching(Judge())
+    monitor.apply(reading("log", LogChunk(RUN_ID, (), LogTail("log", 1, (), 0, 0)), target=RUN_ID))
+    assert monitor.snapshot(1000.0).targets[RUN_ID].log_tails == ()
+
+
+def test_a_gap_of_the_sampler_is_kept_once_per_node() -> None:
+    monitor = watching(Judge())
+    gap = SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "h")
+    for _ in range(3):
+        monitor.apply(reading("telemetry", TelemetryChunk(RUN_ID, (gap,)), target=RUN_ID))
+    assert monitor.snapshot(1000.0).targets[RUN_ID].sensor_gaps == (gap,)
+
+
+def test_runs_that_ended_in_the_queue_are_told_with_their_job() -> None:
+    monitor = Monitor("me", None)
+    monitor.apply(reading("runs", RunList((RUN,), ())))
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    assert monitor.ended_in_queue() == []
+    ended = replace(JOB, state="COMPLETED")
+    monitor.apply(reading("jobs", JobList((ended,), True)))
+    assert monitor.ended_in_queue() == [(RUN, ended)]
+    monitor.apply(reading("jobs", JobList((replace(ended, user="you"),), True)))
+    assert monitor.ended_in_queue() == []
