@@ -68,11 +68,11 @@ class CoachApp(ActionApp):
         super().__init__(opening, clock)
         self.crash: BaseException | None = None
         self.animation_level = "none"
+        self.register_theme(NIGHT)
+        self.theme = NIGHT.name
         self._watch: Watch | None = None
 
     def on_mount(self) -> None:
-        self.register_theme(NIGHT)
-        self.theme = NIGHT.name
         self.push_screen(ClusterScreen(self.context))
         session = self.context.session
         self._follow()
@@ -158,6 +158,9 @@ class CoachApp(ActionApp):
             reason = reason_off(key, self.context.mode)
             said = f"off: {reason}" if reason else f"{key.label}  {key.tooltip}"
             yield SystemCommand(key.description, said, lambda key=key: self.simulate_key(key.key))
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return dict(NIGHT.variables)
 
     def _handle_exception(self, error: Exception) -> None:
         """One clean line after the terminal is restored, instead of a traceback across it."""

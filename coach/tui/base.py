@@ -123,7 +123,7 @@ class CoachScreen(Screen[None]):
         hints = [
             (key.id, key.label, key.word, reason_off(key, self.context.mode) is None)
             for key in self.keys()
-            if key.word
+            if key.word and not (key.id == "back" and self.PLACE == "cluster")
         ]
         self.query_one(KeyBar).set_hints(hints)
 

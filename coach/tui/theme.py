@@ -18,6 +18,7 @@ NIGHT = Theme(
     error="#ef7d78",
     dark=True,
     variables={
+        "muted": "#828d99",
         "border": "#2c3642",
         "border-blurred": "#2c3642",
         "scrollbar": "#2c3642",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from coach.tui.render.text import Line, Span, fit, line, muted, number, strong
+from coach.tui.render.text import Line, Span, crop, fit, line, muted, number, strong
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # [row][column] of U+2800
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -66,13 +66,14 @@ def curve_lines(
     finite = [y for y in values if math.isfinite(y)]
     newest = values[-1] if values else None
     is_broken = newest is not None and not math.isfinite(newest)
-    heading = [strong(f" {title} "), Span(number(newest), "critical" if is_broken else "")]
+    heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
     if unit and newest is not None:
         heading.append(muted(f" {unit}"))
     lost = next((x for x, y in points if y is not None and not math.isfinite(y)), None)
     if lost is not None:
         heading.append(Span(f"  ✖ not finite from step {lost:.0f}", "critical"))
-    rows: list[Line] = [tuple(heading)]
+    heading.append(muted(" " + "─" * width))
+    rows: list[Line] = [crop(tuple(heading), width)]
     if not finite:
         rows.append(line(muted("   no value yet" if not values else "   no finite value")))
         return rows + [() for _ in range(height - 2)]
@@ -82,11 +83,14 @@ def curve_lines(
     if low == high:
         low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
     label_width = max(len(number(low)), len(number(high)), 5)
-    body = height - 2
+    has_axis = height >= 6
+    body = height - 1 - has_axis
     drawn = braille(points, max(1, width - label_width - 3), max(1, body), low, high)
     for index, cells in enumerate(drawn):
         label = number(high) if index == 0 else number(low) if index == len(drawn) - 1 else ""
         rows.append(line(muted(f" {fit(label, label_width, 'right')} "), Span(cells, "accent")))
+    if not has_axis:
+        return rows
     first, last = f"step {points[0][0]:.0f}", f"{points[-1][0]:.0f}"
     gap = max(1, width - label_width - 3 - len(first) - len(last))
     rows.append(line(muted(" " * (label_width + 2) + first + " " * gap + last)))

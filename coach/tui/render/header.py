@@ -19,6 +19,7 @@ from coach.tui.render.text import (
     strong,
 )
 
+_KEPT_HINTS = ("help", "quit")
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
 
 
@@ -115,14 +116,15 @@ def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 
 def footer_line(hints: Sequence[tuple[str, str, str, bool]], note: Line, width: int) -> Line:
     """Keys with their words, as many as fit: (id, key, word, is on). A note stands at the right end and wins."""
     room = width - (line_width(note) + 2 if note else 0)
-    spans: list[Span] = [Span(" ")]
-    used = 1
-    for key_id, key, word, is_on in hints:
-        size = len(key) + 1 + len(word) + 2
-        if used + size > room:
+    shown = list(hints)
+    while len(shown) > 2 and 1 + sum(len(key) + len(word) + 3 for _, key, word, _ in shown) > room:
+        droppable = [hint for hint in shown if hint[0] not in _KEPT_HINTS]
+        if not droppable:
             break
+        shown.remove(droppable[-1])
+    spans: list[Span] = [Span(" ")]
+    for key_id, key, word, is_on in shown:
         spans.append(Span(key, "key" if is_on else "muted", key_id))
         spans.append(Span(f" {word}  ", "" if is_on else "muted", key_id))
-        used += size
     left = tuple(spans)
     return (*pad(left, width - line_width(note) - 1), *note, Span(" ")) if note else left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.tui.render.text import BLANK, Line, Span, clip, line, muted, strong
+from coach.tui.render.text import BLANK, Line, Span, line, muted, strong, wrap
 
 HelpRow = tuple[str, str, str, str | None]
 """(key, description, tooltip, reason when off)."""
@@ -17,16 +17,14 @@ def help_lines(
     for key, description, tooltip, reason in keys:
         is_on = reason is None
         said = f"off: {reason}" if reason else tooltip
-        rows.append(
-            clip(
-                line(
-                    Span(f" {key:>7}  ", "key" if is_on else "muted"),
-                    Span(f"{description:<36}", "" if is_on else "muted"),
-                    Span(said, "warning" if reason else "muted"),
-                ),
-                width,
-            )
+        texts = wrap(said, width - 46) or [""]
+        head = (
+            Span(f" {key:>7}  ", "key" if is_on else "muted"),
+            Span(f"{description:<36}", "" if is_on else "muted"),
         )
+        for index, text in enumerate(texts):
+            start = head if index == 0 else (Span(" " * 46),)
+            rows.append((*start, Span(text, "warning" if reason else "muted")))
     rows.extend((BLANK, line(strong(" In every list and text")), BLANK))
     for key, description in moves:
         rows.append(line(Span(f" {key:>14}  ", "key"), description))

@@ -59,10 +59,10 @@ def node_lines(
 def _host_line(
     node: str, newest: HostSample | None, samples: Sequence[HostSample], now_s: float, width: int
 ) -> Line:
-    name = fit(printable(node), 12)
+    name = fit(printable(node), 12 if width >= 70 else 9)
     if newest is None:
         return line(f" {name} ", muted("cpu –"))
-    spark_width = max(0, min(24, width - 62))
+    spark_width = max(0, min(24, width - 70))
     cpu = UNKNOWN if newest.cpu_pct is None else f"{newest.cpu_pct:.0f}%"
     of_cpus = "" if newest.num_cpus is None else f" of {newest.num_cpus}"
     memory = mib(newest.memory_used_mib) + (
@@ -74,11 +74,11 @@ def _host_line(
         line(
             strong(f" {name} "),
             muted("cpu "),
-            Span(bar(share, 8), "accent"),
+            Span(bar(share, 6), "accent"),
             f" {cpu:>4}",
             muted(f"{of_cpus:<6}"),
             muted(" mem "),
-            f"{memory:<12}",
+            f"{memory:<11}",
             Span(spark, "accent"),
             muted(f"  {age(now_s - newest.time_s)} old"),
         ),
@@ -87,7 +87,7 @@ def _host_line(
 
 
 def _gpu_line(newest: GpuSample, samples: Sequence[GpuSample], now_s: float, width: int) -> Line:
-    spark_width = max(0, min(24, width - 76))
+    spark_width = max(0, min(24, width - 84))
     used = UNKNOWN if newest.utilization_pct is None else f"{newest.utilization_pct:.0f}%"
     share = None if newest.utilization_pct is None else newest.utilization_pct / 100
     memory = f"{mib(newest.memory_used_mib)}/{mib(newest.memory_total_mib)}"
@@ -99,10 +99,10 @@ def _gpu_line(newest: GpuSample, samples: Sequence[GpuSample], now_s: float, wid
         line(
             muted(f"   gpu {newest.gpu:<6}"),
             muted("use "),
-            Span(bar(share, 8), "accent"),
+            Span(bar(share, 6), "accent"),
             f" {used:>4}      ",
             muted(" mem "),
-            f"{memory:<12}",
+            f"{memory:<11}",
             f" {power}{limit} W{heat} ",
             Span(spark, "accent"),
             muted(f"  {age(now_s - newest.time_s)} old"),
@@ -124,22 +124,22 @@ def rank_lines(history: History, width: int) -> list[Line]:
     spread = (
         (max(known.values()) / min(known.values()) - 1) if len(known) > 1 and min(known.values()) else 0.0
     )
-    rows: list[Line] = [line(muted(" RANK    STEP      STEP TIME   DATA TIME  LOSS      MEMORY"))]
+    rows: list[Line] = [line(muted(" RANK   STEP  STEP TIME  DATA TIME  LOSS     MEMORY"))]
     for rank, steps in table:
         newest = steps[-1]
         behind = furthest - newest.step
-        note = f"  {behind} behind" if behind > 1 else ""
+        note = f" {behind} behind" if behind > 1 else ""
         if rank == slowest and spread > 0.1:
-            note += f"  ▲ slowest, +{spread:.0%}"
+            note += f" ▲ slowest, +{spread:.0%}" if width >= 70 else f" ▲ +{spread:.0%}"
         is_lost = newest.loss is not None and not math.isfinite(newest.loss)
         rows.append(
             clip(
                 line(
-                    f" {rank:<6}{newest.step:>6}  ",
-                    f"{seconds(times[rank]):>12}",
-                    f"{seconds(_mean([s.data_time_s for s in steps])):>12}  ",
+                    f" {rank:<4}{newest.step:>7}",
+                    f"{seconds(times[rank]):>11}",
+                    f"{seconds(_mean([s.data_time_s for s in steps])):>11}  ",
                     Span(f"{number(newest.loss):<9}", "critical" if is_lost else ""),
-                    f" {mib(newest.memory_allocated_mib):<8}",
+                    f"{mib(newest.memory_allocated_mib):<6}",
                     Span(note, "warning"),
                 ),
                 width,

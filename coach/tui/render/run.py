@@ -41,10 +41,12 @@ def summary_lines(
     """State, size, times and progress; then the parameters; then where it comes from."""
     parts: list[Span] = [Span(" "), state_span(state)]
     if run is not None:
-        parts.extend((muted("  "), strong(printable(run.recipe)), muted(f"  {size_text(run)}")))
+        parts.extend((muted("  "), strong(printable(run.recipe))))
+    parts.append(Span(f"  {times_text(run, target, now_s)}"))
+    if run is not None:
         if run.job_id and run.job_id != run.run_id:
             parts.append(muted(f"  job {printable(run.job_id)}"))
-    parts.append(Span(f"  {times_text(run, target, now_s)}"))
+        parts.append(muted(f"  {size_text(run)}"))
     rows = [clip(tuple(parts), width)]
     progress: list[Span] = []
     if newest is not None:
@@ -152,7 +154,7 @@ def step_time_lines(curve: Sequence[CurvePoint], width: int) -> list[Line]:
     waited = [(p.data_time_s, p.num_steps) for p in newest if p.data_time_s is not None]
     data_time = sum(d * n for d, n in waited) / sum(n for _, n in waited) if waited else None
     share = data_time / step_time if data_time is not None and step_time else None
-    bar_width = max(6, min(20, width - 44))
+    bar_width = max(4, min(20, width - 52))
     tone: Tone = "warning" if share is not None and share > 0.3 else ""
     percent = UNKNOWN if share is None else f"{share:.0%}"
     first = line(

@@ -14,13 +14,13 @@ from coach.tui.render.text import UNKNOWN, age, number, printable
 
 RUN_COLUMNS = (
     Column("mark", "", 1),
-    Column("run", "RUN", 28, grow=1),
+    Column("run", "RUN", 28),
     Column("state", "STATE", 11),
-    Column("recipe", "RECIPE", 10, priority=1, grow=1),
+    Column("recipe", "RECIPE", 10, priority=4, grow=1),
     Column("job", "JOB", 8, priority=2),
-    Column("size", "SIZE", 9, priority=4),
-    Column("lr", "LR", 8, align="right", priority=5),
-    Column("rate", "SAMPLES/S", 9, align="right", priority=6),
+    Column("size", "SIZE", 9, priority=5),
+    Column("lr", "LR", 8, align="right", priority=6),
+    Column("rate", "SAMPLES/S", 9, align="right", priority=3),
     Column("age", "AGE", 7, align="right", priority=1),
     Column("finding", "FINDING", 12, grow=3),
     Column("parent", "CHILD OF", 12, priority=3),

@@ -7,7 +7,6 @@ an action or a terminal control. Widgets turn tones into theme colours.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,14 +134,14 @@ def clip(row: Line, width: int) -> Line:
     return tuple(kept)
 
 
-def join(parts: Iterable[Line], separator: str = "  ") -> Line:
-    """Lines side by side in one."""
-    result: list[Span] = []
-    for part in parts:
-        if result and part:
-            result.append(Span(separator))
-        result.extend(part)
-    return tuple(result)
+def crop(row: Line, width: int) -> Line:
+    """At most `width` cells of a line, cut without a sign: for rules and fillings."""
+    kept: list[Span] = []
+    left = width
+    for span in row:
+        kept.append(Span(set_cell_size(span.text, min(left, cell_len(span.text))), span.tone, span.action))
+        left -= cell_len(kept[-1].text)
+    return tuple(kept)
 
 
 def pad(row: Line, width: int) -> Line:

@@ -48,7 +48,7 @@ class ClusterScreen(CoachScreen):
     def show(self) -> None:
         snapshot, context = self.context.snapshot, self.context
         width, height = self.app.size
-        strip = partition_lines(snapshot.partitions, width, 1 if height < 30 else 3)
+        strip = partition_lines(snapshot.partitions, width, 2 if height < 30 else 4)
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)

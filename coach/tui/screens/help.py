@@ -33,4 +33,4 @@ class HelpScreen(CoachScreen):
             (key.label, key.description, key.tooltip, reason_off(key, self.context.mode))
             for key in keys_of(self._of, self.context.launch_keys)
         ]
-        self.pane("#body").set_lines(help_lines(self._of, rows, MOVES, self.app.size.width))
+        self.pane("#body").set_lines(help_lines(self._of, rows, MOVES, self.app.size.width - 2))

@@ -15,7 +15,7 @@ from coach.tui.base import Context
 from coach.tui.keys import bindings_of
 from coach.tui.messages import PlanRequested, SubmitRequested
 from coach.tui.render.plan import Field, edited, plan_fields, plan_heading, plan_notes, script_lines
-from coach.tui.render.text import line, muted
+from coach.tui.render.text import clip, line, muted
 from coach.tui.widgets.lines import LinesView
 
 EDIT_PAUSE_S = 0.25
@@ -99,7 +99,7 @@ class PlanScreen(AskingScreen):
         width, height = self.app.size
         plan = self.plan
         if plan is not None:
-            self.pane("#heading").set_lines([plan_heading(plan)])
+            self.pane("#heading").set_lines([clip(plan_heading(plan), width)])
             left = 36 if width < 110 else 46
             self.query_one("#left").styles.width = left
             notes = plan_notes(plan, left - 1)

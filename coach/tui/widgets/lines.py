@@ -75,9 +75,13 @@ class LinesView(ScrollView, can_focus=True):
         index = scroll_y + y
         if index >= len(self._lines):
             return Strip.blank(self.size.width, self.rich_style)
-        return self.strip_of(self._lines[index]).crop_extend(
-            scroll_x, scroll_x + self.size.width, self.rich_style
-        )
+        row, width = self._lines[index], self.size.width
+        strip = self.strip_of(row).crop_extend(scroll_x, scroll_x + width, self.rich_style)
+        if line_width(row) <= scroll_x + width:
+            return strip
+        # There is more to the right: ← and → scroll.
+        sign = Segment("›", self._style_of("muted", self.rich_style, ""))
+        return Strip.join([strip.crop(0, width - 1), Strip([sign])])
 
     def strip_of(self, row: Line, base: Style | None = None) -> Strip:
         """Spans in the theme's colours for their tones."""

@@ -16,8 +16,8 @@ class LogView(LinesView):
 
     def set_tail(self, tail: LogTail | None, name: str) -> None:
         """`name` is the file that was asked for, for when there is none yet."""
-        is_at_end = self.scroll_offset.y >= self.max_scroll_y
         is_other = (tail.file if tail else None) != self._file
+        is_at_end = is_other or self.scroll_offset.y >= self.max_scroll_y
         self._file = tail.file if tail else None
         if tail is None:
             self.set_title(f"{name} · no line yet")
@@ -29,8 +29,8 @@ class LogView(LinesView):
             return
         self.set_title(f"{name} · {tail.num_lines:,} lines")
         self.set_lines([_line(text) for text in tail.lines])
-        if is_at_end or is_other:
-            self.scroll_end(animate=False, immediate=True)
+        if is_at_end:
+            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
 
 
 def _line(text: str) -> Line:

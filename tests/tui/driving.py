@@ -1,0 +1,85 @@
+"""Open the app on a scripted session and drive it by keys, with a clock that the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from textual.pilot import Pilot
+
+from coach.tui.app import CoachApp
+from coach.tui.keys import Mode
+from coach.tui.live import Opening
+from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_history, make_snapshot
+
+
+class Clock:
+    """Goes on only when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def turn(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@dataclass
+class Driver:
+    app: CoachApp
+    pilot: Pilot[None]
+    session: FakeSession
+    launcher: FakeLauncher
+    clock: Clock
+
+    def text(self) -> str:
+        """What is on the screen, line by line."""
+        return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
+
+    @property
+    def place(self) -> str:
+        return getattr(self.app.screen, "PLACE", "")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    async def settle(self) -> None:
+        await self.pilot.pause()
+        await self.pilot.pause()
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        """Let the app work until something is so."""
+        for _ in range(200):
+            if condition():
+                return
+            await self.pilot.pause(0.02)
+        raise AssertionError(f"it did not happen: {what}\n{self.text()}")
+
+    async def sees(self, text: str) -> None:
+        await self.until(lambda: text in self.text(), f"{text!r} on the screen")
+
+    async def reaches(self, place: str) -> None:
+        await self.until(lambda: self.place == place, f"the {place} screen")
+
+
+@asynccontextmanager
+async def opened(
+    session: FakeSession | None = None,
+    launcher: FakeLauncher | None = None,
+    *,
+    mode: Mode = Mode.LIVE,
+    size: tuple[int, int] = (120, 36),
+) -> AsyncIterator[Driver]:
+    session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
+    launcher = launcher or FakeLauncher()
+    clock = Clock()
+    app = CoachApp(Opening(session, launcher, mode, "ada", "slurm · tiger", "slurm"), clock)
+    async with app.run_test(size=size) as pilot:
+        driver = Driver(app, pilot, session, launcher, clock)
+        await driver.until(lambda: app.context.launch_keys, "the recipes")
+        await driver.settle()
+        yield driver

@@ -1,0 +1,350 @@
+"""A scripted session and launcher, beside the protocols they fake, and values for the screens to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.errors import UserError
+from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
+from coach.model.history import History
+from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
+from coach.model.log import LogTail
+from coach.model.metrics import Step
+from coach.model.run import Checkpoint, Run
+from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
+from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
+
+NOW_S = 1_800_000_000.0
+RUN_ID = "20261121-142233-ddp-4f2a"
+CHILD_ID = "20261121-143000-ddp-77aa"
+
+
+class FakeSession:
+    """Shows what a test gives it. `push` is what a source's answer does."""
+
+    def __init__(self, snapshot: Snapshot, histories: dict[str, History] | None = None) -> None:
+        self._snapshot = snapshot
+        self._histories = histories or {}
+        self._on_update: OnUpdate | None = None
+        self.watches: list[Watch] = []
+        self.num_refreshes = 0
+        self.is_stopped = False
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def start(self, on_update: OnUpdate) -> None:
+        self._on_update = on_update
+        on_update(self._snapshot)
+
+    def push(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        assert self._on_update is not None
+        self._on_update(snapshot)
+
+    def watch(self, watch: Watch) -> None:
+        self.watches.append(watch)
+
+    def history(self, target: str) -> History:
+        return self._histories.get(target, History())
+
+    def refresh_soon(self) -> None:
+        self.num_refreshes += 1
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+@dataclass
+class FakeLauncher:
+    """Remembers what it was asked to do; refuses when told to."""
+
+    submitted: list[Plan] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
+    requests: list[LaunchRequest] = field(default_factory=list)
+    refusal: UserError | None = None
+    before_prepare: Callable[[], None] = lambda: None
+
+    def recipe_keys(self) -> tuple[RecipeKey, ...]:
+        return (
+            RecipeKey("1", "baseline", "One device"),
+            RecipeKey("2", "ddp", "DDP: one process per device"),
+        )
+
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        self.before_prepare()
+        self.requests.append(request)
+        return make_plan(request)
+
+    def submit(self, plan: Plan) -> Submitted:
+        if self.refusal is not None:
+            raise self.refusal
+        self.submitted.append(plan)
+        return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
+
+    def cancel_command(self, target: str) -> str:
+        return f"scancel {target}"
+
+    def cancel(self, target: str) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.cancelled.append(target)
+
+    def offer_fix(
+        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot
+    ) -> RelaunchOffer:
+        plan = make_plan(LaunchRequest(run.recipe, set={"lr": 0.05}))
+        diff = ("--- parent", "+++ child", "@@ -9,1 +9,1 @@", "-  --lr 1e+20", "+  --lr 0.05")
+        checkpoint = target.checkpoints[-1] if target.checkpoints else None
+        return RelaunchOffer(
+            run,
+            finding,
+            fix,
+            plan,
+            diff,
+            (("lr", "1e+20", "0.05"),),
+            run.state == "RUNNING",
+            newest_step,
+            checkpoint,
+        )
+
+    def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
+        self.relaunched.append((offer, parent_choice))
+        return Submitted(CHILD_ID, f"/runs/{CHILD_ID}", "19", "PENDING")
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=coach-ddp
+#SBATCH --nodes={nodes}
+#SBATCH --time=00:30:00
+# the run directory
+set -euo pipefail
+srun --kill-on-bad-exit=1 coach run -- torchrun trainers/ddp.py --lr {lr}
+"""
+
+
+def make_plan(request: LaunchRequest) -> Plan:
+    nodes = request.num_nodes or 1
+    lr = float(request.set.get("lr", 0.05))
+    return Plan(
+        request=request,
+        run_id=CHILD_ID,
+        run_dir=f"/runs/{CHILD_ID}",
+        backend="slurm",
+        recipe=request.recipe,
+        title="DDP: one process per device, gradients averaged",
+        parameters={"lr": lr, "batch_size": 64, "epochs": 3, "max_steps": 0, "optimizer": "sgd"},
+        resources=Resources(
+            nodes, request.gpus_per_node or 0, request.nproc_per_node or 1, 2, 1800, partition="cpu"
+        ),
+        script=SCRIPT.format(nodes=nodes, lr=lr),
+        notes=("no GPU in partition cpu: ranks train on CPUs over gloo",),
+        warnings=("lr = 1e+20: usual are 0.0001 to 1",) if lr > 1 else (),
+        code_dir="/runs/.code/abc",
+        run_json={},
+    )
+
+
+def make_job(job_id: str = "17", user: str = "ada", **changes: object) -> Job:
+    job = Job(
+        job_id=job_id,
+        name="coach-ddp",
+        user=user,
+        state="RUNNING",
+        reason=None,
+        partition="cpu",
+        nodes="node[1-2]",
+        num_nodes=2,
+        num_cpus=4,
+        num_gpus=0,
+        time_used_s=130,
+        time_left_s=1670,
+        time_limit_s=1800,
+        submit_time_s=NOW_S - 140,
+        start_time_s=NOW_S - 130,
+        end_time_s=None,
+    )
+    return replace(job, **changes)  # type: ignore[arg-type]  # a test changes any field
+
+
+def make_run(run_id: str = RUN_ID, **changes: object) -> Run:
+    run = Run(
+        run_id=run_id,
+        run_dir=f"/runs/{run_id}",
+        recipe="ddp",
+        backend="slurm",
+        job_id="17",
+        state="RUNNING",
+        parameters={"lr": 1e20, "batch_size": 64, "epochs": 3, "max_steps": 0, "optimizer": "sgd"},
+        resources={"num_nodes": 2, "gpus_per_node": 0, "nproc_per_node": 1, "time_limit_s": 1800},
+        launch={"recipe": "ddp"},
+        created_time_s=NOW_S - 140,
+        started_time_s=NOW_S - 130,
+        ended_time_s=None,
+        parent_run_id=None,
+        fix=None,
+        device={"type": "cpu", "name": "AMD EPYC"},
+        dataset={"name": "cifar10", "is_synthetic": True},
+        versions={},
+    )
+    return replace(run, **changes)  # type: ignore[arg-type]  # a test changes any field
+
+
+def nan_diagnosis(target: str = RUN_ID) -> Diagnosis:
+    finding = Finding(
+        rule="NUM001",
+        name="loss-not-finite",
+        cause="lr_too_high",
+        severity=Severity.CRITICAL,
+        confidence=0.99,
+        is_primary=True,
+        consequence_of=None,
+        subject=Subject(rank=0),
+        summary="The loss is NaN since step 2; the last finite value was 2.31 at step 1. The learning rate 1e+20 lies far above the usual range.",
+        evidence=(
+            Evidence("loss at step 1: 2.31, at step 2: NaN", "/runs/x/metrics/rank-0.jsonl", 3, 2.0, "step"),
+            Evidence("lr 1e+20, usual 0.0001 to 1"),
+        ),
+        fixes=(Fix("Set the learning rate to the recipe's default", {"lr": 0.05}, None, True),),
+        since_s=NOW_S - 60,
+    )
+    other = replace(
+        finding,
+        rule="GPU001",
+        name="low",
+        severity=Severity.WARNING,
+        is_primary=False,
+        consequence_of="NUM001",
+        summary="GPU utilization is low",
+        fixes=(),
+        evidence=(),
+    )
+    gap = NotMeasured("gpu.utilization", "no NVIDIA driver", "run on a node with GPUs")
+    return Diagnosis(target, "RUNNING", (finding, other), (gap,))
+
+
+def make_history(num_steps: int = 200, lost_at: int | None = None, num_ranks: int = 2) -> History:
+    history = History()
+    for step in range(1, num_steps + 1):
+        for rank in range(num_ranks):
+            loss = 2.3 * math.exp(-step / 80) + 0.1 * math.sin(step / 3)
+            if lost_at is not None and step >= lost_at:
+                loss = float("nan")
+            step_time = 0.11 + 0.01 * math.sin(step / 7) + 0.02 * rank
+            history.add_steps(
+                [
+                    Step(
+                        rank,
+                        step,
+                        NOW_S - 130 + step * 0.5,
+                        step // 78,
+                        loss,
+                        0.05,
+                        64,
+                        128,
+                        0.012,
+                        step_time,
+                        memory_allocated_mib=412.0,
+                    )
+                ]
+            )
+    for node in ("node1", "node2"):
+        history.add_samples(
+            HostSample(node, NOW_S - 60 + i, 70 + 20 * math.sin(i / 5), 2, 900.0 + i, 4096.0, 8000.0, 4)
+            for i in range(60)
+        )
+    return history
+
+
+def add_gpus(history: History, node: str = "node1") -> History:
+    history.add_samples(
+        GpuSample(
+            node,
+            NOW_S - 60 + i,
+            0,
+            "GPU-1",
+            "NVIDIA A100",
+            60 + 30 * math.sin(i / 4),
+            20480,
+            81920,
+            250,
+            400,
+            61,
+        )
+        for i in range(60)
+    )
+    return history
+
+
+def make_target(run: Run, job: Job | None = None) -> TargetSnapshot:
+    lines = tuple(f"step {i} loss {2.3 - i * 0.01:.3f} 1164 samples/s" for i in range(1, 60))
+    return TargetSnapshot(
+        target=run.run_id,
+        now_s=NOW_S,
+        job=job,
+        run=run,
+        log_tails=(
+            LogTail(f"{run.run_dir}/stdout.log", 1, lines, 4000, len(lines)),
+            LogTail(f"{run.run_dir}/stderr.log", 1, ("a warning from torch",), 20, 1),
+        ),
+        checkpoints=(Checkpoint(f"{run.run_dir}/checkpoints/step-00000160.pt", 160, NOW_S - 20),),
+        sensor_gaps=(
+            SensorGap("node1", "gpu.utilization", "no NVIDIA driver", "run on a node with GPUs"),
+            SensorGap("node2", "gpu.utilization", "no NVIDIA driver", "run on a node with GPUs"),
+        ),
+    )
+
+
+def status(source: str, age_s: float = 2.0, error: str | None = None, num_bad_rows: int = 0) -> SourceStatus:
+    return SourceStatus(source, NOW_S - age_s, error, NOW_S if error else None, num_bad_rows, 0.05)
+
+
+def make_snapshot(**changes: object) -> Snapshot:
+    """A small cluster in the middle of a day: three nodes, two own jobs, two foreign ones, a run in trouble."""
+    job, run = make_job(), make_run()
+    snapshot = Snapshot(
+        now_s=NOW_S,
+        nodes=(
+            Node("node1", "mixed", None, ("cpu", "gpu"), 4, 2, 16000, 8000, (GpuCount("a100", 2, 1),)),
+            Node("node2", "mixed", None, ("cpu", "gpu"), 4, 2, 16000, 8000, (GpuCount("a100", 2, 0),)),
+            Node(
+                "node3",
+                "down+drain",
+                "disk failure",
+                ("cpu", "gpu"),
+                4,
+                0,
+                16000,
+                0,
+                (GpuCount("a100", 2, 0),),
+            ),
+        ),
+        partitions=(
+            Partition("cpu", True, "up", None, None, 3, 0, 12, 4, (), 0),
+            Partition("gpu", False, "up", 86400, None, 3, 0, 12, 4, (GpuCount("a100", 6, 1),), 2),
+        ),
+        jobs=(
+            make_job("12", "bob", name="vasp", nodes="node1", num_gpus=1),
+            make_job(
+                "13", "bob", name="vasp", state="PENDING", reason="Resources", nodes=None, time_used_s=0
+            ),
+            job,
+            make_job("18", state="PENDING", reason="Priority", nodes=None, time_used_s=0),
+        ),
+        runs=(run,),
+        targets=MappingProxyType({run.run_id: make_target(run, job)}),
+        diagnoses=MappingProxyType({run.run_id: nan_diagnosis()}),
+        sources=MappingProxyType({name: status(name) for name in ("jobs", "nodes", "runs")}),
+    )
+    return replace(snapshot, **changes)  # type: ignore[arg-type]  # a test changes any field
+
+
+def applied_fix() -> AppliedFix:
+    return AppliedFix("NUM001", "Set the learning rate to the recipe's default", {"lr": 0.05})
