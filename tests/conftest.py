@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import shutil
@@ -31,6 +32,14 @@ from tests.terminal.tmux import Terminal
 _SLURM_CLIENTS = re.compile(
     r"s(acct|acctmgr|alloc|attach|batch|bcast|cancel|control|diag|info|prio|queue|report|run|share|stat)"
 )
+
+
+def pytest_configure() -> None:
+    """Keep the suite's own process free of torch: DeepSpeed registers a seeder there, which would import it into every run."""
+    with contextlib.suppress(ImportError):
+        import pytest_randomly
+
+        pytest_randomly.entrypoint_reseeds = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

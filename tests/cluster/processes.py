@@ -76,6 +76,11 @@ def with_environment(setting: str, needs: str = "") -> list[Daemon]:
     return found
 
 
+def in_session(leader: int) -> list[Daemon]:
+    """Processes of one terminal session, `leader` being the first of them."""
+    return [process for process in _processes() if _stat(process.pid)[3:4] == [str(leader)]]
+
+
 def _processes() -> Iterator[Daemon]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
@@ -97,9 +102,13 @@ def _is_stepd_of(directory: Path, process: Daemon) -> bool:
 
 def _start_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when it is gone, or only waits to be reaped."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in "ZX" else int(fields[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """/proc/PID/stat from the state on: what stands before it is a name that may hold anything."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+        return []

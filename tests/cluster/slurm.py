@@ -17,13 +17,12 @@ import contextlib
 import dataclasses
 import json
 import os
-import random
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,9 +32,6 @@ from tests.ordinary_user import User, make_user, shown
 from tests.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "srun", "scancel")
-PORTS = range(11000, 19000)
-"""Below the ports that the kernel hands out by itself, and below those that training jobs meet at (20000 and up)."""
-
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IN_NODE = 'mount --bind "$1" /etc/hosts && hostname "$2" && exec slurmd -D -N "$2"'
 
@@ -93,7 +89,11 @@ class SlurmCluster:
 
     def start(self) -> None:
         """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was started."""
-        self._write_files()
+        self._ports = slurm_conf.write_files(
+            self.directory, num_nodes=len(self.node_names), num_gpus=self.num_gpus, more=self._more_conf
+        )
+        if not (self.directory / "home").exists():
+            make_user(self.directory / "home")
         try:
             self._start_munged()
             self._spawn("slurmctld", ["slurmctld", "-D"])
@@ -146,7 +146,7 @@ class SlurmCluster:
     def kill_controller(self) -> None:
         """SIGKILL to slurmctld, as when its machine fails.
 
-        Jobs go on. The controller saves its state every few seconds: a job younger than some 10 s may be lost with it.
+        Jobs go on. A job that is younger than the controller's last saved state is lost: `wait_saved()` first.
         """
         controller = self._daemons["slurmctld"]
         controller.signal(signal.SIGKILL)
@@ -234,6 +234,19 @@ class SlurmCluster:
             wait_until(reached, timeout_s, f"job {job_id} becomes {' or '.join(states)}", every_s=0.1) or ""
         )
 
+    def wait_saved(self, job_id: str) -> None:
+        """Wait until the controller, killed now, would come back with this job as it is. It saves within 5 s of a change."""
+        times = ["squeue", "--noheader", "--states=all", "--format=%V %S", f"--jobs={job_id}"]
+        result = self.run(times, as_root=True, env={"SLURM_TIME_FORMAT": "%s"})
+        changed_s = max(int(word) for word in result.stdout.split() if word.isdecimal())
+        saved = self.directory / "state" / "job_state"
+
+        def is_saved() -> bool:
+            is_newer = saved.exists() and saved.stat().st_mtime >= changed_s + 1
+            return is_newer or time.time() > changed_s + 8
+
+        wait_until(is_saved, 15, f"job {job_id} is in the controller's saved state", every_s=0.1)
+
     def processes(self) -> list[Daemon]:
         """Everything that runs for this cluster: daemons, and processes of jobs."""
         return [d for d in self._daemons.values() if d.is_alive] + leftovers(self.directory, self.conf)
@@ -256,36 +269,6 @@ class SlurmCluster:
     def _root_env(self) -> dict[str, str]:
         scrubbed = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
         return scrubbed | {"PATH": _SYSTEM_PATH} | self.env
-
-    def _write_files(self) -> None:
-        for name in ("etc", "log", "run", "state", "spool", "munge", "dev"):
-            (self.directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
-        self.directory.chmod(0o755)
-        if not (self.directory / "home").exists():
-            make_user(self.directory / "home")
-        key = self.directory / "munge" / "munge.key"
-        key.touch(mode=0o600)
-        key.write_bytes(os.urandom(128))
-        for gpu in range(self.num_gpus):
-            device = self.directory / "dev" / f"nvidia{gpu}"
-            if not device.exists():
-                os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        self._ports = _free_ports(1 + len(self.node_names))
-        self.conf.write_text(
-            slurm_conf.slurm_conf(
-                self.directory,
-                controller_port=self._ports[0],
-                node_ports=self._ports[1:],
-                num_gpus=self.num_gpus,
-                # Jobs of two clusters on one machine must not meet at one port, which trainings derive from the job id.
-                first_job_id=random.SystemRandom().randrange(100, 9000),
-                more=self._more_conf,
-            )
-        )
-        etc, num_nodes = self.directory / "etc", len(self.node_names)
-        (etc / "gres.conf").write_text(slurm_conf.gres_conf(self.directory, num_nodes, self.num_gpus))
-        (etc / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
-        (etc / "hosts").write_text(slurm_conf.hosts(num_nodes, socket.gethostname()))
 
     def _start_munged(self) -> None:
         munge = self.directory / "munge"
@@ -345,22 +328,6 @@ _MUNGE_FILES = {
     "log-file": "munged.log",
     "seed-file": "munged.seed",
 }
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports on which nothing listens now, in random order, so that two clusters booted at once hardly ever meet."""
-    ports: list[int] = []
-    for port in random.SystemRandom().sample(PORTS, 200):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise AssertionError(f"fewer than {count} free ports in {PORTS}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The text of the booted cluster's configuration.
+"""The booted cluster's configuration: its texts, and the files that a boot needs.
 
 Apart from the class that boots it, because these lines are the cluster that coach's tests see: three nodes of 16 CPUs and 64 GB with two
 GPUs each, a default partition `cpu` for launches over gloo, and a partition `gpu` with the GPUs to be seen and allotted.
@@ -6,8 +6,15 @@ GPUs each, a default partition `cpu` for launches over gloo, and a partition `gp
 
 from __future__ import annotations
 
+import os
+import random
+import socket
+import stat
 from collections.abc import Sequence
 from pathlib import Path
+
+PORTS = range(11000, 19000)
+"""Below the ports that the kernel hands out by itself, and below those that training jobs meet at (20000 and up)."""
 
 
 def node_names(num_nodes: int) -> list[str]:
@@ -94,3 +101,50 @@ def hosts(num_nodes: int, own_name: str) -> str:
     lines = [f"127.0.0.1 localhost {own_name}"]
     lines += [f"127.0.1.{number} {name}" for number, name in enumerate(node_names(num_nodes), 1)]
     return "\n".join(lines) + "\n"
+
+
+def write_files(directory: Path, *, num_nodes: int, num_gpus: int, more: str = "") -> list[int]:
+    """Folders, munge's key, the GPUs' device files and the configuration; the ports: the controller's first, then each node's."""
+    for name in ("etc", "log", "run", "state", "spool", "munge", "dev"):
+        (directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
+    directory.chmod(0o755)
+    key = directory / "munge" / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(128))
+    for gpu in range(num_gpus):
+        device = directory / "dev" / f"nvidia{gpu}"
+        if not device.exists():
+            os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    ports = _free_ports(1 + num_nodes)
+    etc = directory / "etc"
+    (etc / "slurm.conf").write_text(
+        slurm_conf(
+            directory,
+            controller_port=ports[0],
+            node_ports=ports[1:],
+            num_gpus=num_gpus,
+            # Jobs of two clusters on one machine must not meet at one port, which trainings derive from the job id.
+            first_job_id=random.SystemRandom().randrange(100, 9000),
+            more=more,
+        )
+    )
+    (etc / "gres.conf").write_text(gres_conf(directory, num_nodes, num_gpus))
+    (etc / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
+    (etc / "hosts").write_text(hosts(num_nodes, socket.gethostname()))
+    return ports
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports on which nothing listens now, in random order, so that two clusters booted at once hardly ever meet."""
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, 200):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise AssertionError(f"fewer than {count} free ports in {PORTS}")

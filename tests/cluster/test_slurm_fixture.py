@@ -56,22 +56,15 @@ def test_a_job_that_asks_for_more_gpus_than_a_node_has_is_refused(slurm: SlurmCl
     assert "Requested node configuration is not available" in result.stderr
 
 
-def test_the_controller_can_be_killed_and_comes_back_with_its_queue(slurm: SlurmCluster) -> None:
-    job_id = slurm.submit("sleep 300", "--hold")
-    wait_until(
-        lambda: any((slurm.directory / "state").glob("job_state")) and job_id_is_saved(slurm, job_id),
-        20,
-        "the controller saves its state",
-    )
+def test_the_controller_can_be_killed_and_comes_back_with_its_jobs(slurm: SlurmCluster) -> None:
+    waiting = slurm.submit("sleep 300", "--hold")
+    running = slurm.submit("sleep 300")
+    slurm.wait_state(running, "RUNNING")
+    slurm.wait_saved(running)
     slurm.kill_controller()
     assert slurm.run(["scontrol", "ping"]).returncode == 1
     slurm.start_controller()
-    assert slurm.job_state(job_id) == "PENDING"
-
-
-def job_id_is_saved(slurm: SlurmCluster, job_id: str) -> bool:
-    saved = (slurm.directory / "state" / "job_state").read_bytes()
-    return int(job_id).to_bytes(4, "big") in saved
+    assert (slurm.job_state(waiting), slurm.job_state(running)) == ("PENDING", "RUNNING")
 
 
 def test_what_a_test_leaves_behind_is_put_right_for_the_next(slurm: SlurmCluster) -> None:

@@ -23,18 +23,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.cluster.processes import daemon_of
+from tests.cluster.processes import in_session
 from tests.ordinary_user import User, make_open_directory
 from tests.waiting import wait_until
 
 _SETTINGS = (
     ("set-option", "-g", "status", "off"),  # its line would be missing from the program's screen
-    ("set-option", "-g", "remain-on-exit", "on"),  # the last screen and the exit status stay to be seen
-    ("set-option", "-g", "remain-on-exit-format", ""),  # a note of tmux would scroll the first line away
     ("set-option", "-g", "default-terminal", "tmux-256color"),
     ("set-option", "-g", "history-limit", "5000"),
     ("set-option", "-s", "escape-time", "0"),
 )
+
+
+# The shell notes how the program ended and then holds the terminal, so that the last screen stays to be seen: tmux itself now and then
+# loses the last output, or the status, of a program that ends at once.
+_HOLD = 'trap : INT QUIT; "$@"; echo $? > "$STATUS_FILE.new"; mv "$STATUS_FILE.new" "$STATUS_FILE"; exec sleep infinity'
 
 
 def why_not() -> str | None:
@@ -56,20 +59,27 @@ class Terminal:
     ) -> None:
         """`env` is added to the environment of `as_user`, or to the suite's own when there is none."""
         self._user = as_user
+        self._session: int | None = None
         self._directory = make_open_directory("coach-terminal")
         if as_user is not None:
             os.chown(self._directory, as_user.uid, as_user.gid)
+        self._status_file = self._directory / "status"
         self._socket = f"coach-{secrets.token_hex(6)}"
         base = as_user.env() if as_user else {k: v for k, v in os.environ.items() if not k.startswith("TMUX")}
         locale = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-        self._env = base | locale | {"TMUX_TMPDIR": str(self._directory)} | dict(env or {})
+        self._env = (
+            base
+            | locale
+            | {"TMUX_TMPDIR": str(self._directory), "STATUS_FILE": str(self._status_file)}
+            | dict(env or {})
+        )
         size = ["-x", str(columns), "-y", str(rows)]
-        # With `env` in front there is never a single word, which tmux would hand to a shell.
-        start = ["new-session", "-d", *size, "--", "env", *(_word(os.fspath(word)) for word in argv)]
+        held = ["sh", "-c", _HOLD, "sh", *(os.fspath(word) for word in argv)]
+        start = ["new-session", "-d", *size, "--", *map(_word, held)]
         commands = [word for setting in _SETTINGS for word in (*setting, ";")]
         try:
             self._tmux("start-server", ";", *commands, *start, cwd=cwd or (as_user.home if as_user else None))
-            self._program = daemon_of("the program", int(self._asked("pane_pid")))
+            self._session = int(self._asked("pane_pid"))
         except BaseException:
             self.close()
             raise
@@ -116,28 +126,26 @@ class Terminal:
     def wait_exit(self, timeout_s: float = 15.0) -> int:
         """Wait until the program has ended; its exit status (128 + n when signal n ended it)."""
         try:
-            # The program's status is known a moment later than its terminal is closed.
-            ended = wait_until(
-                lambda: self._asked("pane_dead_status") or self._asked("pane_dead_signal"), timeout_s
-            )
+            wait_until(lambda: not self.is_running, timeout_s)
         except AssertionError:
             raise AssertionError(f"the program still runs after {timeout_s:g} s:\n{self.screen()}") from None
-        return int(ended) if self._asked("pane_dead_status") else 128 + int(ended)
+        return int(self._status_file.read_text())
 
     @property
     def is_running(self) -> bool:
-        return self._asked("pane_dead") != "1"
+        return not self._status_file.exists()
 
     def close(self) -> None:
         """End this terminal's own tmux server, and with it the program."""
         subprocess.run(self._argv("kill-server"), env=self._env, capture_output=True, timeout=10)
-        program = getattr(self, "_program", None)
-        if program is not None:
-            # The closed terminal has sent it SIGHUP. Whoever ignores that is stopped here.
+        if self._session is not None:
+            # The closed terminal has sent them SIGHUP. Whoever ignores that is stopped here.
+            leader = self._session
             try:
-                wait_until(lambda: not program.is_alive, 5)
+                wait_until(lambda: not in_session(leader), 2)
             except AssertionError:
-                program.signal(signal.SIGKILL)
+                for process in in_session(leader):
+                    process.signal(signal.SIGKILL)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Terminal:
