@@ -5,6 +5,7 @@ One place decides what `TARGET` means, so that `check`, `compare`, `record` and 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
     """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name as hint."""
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
-    path = Path(text).expanduser().absolute()
+    path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
     found = _at_path(io, text, path) if text else None
     if found is not None:
         return found
@@ -124,7 +125,7 @@ def _at_path(io: Io, text: str, path: Path) -> Target | None:
         io.list_dir(path)
     except NotADirectoryError:
         return Target(text, TargetKind.LOG, path)
-    except OSError:
+    except (OSError, ValueError):
         return Target(text, TargetKind.LOG, path) if _exists(io, path) else None
     raise UserError(
         f"{text}: a directory without run.json: not a run directory", "give a run directory or a log file"

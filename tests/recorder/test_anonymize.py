@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from coach.model.reading import JobList, MetricsChunk
+from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
+from coach.recorder.anonymize import striker
+from coach.sources.metrics import MetricsSource
+from coach.sources.run_list import RunListSource
+from coach.sources.slurm import JobsSource
+from tests.sources.fake_io import FakeIo
+from tests.sources.squeue import squeue
+
+ROOT = "/home/alice.smith/coach/runs"
+RUN = "20261121-142233-ddp-4f2a"
+SECRETS = ("alice.smith", "bobby", "secret-protein", "grant77", "bignode", "zoe")
+
+
+def names() -> Names:
+    made = Names()
+    made.users |= {"alice.smith", "bobby", "zoe", "root"}
+    made.jobs |= {"secret-protein", "loss", "ddp"}
+    made.accounts.add("grant77")
+    made.hosts |= {"bignode017", "bignode018", "login"}
+    made.recipes.add("ddp")
+    return made
+
+
+@pytest.fixture
+def cleaned(tmp_path: Path) -> Path:
+    """A recording of a queue, a run and its log, with names in all places; then struck."""
+    world = FakeIo()
+    raw, clean = tmp_path / "raw.gz", tmp_path / "clean.gz"
+    io = RecordingIo(world, raw, Header(1000.0, "slurm", "alice.smith", ROOT, targets=(RUN,)))
+    found = Names()
+    mine = {
+        "job_id": "17",
+        "user": "alice.smith",
+        "name": "secret-protein",
+        "account": "grant77",
+        "nodes": "bignode[017-018]",
+    }
+    theirs = {"job_id": "18", "user": "bobby", "name": "x", "work_dir": "/scratch/zoe/project"}
+    world.answer("jobs", squeue(mine, theirs))
+    world.write(f"{ROOT}/{RUN}/run.json", json.dumps({"recipe": "ddp", "user": "alice.smith"}).encode())
+    log = f"{ROOT}/{RUN}/stdout.log"
+    world.write(log, b"started on bignode017 by alice.smith at /home/alice.smi")
+    world.write(f"{ROOT}/{RUN}/metrics/rank-0.jsonl", b'{"step": 1, "loss": 2.5, "node": "bignode017"}\n')
+    for reading in (*JobsSource(io, "alice.smith", 10).poll(), *RunListSource(io, Path(ROOT)).poll()):
+        found.add_reading(reading)
+    list(MetricsSource(io, RUN, Path(ROOT) / RUN).poll())
+    io.read(Path(log), 0, 1000)
+    world.append(log, b"th/data of bob")
+    io.read(Path(log), 0, 1000)
+    world.append(log, b"by_results\nMASTER_ADDR=bignode018 secret-protein2\nunfinished zoe")
+    io.read(Path(log), 0, 1000)
+    io.close()
+    found.hosts |= {"bignode017", "bignode018"}
+    anonymize(open_recording(raw), found, clean)
+    return clean
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_nothing_of_the_originals_remains(cleaned: Path, secret: str) -> None:
+    assert secret not in gzip.decompress(cleaned.read_bytes()).decode()
+    assert secret.encode() not in cleaned.read_bytes()
+
+
+def test_a_struck_recording_still_plays_and_names_are_struck_alike_everywhere(cleaned: Path) -> None:
+    recording = open_recording(cleaned)
+    header = recording.header
+    assert header.is_anonymized
+    replay = ReplayIo(recording, lambda: 0.0)
+    (jobs,) = JobsSource(replay, header.user, 10, is_all=False).poll()
+    assert isinstance(jobs.payload, JobList)
+    mine, theirs = jobs.payload.jobs
+    assert (mine.user, jobs.num_bad_rows) == (header.user, 0)
+    assert mine.user != theirs.user
+    assert header.user in header.runs_root
+    assert (mine.nodes or "").endswith("[017-018]")
+    (chunk,) = MetricsSource(replay, RUN, Path(header.runs_root) / RUN).poll()
+    assert isinstance(chunk.payload, MetricsChunk)
+    assert [step.loss for step in chunk.payload.steps] == [2.5]
+    log = replay.read(Path(header.runs_root) / RUN / "stdout.log", 0, 1000).decode()
+    stem = (mine.nodes or "").partition("[")[0]
+    assert log.startswith(f"started on {stem}017 by {header.user} at ")
+    assert f"MASTER_ADDR={stem}018" in log
+
+
+def test_words_that_stand_for_something_else_stay() -> None:
+    strike = striker(names(), b"key")
+    kept = '{"loss": 2.5} root ddp recipe 20261121-142233-ddp-4f2a'
+    assert strike(kept) == kept
+
+
+def test_the_longest_name_is_one_name() -> None:
+    made = names()
+    made.jobs.add("alice.smith-exp1")
+    struck = striker(made, b"key")("alice.smith-exp1 alice.smith")
+    first, second = struck.split()
+    assert first.startswith("job-")
+    assert second.startswith("user-")
+
+
+def test_short_names_are_struck_only_where_they_stand_alone() -> None:
+    made = Names()
+    made.users.add("al")
+    struck = striker(made, b"key")("/home/al/x global al_results tal")
+    assert "/al/" not in struck
+    assert " global " in struck
+    assert struck.endswith(" tal")
+    assert "al_results" not in struck.replace("global", "")
+
+
+def test_each_recording_has_its_own_words() -> None:
+    assert striker(names(), b"one")("bobby") != striker(names(), b"two")("bobby")
+    assert striker(names(), b"one")("bobby") == striker(names(), b"one")("bobby")
+
+
+def test_no_names_strike_nothing() -> None:
+    assert striker(Names(), b"key")("anything") == "anything"

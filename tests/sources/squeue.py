@@ -1,0 +1,43 @@
+"""squeue's answer, made of rows: what a test says about jobs in the separators of the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from coach.sources.io import Query
+
+_COLUMNS = ["job_id", "user", "state", "reason", "partition", "nodes", "num_nodes", "num_cpus", "num_tasks", "tres_alloc", "per_job", "per_node", "per_task", "used", "left", "limit", "submit", "start", "end", "account", "qos", "exit_code", "work_dir", "name"]
+_DEFAULTS = {
+    "state": "RUNNING",
+    "reason": "None",
+    "partition": "gpu",
+    "nodes": "node1",
+    "num_nodes": "1",
+    "num_cpus": "2",
+    "num_tasks": "1",
+    "used": "0:05",
+    "left": "9:55",
+    "limit": "10:00",
+    "submit": "2026-11-21T12:00:00",
+    "start": "2026-11-21T12:00:01",
+    "end": "2026-11-21T12:10:01",
+    "account": "(null)",
+    "qos": "normal",
+    "exit_code": "0",
+    "work_dir": "/tmp",
+    "name": "job",
+}
+
+
+def squeue(*rows: Mapping[str, str]) -> Callable[[Query], bytes]:
+    """Rows need `job_id` and `user`; what else is not said has a default or is not set."""
+
+    def answer(query: Query) -> bytes:
+        records = []
+        for row in rows:
+            values = {**_DEFAULTS, **row}
+            fields = [values.get(column, "N/A") for column in _COLUMNS]
+            records.append(query.separator.join(fields) + query.record_end + "\n")
+        return "".join(records).encode("utf-8", "surrogateescape")
+
+    return answer
