@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from coach.model.cluster import GpuCount, Node, Partition
 from coach.tui.render.severity import node_state_sign, node_state_tone
-from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.table import Cell, Column, Row, natural, searchable
 from coach.tui.render.text import (
     UNKNOWN,
     Line,
@@ -44,7 +44,7 @@ def gpu_text(gpus: Iterable[GpuCount]) -> str:
 def node_rows(nodes: Iterable[Node]) -> list[Row]:
     """One row per node, those that need a look first."""
     order = {"critical": 0, "warning": 1}
-    ranked = sorted(nodes, key=lambda node: (order.get(node_state_tone(node.state), 2), _natural(node.name)))
+    ranked = sorted(nodes, key=lambda node: (order.get(node_state_tone(node.state), 2), natural(node.name)))
     return [_node_row(node) for node in ranked]
 
 
@@ -69,21 +69,6 @@ def _node_row(node: Node) -> Row:
         ),
         searchable(node.name, state, reason, partitions, gpu_text(node.gpus)),
     )
-
-
-def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """node2 before node10."""
-    parts: list[tuple[int, int, str]] = []
-    digits = ""
-    for char in name + "\0":
-        if char.isascii() and char.isdigit():
-            digits += char
-            continue
-        if digits:
-            parts.append((0, int(digits[:18]), ""))
-            digits = ""
-        parts.append((1, 0, char))
-    return tuple(parts)
 
 
 def partition_lines(partitions: Iterable[Partition], width: int, max_lines: int) -> list[Line]:

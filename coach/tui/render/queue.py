@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from coach.model.cluster import Job
 from coach.tui.render.severity import job_state_tone
-from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.table import Cell, Column, Row, natural, searchable
 from coach.tui.render.text import UNKNOWN, Line, Span, clock, line, muted, plural, printable, strong, whole
 
 JOB_COLUMNS = (
@@ -38,7 +38,7 @@ def job_rows(jobs: Iterable[Job], user: str | None, are_all_shown: bool) -> list
             not is_own(job, user),
             _STATE_ORDER.get(job.state, 4),
             -(job.submit_time_s or 0.0),
-            job.job_id,
+            natural(job.job_id),
         )
     )
     return [_job_row(job, is_own(job, user)) for job in shown]

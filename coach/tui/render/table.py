@@ -102,3 +102,18 @@ def limited(rows: Sequence[Row], limit: int = MAX_ROWS) -> tuple[Sequence[Row], 
 
 def searchable(*texts: str | None) -> str:
     return " ".join(text for text in texts if text).lower()
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """node2 before node10."""
+    parts: list[tuple[int, int, str]] = []
+    digits = ""
+    for char in name + "\0":
+        if char.isascii() and char.isdigit():
+            digits += char
+            continue
+        if digits:
+            parts.append((0, int(digits[:18]), ""))
+            digits = ""
+        parts.append((1, 0, char))
+    return tuple(parts)

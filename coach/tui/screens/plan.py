@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -24,6 +26,11 @@ EDIT_PAUSE_S = 0.25
 
 class PlanField(Input):
     """One value of the plan."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", "Field above", show=False),
+        Binding("down", "app.focus_next", "Field below", show=False),
+    ]
 
     def __init__(self, field: Field) -> None:
         super().__init__(field.value, compact=True, classes="plan-field")

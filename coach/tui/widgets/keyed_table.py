@@ -110,7 +110,7 @@ class KeyedTable(LinesView):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.room.width
         if y == 0:
             return self.strip_of(pad(header_line(self._layout), width))
         index = self.scroll_offset.y + y - 1
@@ -147,14 +147,16 @@ class KeyedTable(LinesView):
         self._keep_in_sight()
 
     def _keep_in_sight(self) -> None:
-        height = self.size.height - 1
+        height = self.room.height - 1
         if height <= 0:
             return
         top = self.scroll_offset.y
         if self._cursor < top:
             self.scroll_to(y=self._cursor, animate=False)
-        elif self._cursor >= top + height:
-            self.scroll_to(y=self._cursor - height + 1, animate=False)
+        # The note below the last row comes into sight with it.
+        bottom = len(self._lines) - 1 if self._cursor == len(self._rows) - 1 else self._cursor
+        if bottom >= top + height:
+            self.scroll_to(y=bottom - height + 1, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         place = event.get_content_offset(self)

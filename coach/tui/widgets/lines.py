@@ -64,18 +64,23 @@ class LinesView(ScrollView, can_focus=True):
         if self.virtual_size != Size(width, height):
             self.virtual_size = Size(width, height)
 
+    @property
+    def room(self) -> Size:
+        """What is left for text: without border and scrollbar."""
+        return self.scrollable_content_region.size
+
     def _repaint(self, y: int, first: int = 0) -> None:
         """Repaint one line of the content, if it is in sight; `first` lines on top do not scroll."""
         row = y - self.scroll_offset.y + first
-        if first <= row < self.size.height:
+        if first <= row < self.room.height:
             self.refresh(Region(0, row, self.size.width, 1))
 
     def render_line(self, y: int) -> Strip:
         scroll_x, scroll_y = self.scroll_offset
         index = scroll_y + y
         if index >= len(self._lines):
-            return Strip.blank(self.size.width, self.rich_style)
-        row, width = self._lines[index], self.size.width
+            return Strip.blank(self.room.width, self.rich_style)
+        row, width = self._lines[index], self.room.width
         strip = self.strip_of(row).crop_extend(scroll_x, scroll_x + width, self.rich_style)
         if line_width(row) <= scroll_x + width:
             return strip

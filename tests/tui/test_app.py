@@ -1,0 +1,442 @@
+"""The screens, driven by keys on a scripted session."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from coach.model.cluster import Job
+from coach.model.errors import UserError
+from coach.model.finding import Diagnosis
+from coach.tui.guard import GUARD_S
+from coach.tui.keys import EVERYWHERE, Mode, keys_of
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import (
+    CHILD_ID,
+    NOW_S,
+    RUN_ID,
+    FakeLauncher,
+    FakeSession,
+    applied_fix,
+    make_history,
+    make_job,
+    make_run,
+    make_snapshot,
+    make_target,
+    nan_diagnosis,
+    status,
+)
+
+SIZES = [(80, 24), (120, 36)]
+
+
+async def open_plan(driver: Driver) -> None:
+    await driver.press("2")
+    await driver.sees("submits exactly this script")
+    driver.clock.turn(GUARD_S + 0.1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_first_screen_shows_partitions_nodes_queue_and_the_age_of_the_data(
+    size: tuple[int, int],
+) -> None:
+    async with opened(size=size) as driver:
+        text = driver.text()
+        for part in (
+            "slurm · tiger",
+            "cpu default",
+            "node3",
+            "✖ down+drain",
+            "a100 1/2",
+            "JOB ID",
+            "jobs 2 s",
+            "? keys",
+            "q quit",
+        ):
+            assert part in text, part
+
+
+async def test_own_jobs_stand_first_and_are_marked_by_a_sign() -> None:
+    async with opened() as driver:
+        rows = [row for row in driver.text().splitlines() if "coach-ddp" in row or "vasp" in row]
+        assert [row.split()[0] for row in rows] == ["▸", "▸", "12", "13"]
+
+
+async def test_a_hides_what_others_run_and_shows_it_again() -> None:
+    async with opened() as driver:
+        await driver.press("a")
+        assert "vasp" not in driver.text()
+        await driver.press("a")
+        assert "vasp" in driver.text()
+
+
+async def test_a_filter_narrows_the_queue_while_typing_and_escape_clears_it() -> None:
+    async with opened() as driver:
+        await driver.press("slash", *"bob pend", "enter")
+        await driver.sees('filter "bob pend": 1')
+        assert "coach-ddp" not in driver.text()
+        await driver.press("escape")
+        assert "coach-ddp" in driver.text()
+        assert driver.place == "cluster"
+
+
+async def test_the_cursor_stays_on_its_job_when_jobs_come_above_it() -> None:
+    session = FakeSession(make_snapshot())
+    async with opened(session) as driver:
+        await driver.press("down", "down")
+        queue = driver.app.screen.query_one("#queue")
+        assert queue.cursor_key == "12"  # type: ignore[attr-defined]  # a KeyedTable
+        new = tuple(make_job(str(number), submit_time_s=NOW_S) for number in range(100, 105))
+        session.push(replace(session.snapshot, jobs=(*session.snapshot.jobs, *new)))
+        await driver.sees("104")
+        assert queue.cursor_key == "12"  # type: ignore[attr-defined]  # a KeyedTable
+
+
+async def test_a_controller_that_does_not_answer_is_said_with_the_age_of_what_is_shown() -> None:
+    words = "slurmctld does not answer: Unable to contact slurm controller (connect failure)"
+    sources = MappingProxyType(
+        {"jobs": status("jobs", 42, words), "nodes": status("nodes", 42, words), "runs": status("runs")}
+    )
+    async with opened(FakeSession(make_snapshot(sources=sources)), size=(120, 36)) as driver:
+        text = driver.text()
+        assert f"✖ {words} · jobs, nodes: data 42 s old" in text
+        assert "node3" in text
+        driver.clock.turn(5)
+        driver.app.context.snapshot_time_s = driver.clock() - 5
+        driver.app.screen.tick()  # type: ignore[attr-defined]  # a CoachScreen
+        await driver.sees("data 47 s old")
+
+
+async def test_rows_that_could_not_be_read_are_counted() -> None:
+    sources = MappingProxyType({"jobs": status("jobs", num_bad_rows=3)})
+    async with opened(FakeSession(make_snapshot(sources=sources))) as driver:
+        assert "3 rows of jobs could not be read" in driver.text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[bold red]x",
+        "[@click=app.quit]x[/]",
+        "[/nope]y",
+        "a\x1b[31mb",
+        "new\nline",
+        "\u202egnp.exe",
+        "a|b",
+        "\udcff",
+    ],
+)
+async def test_a_hostile_name_is_text_and_nothing_else(name: str) -> None:
+    jobs = (make_job("17", name=name), make_job("18", name="after"))
+    async with opened(FakeSession(make_snapshot(jobs=jobs))) as driver:
+        text = driver.text()
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert sum("▸" in row for row in text.splitlines()) == 2
+        if name.startswith("["):
+            assert name[:10] in text
+        await driver.press("x")
+        await driver.sees("$ scancel 17")
+        await driver.press("escape")
+        assert driver.app.is_running
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_run_screen_shows_finding_curves_nodes_and_log(size: tuple[int, int]) -> None:
+    async with opened(size=size) as driver:
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.sees("samples/s")
+        text = driver.text()
+        for part in (
+            "● RUNNING",
+            "2:10 used, 27:50 left",
+            "✖ CRITICAL  NUM001",
+            "f fix",
+            "loss NaN",
+            "not finite from step 150",
+            "throughput",
+            "waits for data",
+            "node1",
+            "step 59 loss",
+        ):
+            assert part in text, part
+
+
+async def test_o_and_e_choose_the_log() -> None:
+    async with opened() as driver:
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.press("e")
+        await driver.sees("a warning from torch")
+        await driver.press("o")
+        await driver.sees("step 59 loss")
+
+
+async def test_a_foreign_job_opens_as_its_facts() -> None:
+    async with opened() as driver:
+        await driver.press("down", "down", "enter")
+        await driver.reaches("job")
+        await driver.sees("vasp")
+
+
+async def test_a_run_that_is_looked_at_is_followed() -> None:
+    async with opened() as driver:
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.until(lambda: driver.session.watches[-1].targets == (RUN_ID,), "the run is followed")
+
+
+async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        await driver.reaches("run")
+        assert [plan.recipe for plan in driver.launcher.submitted] == ["ddp"]
+        assert driver.session.num_refreshes == 1
+
+
+async def test_keys_in_one_burst_submit_nothing() -> None:
+    async with opened() as driver:
+        await driver.press("1", "enter", "enter")
+        await driver.sees("submits exactly this script")
+        await driver.press("enter")
+        assert driver.launcher.submitted == []
+        assert driver.place == "plan"
+
+
+async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
+    gate = threading.Event()
+    launcher = FakeLauncher(before_prepare=lambda: gate.wait(10) and None)
+    async with opened(launcher=launcher) as driver:
+        await driver.press("2")
+        await driver.sees("making the plan")
+        driver.clock.turn(5)
+        await driver.press("enter")
+        gate.set()
+        await driver.sees("submits exactly this script")
+        assert launcher.submitted == []
+
+
+async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "2")
+        await driver.sees("#SBATCH --nodes=2")
+        await driver.sees("submits exactly this script")
+        await driver.press("enter")
+        assert driver.launcher.submitted == []  # the changed plan was painted just now
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        assert driver.launcher.submitted[0].resources.num_nodes == 2
+
+
+async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mended() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "x")
+        await driver.sees("expected a whole number from 1")
+        driver.clock.turn(1)
+        await driver.press("enter")
+        assert driver.launcher.submitted == []
+        await driver.press("backspace", "3")
+        await driver.sees("#SBATCH --nodes=3")
+
+
+async def test_a_refused_submission_shows_slurms_own_words_and_stays() -> None:
+    words = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
+    async with opened(launcher=FakeLauncher(refusal=UserError(words, "see `sacctmgr show assoc`"))) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.sees("Invalid account or account/partition combination")
+        await driver.sees("see `sacctmgr show assoc`")
+        assert driver.place == "plan"
+
+
+async def test_escape_leaves_a_plan_with_nothing_done() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("escape")
+        assert driver.place == "cluster"
+        assert driver.launcher.submitted == []
+
+
+async def test_x_shows_the_exact_command_and_y_does_it() -> None:
+    async with opened() as driver:
+        await driver.press("x")
+        await driver.sees("$ scancel 17")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        assert driver.launcher.cancelled == []
+        await driver.press("y")
+        await driver.until(lambda: driver.launcher.cancelled == ["17"], "cancelled")
+        await driver.reaches("cluster")
+
+
+async def test_x_and_y_in_one_burst_cancel_nothing() -> None:
+    async with opened() as driver:
+        await driver.press("x", "enter", "enter", "y", "y")
+        await driver.sees("$ scancel 17")
+        await driver.press("y")
+        assert driver.launcher.cancelled == []
+
+
+async def test_somebody_elses_job_cannot_be_cancelled() -> None:
+    async with opened() as driver:
+        await driver.press("down", "down", "x")
+        await driver.sees("job 12 is bob's, not yours")
+        assert driver.place == "cluster"
+
+
+async def test_a_refused_cancel_is_shown_whole() -> None:
+    async with opened(
+        launcher=FakeLauncher(refusal=UserError("scancel: error: Kill job error on job id 17"))
+    ) as driver:
+        await driver.press("x")
+        await driver.sees("$ scancel 17")
+        driver.clock.turn(1)
+        await driver.press("y")
+        await driver.sees("Kill job error on job id 17")
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"), [(Mode.READONLY, "read-only"), (Mode.REPLAY, "recording"), (Mode.DEMO, "recording")]
+)
+async def test_without_the_right_to_change_anything_keys_say_why(mode: Mode, reason: str) -> None:
+    async with opened(mode=mode) as driver:
+        assert mode.value in driver.text().splitlines()[0]
+        for key in ("x", "2"):
+            await driver.press(key)
+            await driver.sees(reason)
+            assert driver.place == "cluster"
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.press("f")
+        await driver.sees(reason)
+        assert driver.place == "run"
+        assert driver.launcher.requests == []
+
+
+async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
+    async with opened() as driver:
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.press("f", "y")
+        await driver.sees("relaunches as a child run")
+        text = driver.text()
+        for part in (
+            "lr  1e+20  →  0.05",
+            "changes what is learned",
+            "is still running",
+            "(•) cancel",
+            "40 steps would be lost",
+            "-  --lr 1e+20",
+        ):
+            assert part in text, part
+        assert driver.launcher.relaunched == []
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        assert driver.launcher.relaunched == []
+        await driver.press("p")
+        await driver.sees("(•) keep")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("y")
+        await driver.until(lambda: driver.launcher.relaunched, "relaunched")
+        assert driver.launcher.relaunched[0][1] == "keep"
+        await driver.reaches("run")
+        assert driver.app.screen.run_id == CHILD_ID  # type: ignore[attr-defined]  # a RunScreen
+
+
+def family() -> FakeSession:
+    parent = make_run(state="CANCELLED", ended_time_s=NOW_S - 50)
+    child = make_run(CHILD_ID, job_id="19", parent_run_id=RUN_ID, fix=applied_fix(), parameters={"lr": 0.05})
+    snapshot = make_snapshot(
+        runs=(parent, child),
+        targets=MappingProxyType({RUN_ID: make_target(parent), CHILD_ID: make_target(child)}),
+        diagnoses=MappingProxyType(
+            {RUN_ID: nan_diagnosis(), CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), ())}
+        ),
+    )
+    return FakeSession(snapshot, {RUN_ID: make_history(400, lost_at=2), CHILD_ID: make_history(400)})
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_child_run_names_its_parent_and_c_compares_them(size: tuple[int, int]) -> None:
+    async with opened(family(), size=size) as driver:
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.sees(f"child of {RUN_ID}")
+        await driver.sees("✓ no finding")
+        await driver.press("c")
+        await driver.reaches("compare")
+        for part in ("before", RUN_ID, CHILD_ID, "throughput", "step time", "±", "finite"):
+            await driver.sees(part)
+
+
+async def test_two_marked_runs_are_compared_the_older_first() -> None:
+    async with opened(family()) as driver:
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.press("m", "down", "m")
+        await driver.sees("2 marked")
+        await driver.press("c")
+        await driver.reaches("compare")
+        text = driver.text()
+        assert text.index(RUN_ID) < text.index(CHILD_ID)
+
+
+async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
+    session = FakeSession(make_snapshot(), {RUN_ID: make_history()})
+    async with opened(session) as driver:
+        session.push(make_snapshot(diagnoses=MappingProxyType({}), targets=MappingProxyType({})))
+        await driver.press("r")
+        await driver.sees("✖ NUM001")
+
+
+@pytest.mark.parametrize(
+    "place", sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job"})
+)
+async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
+    path: dict[str, list[str]] = {"cluster": [], "runs": ["r"], "run": ["enter"]}
+    async with opened() as driver:
+        for key in path[place]:
+            await driver.press(key)
+        await driver.reaches(place)
+        bound = {binding.key for _, binding, *_ in driver.app.screen.active_bindings.values()}
+        wanted = keys_of(place, driver.app.context.launch_keys)
+        assert {key.key for key in wanted} <= bound | {"ctrl+p"}
+        await driver.press("question_mark")
+        await driver.reaches("help")
+        for key in wanted:
+            await driver.sees(key.description)
+
+
+async def test_a_queue_of_thousands_stays_usable() -> None:
+    jobs: tuple[Job, ...] = tuple(make_job(str(i), "bob") for i in range(6000))
+    async with opened(FakeSession(make_snapshot(jobs=jobs))) as driver:
+        await driver.press("G")
+        await driver.sees("…and 1,000 more, / filters")
+
+
+async def test_a_screen_that_fails_ends_the_app_and_keeps_the_reason() -> None:
+    class Broken(FakeSession):
+        def refresh_soon(self) -> None:
+            raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        async with opened(Broken(make_snapshot())) as driver:
+            await driver.press("ctrl+r")
+
+
+async def test_leaving_stops_the_session() -> None:
+    session = FakeSession(make_snapshot())
+    async with opened(session) as driver:
+        await driver.press("q")
+    assert session.is_stopped
