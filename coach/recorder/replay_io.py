@@ -18,6 +18,8 @@ from coach.recorder.recording import Entry, Recording, decode_bytes
 from coach.recorder.recording_io import normalize
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
 
+_FIRST_LOOK_S = 1.0
+"""What the recorder saw within its first second is there from the beginning: the first picture is not an empty one."""
 _START_S = 5.0
 """A question asked before its first answer was recorded gets that answer if its command was running already, give or take this."""
 
@@ -83,6 +85,10 @@ class ReplayIo:
         return min(start_s + (self._clock() - self._clock_start) * self._speed, self._end_s)
 
     @property
+    def _seen_s(self) -> float:
+        return max(self.now(), self.recording.header.time_s + _FIRST_LOOK_S)
+
+    @property
     def is_at_end(self) -> bool:
         return self.now() >= self._end_s
 
@@ -109,14 +115,14 @@ class ReplayIo:
 
     def modified_s(self, path: Path) -> float:
         timeline = self._modified.get(str(path))
-        modified_s: float | None = timeline.at(self.now()) if timeline is not None else None
+        modified_s: float | None = timeline.at(self._seen_s) if timeline is not None else None
         if modified_s is None:
             raise _error(errno.ENOENT, path)
         return modified_s
 
     def list_dir(self, path: Path) -> list[str]:
         timeline = self._dirs.get(str(path))
-        names = timeline.at(self.now()) if timeline is not None else None
+        names = timeline.at(self._seen_s) if timeline is not None else None
         if names is None:
             raise _error(errno.ENOTDIR if str(path) in self._files else errno.ENOENT, path)
         if isinstance(names, int):
@@ -125,7 +131,7 @@ class ReplayIo:
 
     def _file(self, path: Path) -> _FileState:
         timeline = self._files.get(str(path))
-        state: _FileState | None = timeline.at(self.now()) if timeline is not None else None
+        state: _FileState | None = timeline.at(self._seen_s) if timeline is not None else None
         if state is None:
             raise _error(errno.ENOENT, path)
         if state.errno is not None:

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coach.recorder import open_recording
+from tests.waiting import wait_until
+
+RUN = "20261121-142233-ddp-4f2a"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "runs").mkdir()
+    return {**os.environ, "COACH_HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
+
+
+def coach(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coach", *args]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+
+def make_run(env: dict[str, str], run_id: str, text: str) -> None:
+    path = Path(env["COACH_HOME"]) / "runs" / run_id
+    path.mkdir()
+    (path / "run.json").write_text(text)
+
+
+def test_no_runs_is_an_empty_list(env: dict[str, str]) -> None:
+    done = coach(env, "runs", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"schema": 1, "runs": [], "problems": []})
+
+
+def test_runs_are_one_json_object_and_a_torn_one_is_a_problem_in_it(env: dict[str, str]) -> None:
+    make_run(
+        env, RUN, '{"recipe": "ddp", "state": "COMPLETED", "job_id": "17", "loss": 1, "created_time_s": 1}'
+    )
+    make_run(env, "20261121-150000-ddp-0001", '{"recipe"')
+    done = coach(env, "runs", "--format", "json")
+    value = json.loads(done.stdout)
+    (run,) = value["runs"]
+    assert done.returncode == 0
+    assert (run["run_id"], run["recipe"], run["state"], run["job_id"]) == (RUN, "ddp", "COMPLETED", "17")
+    assert (run["parent_run_id"], run["ended_time_s"]) == (None, None)
+    assert ["0001/run.json: not valid JSON" in problem for problem in value["problems"]] == [True]
+
+
+def test_runs_as_text_are_harmless_and_problems_go_to_stderr(env: dict[str, str]) -> None:
+    make_run(env, RUN, json.dumps({"recipe": "\x1b]0;pwn\x07", "state": "RUNNING"}))
+    make_run(env, "20261121-150000-ddp-0001", "torn")
+    done = coach(env, "runs")
+    assert RUN in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr.startswith("coach: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_recording_ends_at_ctrl_c_and_says_in_one_line_what_was_kept(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    make_run(env, RUN, '{"recipe": "ddp", "state": "COMPLETED", "backend": "local"}')
+    file = tmp_path / "x.gz"
+    command = [sys.executable, "-m", "coach", "record", str(file), "--backend", "local", "--run", RUN]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "coach: recording until Ctrl-C\n"
+        wait_until(file.exists, 20, "the recording was begun")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, stderr) == (0, "")
+    assert stdout.startswith("kept ")
+    assert stdout.count("\n") == 1
+    assert "of 1 run" in stdout
+    assert open_recording(file).header.targets == (RUN,)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("/no/such/directory/x.gz",), "there is no directory"),
+        (("x.gz", "--run", "nothing"), "no run, job or file of that name"),
+        (("x.gz", "--for", "soon"), "--for"),
+        (("x.gz", "--for", "-1"), "--for"),
+        (("runs",), "exists already"),
+    ],
+)
+def test_a_recording_that_cannot_be_made_is_refused_without_a_traceback(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = coach(env, "record", *args, "--backend", "local")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
