@@ -6,11 +6,13 @@ user, nor his jobs, could start it. It is only used when it is reachable; else a
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.ordinary_user import User, is_reachable
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+_PIP = ("-m", "pip", "install", "-qq", "--disable-pip-version-check")
 _CAN_MAKE_VENV = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"
 
 
@@ -64,10 +67,6 @@ class InstalledCoach:
             timeout=timeout_s,
         )
 
-    def read(self, path: Path) -> str:
-        """A file of the user's, whose home is closed to everybody but him and root."""
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-
 
 def own_environment() -> Path | None:
     """The suite's own interpreter, if an ordinary user can reach it and the source tree that it is installed from."""
@@ -77,29 +76,72 @@ def own_environment() -> Path | None:
 
 
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
-    """A new environment with coach and `extras` (`"train"`), reachable by every user; its interpreter."""
+    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`), reachable by every user; its interpreter.
+
+    What coach needs is a gigabyte with torch: it is installed once, and the environment only refers to it.
+    """
     base = _reachable_python()
     assert base is not None, (
         "no Python 3.11 or newer with venv that every user can reach (Debian: apt install python3-venv)"
     )
-    subprocess.run([base, "-m", "venv", directory], check=True, timeout=120)
+    needed = _dependencies(directory.parent, base, wheel, extras)
+    _run([base, "-m", "venv", "--without-pip", directory])
     python = directory / "bin" / "python"
-    requirement = f"{wheel}[{extras}]" if extras else str(wheel)
-    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", "constraints.txt"]
-    result = subprocess.run(
-        [*pip, requirement], cwd=REPOSITORY, capture_output=True, text=True, timeout=1500, umask=0o022
-    )
-    assert result.returncode == 0, f"pip install {requirement}: {result.stderr}"
+    _run([needed, *_PIP[:2], "--python", python, *_PIP[2:], "--no-deps", wheel])
+    (_packages_of(python) / "dependencies.pth").write_text(f"{_packages_of(needed)}\n")
     return python
+
+
+def _dependencies(fallback: Path, base: Path, wheel: Path, extras: str) -> Path:
+    """An interpreter with what coach needs and without coach. It stays inside the suite's own environment for the next run."""
+    keeper = Path(sys.prefix) if is_reachable(Path(sys.prefix)) else fallback
+    requirements = [REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt"]
+    digest = hashlib.sha256(
+        b"".join([os.fsencode(base), *(path.read_bytes() for path in requirements)])
+    ).hexdigest()
+    prefix = f"everybody-{extras or 'core'}-"
+    folder = keeper / f"{prefix}{digest[:12]}"
+    python, complete = folder / "bin" / "python", folder / "complete"
+    with (keeper / "everybody.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            for stale in keeper.glob(f"{prefix}*"):
+                shutil.rmtree(stale)
+            _run([base, "-m", "venv", folder])
+            requirement = f"{wheel}[{extras}]" if extras else str(wheel)
+            _run([python, *_PIP, "-c", REPOSITORY / "constraints.txt", requirement])
+            _run([python, "-m", "pip", "uninstall", "-q", "-y", "cluster-coach"])
+            complete.touch()
+    return python
+
+
+def _packages_of(python: Path) -> Path:
+    return Path(_run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip())
+
+
+def _run(argv: Sequence[str | os.PathLike[str]]) -> str:
+    """Run a step of the set-up; what it printed."""
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=1500, umask=0o022)
+    assert result.returncode == 0, f"{' '.join(map(str, argv))}: {result.stderr}"
+    return result.stdout
 
 
 def build_wheel(directory: Path) -> Path:
     """The wheel of the tree as it stands."""
-    argv = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
-    result = subprocess.run(
-        [*argv, "-w", directory, REPOSITORY], capture_output=True, text=True, timeout=300, umask=0o022
+    _run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-qq",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "-w",
+            directory,
+            REPOSITORY,
+        ]
     )
-    assert result.returncode == 0, f"pip wheel: {result.stderr}"
     (wheel,) = directory.glob("*.whl")
     return wheel
 
