@@ -38,6 +38,8 @@ class Poller:
         self._make_sources = make_sources
         self._readings: queue.SimpleQueue[tuple[threading.Event, Reading] | None] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
+        self._ending: list[threading.Thread] = []
+        """Threads that were told to stop and may be in a last read or command."""
         self._is_stopped = False
         self._lock = threading.Lock()
 
@@ -53,8 +55,11 @@ class Poller:
         with self._lock:
             if self._is_stopped:
                 return
+            self._ending = [thread for thread in self._ending if thread.is_alive()]
             for key in [key for key in self._running if key not in wanted]:
-                self._running.pop(key).stop.set()
+                ended = self._running.pop(key)
+                ended.stop.set()
+                self._ending.append(ended.thread)
             for key, factory in wanted.items():
                 if key not in self._running:
                     self._start(key, factory)
@@ -93,8 +98,8 @@ class Poller:
             item.stop.set()
             item.wake.set()
         deadline = time.monotonic() + JOIN_TIMEOUT_S
-        for item in running:
-            item.thread.join(max(0.0, deadline - time.monotonic()))
+        for thread in (*self._ending, *(item.thread for item in running)):
+            thread.join(max(0.0, deadline - time.monotonic()))
         self.interrupt()
 
     def _start(self, key: str, factory: SourceFactory) -> None:
