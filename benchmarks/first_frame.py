@@ -81,7 +81,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Time to the first frame with data.")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument(
-        "--wanted", default=re.escape(socket.gethostname().split(".")[0]), help="text of a frame with data"
+        "--wanted",
+        default=rf"\b{re.escape(socket.gethostname().split('.')[0])}\b",
+        help="text of a frame with data",
     )
     parser.add_argument(
         "arguments", nargs="*", default=[], help="coach's arguments (default: --backend local)"

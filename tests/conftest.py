@@ -59,8 +59,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"{requirement.marker}: {reason}")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Say last what was not tested, and why."""
+    yield
     skipped: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
