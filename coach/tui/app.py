@@ -12,6 +12,7 @@ from textual._time import get_time
 from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.widgets import Input
 
 from coach.config import Settings
 from coach.model.cluster import is_final
@@ -24,6 +25,7 @@ from coach.tui.live import Opening, demo_recording_path, open_live, open_recorde
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.theme import NIGHT
 
+_KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
 MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
 
@@ -121,7 +123,22 @@ class CoachApp(ActionApp):
             self.context.key_time_s = self.context.clock() - max(0.0, get_time() - event.time)
             if self.top is not None:
                 self.top.note("")
+                if await self._handle_at_once(event.key):
+                    return
         await super().on_event(event)
+
+    async def _handle_at_once(self, key: str) -> bool:
+        """Run a key's action before the next key is looked at.
+
+        Left to bubble, it would run after the keys behind it were given to the widget that has the focus now: `Tab 2` in one packet
+        would type the 2 into the field before.
+        """
+        if isinstance(self.focused, Input) and key not in _KEYS_OUT_OF_A_FIELD:
+            return False
+        active = self.screen.active_bindings.get(key)
+        if active is None or not active.enabled:
+            return False
+        return await self.run_action(active.binding.action, active.node)
 
     def on_screen_shown(self) -> None:
         self._follow()
@@ -145,7 +162,12 @@ class CoachApp(ActionApp):
 
     def action_go_back(self) -> None:
         top = self.top
-        if top is None or top.go_back():
+        if top is None:
+            return
+        if top.maximized is not None:
+            top.minimize()
+            return
+        if top.go_back():
             return
         if top.PLACE != "cluster":
             self.pop_screen()

@@ -14,11 +14,12 @@ _MAX_ERROR_LINES = 8
 class AskingScreen(CoachScreen):
     """A screen whose one key does something. The key counts only when it arrived after the question was painted."""
 
-    def __init__(self, context: Context, crumbs: tuple[str, ...]) -> None:
+    def __init__(self, context: Context, crumbs: tuple[str, ...], busy: str) -> None:
+        """`busy` says what is being done until the question can be asked."""
         super().__init__(context, crumbs)
         self._guard = Guard()
         self._error: UserError | None = None
-        self._busy: str | None = None
+        self._busy: str | None = busy
 
     @property
     def is_busy(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from textual import events
 
 from coach.model.cluster import Job
 from coach.model.errors import UserError
@@ -211,7 +212,11 @@ async def test_keys_in_one_burst_submit_nothing() -> None:
 
 async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
     gate = threading.Event()
-    launcher = FakeLauncher(before_prepare=lambda: gate.wait(10) and None)
+
+    def wait_for_gate() -> None:
+        gate.wait(10)
+
+    launcher = FakeLauncher(before_prepare=wait_for_gate)
     async with opened(launcher=launcher) as driver:
         await driver.press("2")
         await driver.sees("making the plan")
@@ -406,8 +411,7 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
     path: dict[str, list[str]] = {"cluster": [], "runs": ["r"], "run": ["enter"]}
     async with opened() as driver:
-        for key in path[place]:
-            await driver.press(key)
+        await driver.press(*path[place])
         await driver.reaches(place)
         bound = {binding.key for _, binding, *_ in driver.app.screen.active_bindings.values()}
         wanted = keys_of(place, driver.app.context.launch_keys)
@@ -440,3 +444,14 @@ async def test_leaving_stops_the_session() -> None:
     async with opened(session) as driver:
         await driver.press("q")
     assert session.is_stopped
+
+
+async def test_tab_and_digits_in_one_packet_go_to_the_field_that_tab_chose() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        for key in ("tab", "2", "down", "down", "3", "down", "down", "5"):
+            driver.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await driver.sees("#SBATCH --nodes=2")
+        await driver.sees("submits exactly this script")
+        request = driver.launcher.requests[-1]
+        assert (request.num_nodes, request.nproc_per_node, request.time_limit_s) == (2, 3, 300)

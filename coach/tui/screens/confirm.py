@@ -21,7 +21,7 @@ class ConfirmScreen(AskingScreen):
     BINDINGS = bindings_of("confirm")
 
     def __init__(self, context: Context, target: str, label: str) -> None:
-        super().__init__(context, ("cluster", f"cancel {target}"))
+        super().__init__(context, ("cluster", f"cancel {target}"), "asking what would be run…")
         self.target = target
         self._label = label
         self._command: str | None = None
@@ -31,7 +31,6 @@ class ConfirmScreen(AskingScreen):
 
     def on_mount(self) -> None:
         self.query_one("#body").focus()
-        self.work("asking what would be run…")
 
     def set_command(self, command: str) -> None:
         self._command = command

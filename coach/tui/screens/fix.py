@@ -16,6 +16,8 @@ from coach.tui.render.text import Line
 from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 from coach.tui.widgets.lines import LinesView
 
+_MAKING = "making the changed launch…"
+
 
 class FixScreen(AskingScreen):
     """One fix of one run."""
@@ -24,7 +26,7 @@ class FixScreen(AskingScreen):
     BINDINGS = bindings_of("fix")
 
     def __init__(self, context: Context, run_id: str, index: int) -> None:
-        super().__init__(context, ("cluster", f"run {short_id(run_id)}", "fix"))
+        super().__init__(context, ("cluster", f"run {short_id(run_id)}", "fix"), _MAKING)
         self.run_id = run_id
         self.index = index
         self.TARGETS = (run_id,)
@@ -42,7 +44,6 @@ class FixScreen(AskingScreen):
         self.pane("#changes").set_title("the fix")
         self.pane("#diff").set_title("job.sh · parent → child")
         self.query_one("#diff").focus()
-        self.work("making the changed launch…")
 
     def set_offer(self, offer: RelaunchOffer) -> None:
         self._offer = offer
@@ -73,7 +74,7 @@ class FixScreen(AskingScreen):
 
     def action_next_fix(self) -> None:
         if not self.is_busy:
-            self.work("making the changed launch…")
+            self.work(_MAKING)
             self.post_message(FixRequested(self.run_id, self.index + 1))
 
     def action_confirm(self) -> None:

@@ -45,7 +45,7 @@ class PlanScreen(AskingScreen):
     BINDINGS = bindings_of("plan")
 
     def __init__(self, context: Context, title: str) -> None:
-        super().__init__(context, ("cluster", title))
+        super().__init__(context, ("cluster", title), "making the plan…")
         self.plan: Plan | None = None
         self._request: LaunchRequest | None = None
         self._edit = 0
@@ -64,7 +64,6 @@ class PlanScreen(AskingScreen):
         self.pane("#notes").set_title("decided")
         self.pane("#script").set_title("job.sh")
         self.query_one("#script").focus()
-        self.work("making the plan…")
 
     @property
     def edit(self) -> int:
