@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import coach
@@ -19,6 +20,10 @@ def snapshot_files(data: Path | None = None) -> dict[str, Path]:
     package = Path(coach.__file__).resolve().parent
     trainers = (data or data_dir()) / "trainers"
     files = {"coach/__init__.py": package / "__init__.py", "coach/runs.py": package / "runs.py"}
+    # The sampler's own binding of NVML, because the environment that trains need not have one. It is one file without dependencies.
+    nvml = find_spec("pynvml")
+    if nvml is not None and nvml.origin is not None:
+        files["pynvml.py"] = Path(nvml.origin)
     files |= {f"coach/node/{path.name}": path for path in sorted((package / "node").glob("*.py"))}
     for path in sorted(trainers.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:

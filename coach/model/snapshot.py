@@ -45,7 +45,10 @@ class TargetSnapshot:
 
     @property
     def state(self) -> str | None:
-        """The queue's word first, then the run directory's; a final word beats an older one that is not."""
+        """The queue's word, as long as it knows the job; then how the job ended, then what the run directory says.
+
+        A final word in exit.json beats a queue's that is not, unless the job runs again: `coach run` removes exit.json when it starts.
+        """
         for state in (self.job.state if self.job else None, self.exit.state if self.exit else None):
             if is_final(state):
                 return state

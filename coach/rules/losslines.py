@@ -36,8 +36,10 @@ _KEY = (
     + r"loss(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
 )
 _SEPARATOR = r"[\"'\]]{0,2}\s*(?:[:=]\s*|\s+is\s+|\s)\s*(?:tensor\()?[\"']?"
+# Most lines with a loss have a finite one: they are let go after one cheap look ahead.
+_HAS_NOT_FINITE = r"^(?=.*?(?:nan|NaN|NAN|Nan|[iI]nf(?:inity)?\b|INF(?:INITY)?\b)).*?"
 NOT_FINITE = re.compile(
-    rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?(?:nan|inf(?:inity)?)))(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))"
+    rf"{_HAS_NOT_FINITE}(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf|INF)(?:inity)?)))(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))"
 )
 FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?))(?![\w.%])")
 LITERALS = ("loss", "Loss", "LOSS")

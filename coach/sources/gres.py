@@ -41,7 +41,7 @@ def parse_gpus(expression: str) -> Mapping[str | None, int]:
             untyped += count
         else:
             typed[match["type"]] = typed.get(match["type"], 0) + count
-    gpus: dict[str | None, int] = {**typed}
+    gpus: dict[str | None, int] = {name: count for name, count in typed.items()}  # noqa: C416 (wider key type)
     rest = untyped - sum(typed.values()) if "=" in expression else untyped
     if rest > 0 or (has_untyped and not typed):
         gpus[None] = rest

@@ -15,7 +15,7 @@ from coach.model.cluster import Node, Partition, is_final
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.sources.base import Emit
-from coach.sources.io import Io, Query
+from coach.sources.io import COMMAND_TIMEOUT_S, Io, Query
 from coach.sources.polling import poll_loop
 from coach.sources.slurm_jobs import jobs_query, parse_jobs
 from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
@@ -56,6 +56,11 @@ class Client:
                 return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
         result = self._io.run(query)
         error = result.error
+        if result.returncode is None and result.duration_s >= COMMAND_TIMEOUT_S:
+            # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
+            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
+            if b" is DOWN" in probe.stdout:
+                error = f"{error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
         if error is None and result.returncode != 0:
             error = failure_words(result.stderr) or f"{query.argv[0]}: exit status {result.returncode}"
         self._last_error = error

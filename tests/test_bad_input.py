@@ -1,0 +1,182 @@
+"""Bad input: one clear line, a second for the suggestion, a non-zero exit, no traceback, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Coach:
+    """coach as a person starts it, on a machine without Slurm."""
+
+    home: Path
+
+    def __call__(self, *args: str, status: int | None = 2, stdin: bytes = b"") -> list[str]:
+        """Run it and return the lines on standard error, which are all there is to read when it refuses."""
+        path = [str(self.home / "bin"), str(Path(sys.executable).parent)]
+        (self.home / "bin").mkdir(exist_ok=True)
+        env = {
+            "COACH_HOME": str(self.home),
+            "HOME": str(self.home),
+            "PATH": ":".join(path),
+            "LC_ALL": "C.UTF-8",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "coach", *args], input=stdin, capture_output=True, env=env, timeout=60
+        )
+        stderr = done.stderr.decode()
+        assert "Traceback" not in stderr, stderr
+        assert done.returncode == status, (done.returncode, done.stdout, stderr)
+        return [line for line in stderr.splitlines() if line]
+
+    @property
+    def runs(self) -> Path:
+        path = self.home / "runs"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+
+@pytest.fixture
+def coach(tmp_path: Path) -> Coach:
+    return Coach(tmp_path)
+
+
+def test_an_unknown_command_names_the_nearest(coach: Coach) -> None:
+    assert coach("lauch") == ["coach: unknown command 'lauch'", "  did you mean `coach launch`?"]
+
+
+def test_an_unknown_recipe_names_the_nearest(coach: Coach) -> None:
+    lines = coach("launch", "baselin", "--backend", "local", "--dry-run")
+    assert "baselin" in lines[0]
+    assert "baseline" in lines[1]
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("lerning_rate=0.1", "lerning_rate"),
+        ("lr=fast", "lr"),
+        ("lr=0", "lr"),
+        ("lr=nan", "lr"),
+        ("batch_size=1.5", "batch_size"),
+        ("batch_size=-3", "batch_size"),
+        ("optimizer=sdg", "optimizer"),
+        ("lr", "lr"),
+    ],
+)
+def test_a_wrong_parameter_is_named(coach: Coach, assignment: str, words: str) -> None:
+    lines = coach("launch", "baseline", "--backend", "local", "--dry-run", "--set", assignment)
+    assert words in lines[0]
+    assert len(lines) <= 2
+
+
+def test_a_malformed_recipe_is_named_with_file_and_place(coach: Coach, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text("schema = 1\nname = [\n")
+    lines = coach("launch", str(recipe), "--backend", "local", "--dry-run")
+    assert str(recipe) in lines[0]
+    assert len(lines) <= 2
+
+
+def test_a_recipe_with_a_wrong_key_is_named_with_file_and_key(coach: Coach, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'schema = 1\nname = "mine"\ntitle = "t"\nsummary = "s"\ntrainer = "baseline.py"\ndevises = "single"\n'
+    )
+    lines = coach("launch", str(recipe), "--backend", "local", "--dry-run")
+    assert str(recipe) in lines[0]
+    assert "devi" in lines[0]
+    assert len(lines) <= 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--time", "tomorrow"],
+        ["--mem", "lots"],
+        ["--nodes", "2"],
+        ["--nodes", "0"],
+        ["--gpus", "-1"],
+        ["--nproc-per-node", "4"],
+        ["--sbatch", "comment"],
+        ["--python", "/no/such/python"],
+    ],
+)
+def test_a_wrong_launch_option_is_one_line(coach: Coach, arguments: list[str]) -> None:
+    lines = coach("launch", "baseline", "--backend", "local", "--dry-run", *arguments)
+    assert len(lines) in (1, 2, 3), lines
+    assert any(arguments[0].strip("-").split("-")[0] in line for line in lines), lines
+
+
+def test_an_option_cannot_smuggle_lines_into_the_script(coach: Coach) -> None:
+    lines = coach("launch", "baseline", "--backend", "local", "--dry-run", "--account", "a\ntouch /tmp/owned")
+    assert "account" in lines[0]
+    assert len(lines) <= 2
+
+
+def test_a_torn_run_json_is_one_line_and_the_other_runs_are_listed(coach: Coach) -> None:
+    torn = coach.runs / "20260101-000000-ddp-0000"
+    torn.mkdir()
+    (torn / "run.json").write_text('{"schema": 1, "run_')
+    lines = coach("check", torn.name)
+    assert "run.json" in lines[0]
+    assert "not valid JSON" in lines[0]
+    assert len(lines) <= 2
+    listed = coach("runs", status=0)
+    assert any("run.json" in line for line in listed)
+
+
+def test_a_binary_file_is_not_a_log(coach: Coach, tmp_path: Path) -> None:
+    binary = tmp_path / "core.1234"
+    binary.write_bytes(b"\x7fELF\x00\x00\x01\x02" * 4000)
+    lines = coach("check", str(binary))
+    assert str(binary) in lines[0]
+    assert "binary" in lines[0]
+    assert len(lines) <= 2
+
+
+def test_a_target_that_does_not_exist_is_one_line(coach: Coach) -> None:
+    lines = coach("check", "99999")
+    assert "99999" in lines[0]
+    assert len(lines) <= 2
+    assert coach("compare", "one", "two")
+
+
+def test_no_slurm_at_all_is_one_line(coach: Coach) -> None:
+    for command in ("jobs", "nodes", "partitions"):
+        lines = coach(command, "--backend", "slurm")
+        assert len(lines) <= 2, lines
+        assert "command not found" in lines[0] or "not installed" in lines[0], lines
+
+
+def test_an_unknown_rule_names_the_nearest(coach: Coach) -> None:
+    lines = coach("explain", "MEM01")
+    assert "MEM01" in lines[0]
+    assert "MEM001" in lines[1]
+
+
+def test_a_broken_config_stops_every_command_with_file_and_line(coach: Coach) -> None:
+    (coach.home / "config.toml").write_text('[launch]\nnodes = "two"\n')
+    (line,) = coach("recipes")
+    assert f"{coach.home / 'config.toml'}:2" in line
+
+
+def test_what_is_no_recording_is_one_line(coach: Coach, tmp_path: Path) -> None:
+    wrong = tmp_path / "notes.txt"
+    wrong.write_text("hello")
+    for path in (wrong, tmp_path / "missing"):
+        lines = coach("--replay", str(path))
+        assert str(path) in lines[0]
+        assert len(lines) <= 2
+
+
+def test_a_healthy_log_from_a_pipe_is_silent(coach: Coach) -> None:
+    assert os.linesep == "\n"
+    assert coach("check", "-", status=0, stdin=b"epoch 1 loss 0.53\ndone\n") == []
