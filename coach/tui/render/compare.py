@@ -53,7 +53,7 @@ def compare_lines(
     rows.extend(clip(line(f"   {printable(text)}"), width) for text in changes)
     rows.append(BLANK)
     wide = width >= 100
-    columns = (16, 20, 20, 9) if wide else (15, 17, 17, 8)
+    columns = (20, 19, 19, 9) if wide else (20, 15, 15, 7)
     titles = ("", "BEFORE", "AFTER", "RATIO")
     head = " " + "  ".join(
         fit(t, w, "right" if i else "left") for i, (t, w) in enumerate(zip(titles, columns, strict=True))
@@ -76,7 +76,7 @@ def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
     sign, tone = _SIGN.get(row.verdict, ("·", "muted"))
     ratio = UNKNOWN if row.ratio is None else f"× {row.ratio:.3g}"
     cells = (
-        fit(row.quantity, columns[0]),
+        fit(row.quantity if row.unit in _UNITS else f"{row.quantity} {row.unit}".rstrip(), columns[0]),
         fit(_value(row.before, row.before_noise, row.unit), columns[1], "right"),
         fit(_value(row.after, row.after_noise, row.unit), columns[2], "right"),
         fit(ratio, columns[3], "right"),

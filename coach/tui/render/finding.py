@@ -83,7 +83,16 @@ def _evidence(item: Evidence) -> Line:
         place = f"  {printable(item.file.rsplit('/', 1)[-1])}"
         if item.line is not None:
             place += f":{item.line}"
-    return line(muted("   · "), printable(item.text), muted(place))
+    return line(muted("   · "), evidence_text(item), muted(place))
+
+
+def evidence_text(item: Evidence) -> str:
+    """The text, with its number where the text does not say it already."""
+    text = printable(item.text)
+    if item.value is None:
+        return text
+    value = number(item.value)
+    return text if value in text else f"{text}: {value} {printable(item.unit or '')}".rstrip()
 
 
 def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coach.model.finding import Finding
-from coach.tui.render.finding import subject_text
+from coach.tui.render.finding import evidence_text, subject_text
 from coach.tui.render.severity import severity_span, severity_tone
 from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, plural, printable, strong, wrap
 from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 
 _CHOICE_TEXT = {
-    "cancel": "cancel it, then launch the child",
-    "keep": "keep it running beside the child",
-    "wait": "wait for its end, then the child starts",
+    "cancel": "launch the child, then cancel this run",
+    "keep": "let it run on beside the child",
+    "wait": "the child starts when this run has ended",
 }
 
 
@@ -28,7 +28,7 @@ def why_lines(finding: Finding, width: int) -> list[Line]:
     )
     tone = severity_tone(finding.severity)
     rows = [head, *(line("   ", Span(text, tone)) for text in wrap(printable(finding.summary), width - 4))]
-    rows.extend(clip(line(muted("   · "), printable(item.text)), width) for item in finding.evidence[:3])
+    rows.extend(clip(line(muted("   · "), evidence_text(item)), width) for item in finding.evidence[:3])
     return rows
 
 

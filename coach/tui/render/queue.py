@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from coach.model.cluster import Job
+from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, Row, natural, searchable
 from coach.tui.render.text import UNKNOWN, Line, Span, clock, line, muted, plural, printable, strong, whole
 
 JOB_COLUMNS = (
     Column("own", "", 1),
-    Column("job_id", "JOB ID", 9, grow=1),
+    Column("job_id", "JOB ID", 9, grow=2),
     Column("name", "NAME", 12, grow=3),
     Column("user", "USER", 8, grow=1),
     Column("state", "STATE", 10),
@@ -46,7 +47,7 @@ def job_rows(jobs: Iterable[Job], user: str | None, are_all_shown: bool) -> list
 
 def _job_row(job: Job, own: bool) -> Row:
     name, user, reason = printable(job.name), printable(job.user), printable(job.reason or "")
-    job_id, partition, state = printable(job.job_id), printable(job.partition), printable(job.state)
+    job_id, partition, state = short_id(job.job_id), printable(job.partition), printable(job.state)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
     return Row(
         job.job_id,
@@ -63,7 +64,7 @@ def _job_row(job: Job, own: bool) -> Row:
             Cell(clock(job.time_used_s)),
             Cell(clock(job.time_left_s)),
         ),
-        searchable(job_id, name, user, state, reason, partition, nodes),
+        searchable(printable(job.job_id), name, user, state, reason, partition, nodes),
     )
 
 

@@ -14,7 +14,7 @@ from coach.tui.render.text import UNKNOWN, age, number, printable
 
 RUN_COLUMNS = (
     Column("mark", "", 1),
-    Column("run", "RUN", 28),
+    Column("run", "RUN", 30),
     Column("state", "STATE", 11),
     Column("recipe", "RECIPE", 10, priority=4, grow=1),
     Column("job", "JOB", 8, priority=2),
@@ -22,8 +22,8 @@ RUN_COLUMNS = (
     Column("lr", "LR", 8, align="right", priority=6),
     Column("rate", "SAMPLES/S", 9, align="right", priority=3),
     Column("age", "AGE", 7, align="right", priority=1),
-    Column("finding", "FINDING", 12, grow=3),
-    Column("parent", "CHILD OF", 12, priority=3),
+    Column("finding", "FINDING", 13, grow=3),
+    Column("parent", "CHILD OF", 13, priority=3),
 )
 
 

@@ -99,9 +99,7 @@ class KeyedTable(LinesView):
             lines.append(line(muted(f"   {self._empty}")))
         old, self._lines = self._lines, lines
         self._measure(0, len(lines) + 1)
-        for index in range(max(len(old), len(lines))):
-            if index >= len(old) or index >= len(lines) or old[index] != lines[index]:
-                self._repaint(index, 1)
+        self._repaint_changes(old, lines, 1)
 
     def on_resize(self, event: events.Resize) -> None:
         self._layout = fit_columns(self._columns, event.size.width)

@@ -56,9 +56,7 @@ class LinesView(ScrollView, can_focus=True):
         """Replace the lines; only those that differ are painted again."""
         old, self._lines = self._lines, lines
         self._measure(max((line_width(row) for row in lines), default=0), len(lines))
-        for index in range(max(len(old), len(lines))):
-            if index >= len(old) or index >= len(lines) or old[index] != lines[index]:
-                self._repaint(index)
+        self._repaint_changes(old, lines)
 
     def _measure(self, width: int, height: int) -> None:
         if self.virtual_size != Size(width, height):
@@ -69,8 +67,14 @@ class LinesView(ScrollView, can_focus=True):
         """What is left for text: without border and scrollbar."""
         return self.scrollable_content_region.size
 
+    def _repaint_changes(self, old: Sequence[Line], new: Sequence[Line], first: int = 0) -> None:
+        """Repaint the lines that differ; `first` lines on top do not scroll."""
+        for index in range(max(len(old), len(new))):
+            if index >= len(old) or index >= len(new) or old[index] != new[index]:
+                self._repaint(index, first)
+
     def _repaint(self, y: int, first: int = 0) -> None:
-        """Repaint one line of the content, if it is in sight; `first` lines on top do not scroll."""
+        """Repaint one line of the content, if it is in sight."""
         row = y - self.scroll_offset.y + first
         if first <= row < self.room.height:
             self.refresh(Region(0, row, self.size.width, 1))

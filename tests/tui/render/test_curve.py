@@ -1,0 +1,49 @@
+"""Curves of characters."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.tui.render.curve import bar, braille, curve_lines, sparkline
+from coach.tui.render.text import line_width, plain
+
+
+def test_a_rising_line_goes_from_bottom_left_to_top_right() -> None:
+    rows = braille([(0, 0.0), (1, 1.0)], 4, 2, 0.0, 1.0)
+    assert rows[0][0] == "⠀"
+    assert rows[1][0] != "⠀"
+    assert rows[0][-1] != "⠀"
+    assert rows[1][-1] == "⠀"
+
+
+def test_what_is_not_finite_breaks_the_line_and_is_said() -> None:
+    rows = curve_lines("loss", [(1, 2.0), (2, float("nan")), (3, float("nan"))], 60, 8)
+    assert "loss NaN" in plain(rows[0])
+    assert "not finite from step 2" in plain(rows[0])
+
+
+@pytest.mark.parametrize("size", [(40, 5), (40, 4), (60, 9), (120, 20)])
+@pytest.mark.parametrize("points", [[], [(1, 1.0)], [(1, float("nan"))], [(i, i * 1.5) for i in range(500)]])
+def test_a_curve_keeps_to_its_place(size: tuple[int, int], points: list[tuple[float, float | None]]) -> None:
+    width, height = size
+    rows = curve_lines("throughput", points, width, height, "samples/s")
+    assert len(rows) <= height
+    assert all(line_width(row) <= width for row in rows)
+
+
+def test_before_the_first_value_the_curve_says_so() -> None:
+    assert "no value yet" in plain(curve_lines("loss", [], 40, 6)[1])
+
+
+def test_a_bar_tells_what_was_not_measured_from_nothing() -> None:
+    assert bar(None, 4) == "····"
+    assert bar(0.0, 4) == "░░░░"
+    assert bar(1.0, 4) == "████"
+    assert bar(7.0, 4) == "████"
+    assert len(bar(0.33, 8)) == 8
+
+
+def test_a_sparkline_shows_the_newest_values_and_gaps() -> None:
+    assert sparkline([0, None, 100], 3, 0, 100) == "▁·█"
+    assert sparkline([0, 0, 100], 2, 0, 100) == "▁█"
+    assert sparkline([], 4, 0, 1) == "    "

@@ -1,0 +1,81 @@
+"""The top line, the banner and the keys."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+
+from coach.tui.render.cluster import node_rows, partition_lines
+from coach.tui.render.header import ages_line, banner_lines, footer_line, top_line
+from coach.tui.render.text import line, line_width, plain
+from tests.tui.fake_session import NOW_S, make_snapshot, status
+
+
+def test_the_watermark_is_always_in_sight() -> None:
+    for width in (40, 80, 120):
+        row = top_line(
+            ("cluster", "run x"), "slurm · tiger", "REPLAY", ages_line({"jobs": status("jobs")}, NOW_S), width
+        )
+        assert "REPLAY" in plain(row)
+        assert line_width(row) == width
+
+
+def test_no_age_is_cut_in_half() -> None:
+    ages = ages_line({name: status(name) for name in ("jobs", "nodes", "runs")}, NOW_S)
+    for width in range(40, 100):
+        shown = plain(top_line(("cluster", "run ddp-4f2a"), "slurm", "", ages, width)).rstrip()
+        assert shown.endswith((" s", "ddp-4f2a"))
+
+
+def test_a_trouble_shared_by_sources_is_said_once_with_the_oldest_age() -> None:
+    sources = MappingProxyType(
+        {"jobs": status("jobs", 10, "no answer"), "nodes": status("nodes", 42, "no answer")}
+    )
+    rows = [plain(row) for row in banner_lines(make_snapshot(sources=sources), NOW_S, 120)]
+    assert rows == [" ✖ no answer · jobs, nodes: data 42 s old"]
+
+
+def test_a_long_trouble_keeps_its_age_in_sight() -> None:
+    sources = MappingProxyType({"jobs": status("jobs", 42, "x" * 300)})
+    (row,) = banner_lines(make_snapshot(sources=sources), NOW_S, 80)
+    assert line_width(row) <= 80
+    assert plain(row).endswith("data 42 s old")
+
+
+def test_when_all_is_well_there_is_no_banner() -> None:
+    assert banner_lines(make_snapshot(), NOW_S, 80) == []
+
+
+HINTS = [
+    ("open", "Enter", "open", True),
+    ("cancel", "x", "cancel", True),
+    ("runs", "r", "runs", True),
+    ("help", "?", "keys", True),
+    ("quit", "q", "quit", True),
+]
+
+
+@pytest.mark.parametrize("width", [20, 30, 80])
+def test_help_and_quit_are_the_last_keys_to_go(width: int) -> None:
+    shown = plain(footer_line(HINTS, (), width))
+    assert "? keys" in shown
+    assert "q quit" in shown
+
+
+def test_a_note_stands_at_the_right_end() -> None:
+    assert plain(footer_line(HINTS, line("no fix here"), 80)).endswith("no fix here ")
+
+
+def test_nodes_that_need_a_look_come_first_with_a_sign() -> None:
+    rows = node_rows(make_snapshot().nodes)
+    assert [row.key for row in rows] == ["node3", "node1", "node2"]
+    assert rows[0].cells[1].text == "✖ down+drain"
+    assert rows[0].cells[-1].text == "disk failure"
+
+
+def test_partitions_that_do_not_fit_are_counted() -> None:
+    partitions = make_snapshot().partitions
+    assert len(partition_lines(partitions, 200, 1)) == 1
+    assert "…and 1 more" in plain(partition_lines(partitions, 70, 1)[0])
+    assert len(partition_lines(partitions, 70, 2)) == 2
