@@ -216,7 +216,6 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     wait_until(
         lambda: checked_state(user_coach, run["run_id"]) == "COMPLETED", 30, "the run completes", every_s=0.5
     )
-    checked(user_coach, run["run_id"], 0)
 
 
 def test_gpus_that_cuda_cannot_use_stop_the_run_with_the_cause(user_coach: InstalledCoach) -> None:
