@@ -45,8 +45,7 @@ def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
     if where:
         head.append(muted(f"  {where}"))
     if finding.fixes:
-        head.append(Span("   f", "key"))
-        head.append(Span(" fix" if can_fix else " shows the fix"))
+        head.extend((Span("   f", "key"), Span(" fix")) if can_fix else (muted("   has a fix"),))
     rows: list[Line] = [tuple(head)]
     indent = "   "
     rows.extend(line(indent, Span(text, tone)) for text in wrap(printable(finding.summary), width - 4)[:2])
@@ -91,8 +90,10 @@ def evidence_text(item: Evidence) -> str:
     text = printable(item.text)
     if item.value is None:
         return text
-    value = number(item.value)
-    return text if value in text else f"{text}: {value} {printable(item.unit or '')}".rstrip()
+    value, unit = number(item.value), printable(item.unit or "")
+    if value in text:
+        return text
+    return f"{text}: step {value}" if unit == "step" else f"{text}: {value} {unit}".rstrip()
 
 
 def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
