@@ -143,7 +143,8 @@ class ProcessTable:
     def _descends(self, stat: Stat, new: Dict[int, Stat]) -> bool:
         parent = stat.parent
         for _ in range(1000):  # a chain of parents, read while it changes, might close to a ring
-            if parent == self._root or parent in self._members:
+            # Those that are not counted themselves (coach's own) still have the job's processes as children.
+            if parent == self._root or parent in self._members or parent in self._ignored:
                 return True
             if parent not in new:
                 return False

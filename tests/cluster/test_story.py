@@ -71,6 +71,9 @@ def test_two_ranks_train_on_two_nodes_and_the_check_is_silent(user_coach: Instal
         "node1.jsonl",
         "node2.jsonl",
     ]
+    samples = [json.loads(line) for line in (run_dir / "telemetry" / "node2.jsonl").read_text().splitlines()]
+    assert 1 in {sample.get("rank") for sample in samples if sample["kind"] == "process"}
+    assert max(sample.get("cpu_pct") or 0 for sample in samples if sample["kind"] == "host") > 5
     ended = json.loads((run_dir / "exit.json").read_text())
     assert (ended["state"], [rank["exit_code"] for rank in ended["ranks"]]) == ("COMPLETED", [0, 0])
 
