@@ -284,7 +284,7 @@ class Monitor:
 
     def _with_job_state(self, run: Run) -> Run:
         job = self._row_of(run)
-        if job is None or is_final(run.state):
+        if job is None or (is_final(run.state) and not job.was_requeued_after(run.ended_time_s)):
             return run
         return replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
 

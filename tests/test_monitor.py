@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from coach.model.cluster import Job, Node
 from coach.model.finding import Diagnosis
 from coach.model.history import History
@@ -115,6 +117,31 @@ def test_how_a_job_ended_stays_known_after_slurm_forgot_it() -> None:
     monitor.apply(reading("jobs", JobList((), True)))
     target = monitor.snapshot(1000.0).targets[RUN_ID]
     assert (target.state, target.now_s) == ("TIMEOUT", 950.0)
+
+
+def test_what_has_just_ended_is_not_running_because_the_queue_says_so_a_little_longer() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts(exit_=RunExit("COMPLETED", 0, 995.5, ())))
+    monitor.apply(reading("jobs", JobList((replace(JOB, start_time_s=950.0),), True)))
+    assert monitor.snapshot(1000.0).targets[RUN_ID].state == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        replace(JOB, state="PENDING", reason="BeginTime", submit_time_s=995.0, start_time_s=None),
+        replace(JOB, state="RUNNING", start_time_s=998.0),
+    ],
+)
+def test_a_requeued_job_goes_on_whatever_its_earlier_attempt_wrote_at_its_end(row: Job) -> None:
+    ended = replace(RUN, state="CANCELLED", ended_time_s=995.5)
+    monitor = watching(Judge())
+    monitor.apply(facts(ended, RunExit("CANCELLED", 143, 995.5, ())))
+    monitor.apply(reading("runs", RunList((ended,), ())))
+    monitor.apply(reading("jobs", JobList((row,), True)))
+    snapshot = monitor.snapshot(1000.0)
+    assert (snapshot.targets[RUN_ID].state, snapshot.runs[0].state) == (row.state, row.state)
+    assert not snapshot.targets[RUN_ID].has_ended
 
 
 def test_a_running_job_that_vanished_is_not_running_any_more() -> None:

@@ -13,6 +13,10 @@ ACTIVE_STATES = frozenset(
 """Job states that can still change; every other state is final (squeue(1), JOB STATE CODES)."""
 
 
+_WHOLE_SECOND_S = 1.0
+"""Slurm cuts its times to whole seconds."""
+
+
 def is_final(state: str | None) -> bool:
     """Whether a job in this state has ended. An unknown (None) state has not."""
     return state is not None and state not in ACTIVE_STATES
@@ -84,3 +88,11 @@ class Job:
     work_dir: str | None = None
     exit_code: int | None = None
     """Exit status of the batch script, where it is known and the job has ended."""
+
+    def was_requeued_after(self, ended_time_s: float | None) -> bool:
+        """Whether this row is newer than an end at this time (epoch seconds; None: not known): then the job goes on after it."""
+        if ended_time_s is None or is_final(self.state) or self.state == "COMPLETING":
+            return False
+        # Requeueing sets the time of submission anew. The start of a pending job is a forecast.
+        begins = (self.submit_time_s, None if self.state == "PENDING" else self.start_time_s)
+        return any(begin is not None and begin > ended_time_s - _WHOLE_SECOND_S for begin in begins)

@@ -47,13 +47,16 @@ class TargetSnapshot:
     def state(self) -> str | None:
         """The queue's word, as long as it knows the job; then how the job ended, then what the run directory says.
 
-        A final word in exit.json beats a queue's that is not, unless the job runs again: `coach run` removes exit.json when it starts.
+        A final word in exit.json beats a queue's that is not, unless the job was requeued since: exit.json is removed when it starts.
         """
-        for state in (self.job.state if self.job else None, self.exit.state if self.exit else None):
-            if is_final(state):
-                return state
-        if self.job is not None:
-            return self.job.state
+        job, exit_ = self.job, self.exit
+        if job is not None and is_final(job.state):
+            return job.state
+        has_ended = exit_ is not None and is_final(exit_.state)
+        if exit_ is not None and has_ended and not (job and job.was_requeued_after(exit_.ended_time_s)):
+            return exit_.state
+        if job is not None:
+            return job.state
         return self.run.state if self.run is not None else None
 
     @property
