@@ -156,8 +156,11 @@ def test_processes_that_generate_data_at_once_end_up_with_the_same_whole_set(
     outputs = [process.communicate(timeout=60) for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert len({stdout.splitlines()[-1] for stdout, _ in outputs}) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["cifar-10-generated-500-100"]
-    folder = tmp_path / "cifar-10-generated-500-100" / "cifar-10-batches-py"
+    (made,) = tmp_path.iterdir()
+    assert made.name.startswith("cifar-10-generated-500-100-v"), (
+        "a changed generator must not find an older one's set"
+    )
+    folder = made / "cifar-10-batches-py"
     files = [path.name for path in folder.iterdir()]
     assert len(files) == 8
     assert "SYNTHETIC" in files

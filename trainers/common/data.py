@@ -59,6 +59,9 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 LONGEST_GENERATION_S = 120.0
+GENERATOR_VERSION = (
+    2  # goes up with every change of the images: a set that lies in a cache is never taken for another
+)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,8 @@ def leave_signals_to_trainer(worker_id: int) -> None:
 
 def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2_000) -> Path:
     """Make the generated set once and return its folder. Any number of processes may call this at once, on any number of nodes."""
-    final = cache_dir.absolute() / f"cifar-10-generated-{num_train}-{num_test}"
+    name = f"cifar-10-generated-{num_train}-{num_test}-v{GENERATOR_VERSION}"
+    final = cache_dir.absolute() / name
     if final.exists():
         return final
     try:
