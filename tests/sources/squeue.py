@@ -6,7 +6,32 @@ from collections.abc import Callable, Mapping
 
 from coach.sources.io import Query
 
-_COLUMNS = ["job_id", "user", "state", "reason", "partition", "nodes", "num_nodes", "num_cpus", "num_tasks", "tres_alloc", "per_job", "per_node", "per_task", "used", "left", "limit", "submit", "start", "end", "account", "qos", "exit_code", "work_dir", "name"]
+_COLUMNS = [
+    "job_id",
+    "user",
+    "state",
+    "reason",
+    "partition",
+    "nodes",
+    "num_nodes",
+    "num_cpus",
+    "num_tasks",
+    "tres_alloc",
+    "per_job",
+    "per_node",
+    "per_task",
+    "used",
+    "left",
+    "limit",
+    "submit",
+    "start",
+    "end",
+    "account",
+    "qos",
+    "exit_code",
+    "work_dir",
+    "name",
+]
 _DEFAULTS = {
     "state": "RUNNING",
     "reason": "None",
