@@ -25,7 +25,7 @@ from coach.model.launch import AppliedFix, LaunchRequest, Plan, Submitted
 from coach.model.run import Checkpoint, Run
 from coach.sources.io import Io
 from coach.workflows.cancel import HasEnded, cancel, plan_cancel
-from coach.workflows.submit import submit
+from coach.workflows.submit import start, written_run
 
 _RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
 _LAUNCH_KEYS = ("recipe", "mem", "time", "signal", "exclude", "env")
@@ -116,22 +116,37 @@ def relaunch(
     env: Mapping[str, str],
     io: Io,
 ) -> Submitted:
-    """Start the child, and then do with the parent as was chosen: a refused child must not cost the parent."""
+    """Do with the parent as was chosen, and start the child.
+
+    A parent that is to be cancelled goes first, so that what it holds is free; but only when all of the child that can be checked here
+    has been, and is written. Raises UserError that says what became of both when one of the two steps is refused.
+    """
     is_active = not is_final(parent.state)
-    after = parent if is_active and choice is ParentChoice.WAIT else None
-    submitted = submit(plan, settings, env, io, after)
-    if is_active and choice is ParentChoice.CANCEL:
+    with written_run(plan, settings, io):
+        if not is_active or choice is ParentChoice.KEEP:
+            return start(plan, env)
+        if choice is ParentChoice.WAIT:
+            return start(plan, env, parent)
+        _cancel_parent(parent, settings, env, io)
         try:
-            cancel(plan_cancel(parent.run_id, settings, env, io), env, io.now())
-        except HasEnded:
-            pass  # by itself, in between
+            # A local run takes seconds to end after its cancel, and nobody else keeps its GPUs from the child until then.
+            return start(plan, env, parent if plan.backend == "local" else None)
         except UserError as error:
             raise UserError(
-                f"the child runs as {submitted.run_id}, but its parent was not cancelled: {error.message}",
+                f"the parent {parent.run_id} was cancelled, but its child was refused: {error.message}",
                 error.hint,
-                exit_status=1,
             ) from None
-    return submitted
+
+
+def _cancel_parent(parent: Run, settings: Settings, env: Mapping[str, str], io: Io) -> None:
+    try:
+        cancel(plan_cancel(parent.run_id, settings, env, io), env, io.now())
+    except HasEnded:
+        pass  # by itself, in between
+    except UserError as error:
+        raise UserError(
+            f"nothing was launched: the parent {parent.run_id} was not cancelled: {error.message}", error.hint
+        ) from None
 
 
 def _comparable(script: str, run_id: str) -> list[str]:

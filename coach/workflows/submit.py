@@ -6,9 +6,10 @@ leaves nothing behind.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from coach import runs
@@ -49,6 +50,13 @@ def submit(
     plan: Plan, settings: Settings, env: Mapping[str, str], io: Io, after: Run | None = None
 ) -> Submitted:
     """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it is refused."""
+    with written_run(plan, settings, io):
+        return start(plan, env, after)
+
+
+@contextlib.contextmanager
+def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
+    """Write all that the run needs to start; what is refused inside of the block takes it away again."""
     if settings.is_readonly:
         raise UserError("coach is read-only: it launches nothing", "set readonly = false in config.toml")
     make_ready(plan)
@@ -57,13 +65,23 @@ def submit(
         runs.write_atomic(paths.job_script, plan.script)
         submitted = {"submitted_time_s": io.now(), "state": "PENDING"}
         runs.write_json(paths.run_json, {**plan.run_json, **submitted})
-        if plan.backend == "local":
-            local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
-            return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
-        job_id = slurm.submit(paths.job_script, env, after.job_id if after else None)
+    except OSError as error:
+        shutil.rmtree(paths.run_dir, ignore_errors=True)
+        raise UserError(f"{paths.run_dir}: cannot be written: {error.strerror or error}") from None
+    try:
+        yield
     except UserError:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise
+
+
+def start(plan: Plan, env: Mapping[str, str], after: Run | None = None) -> Submitted:
+    """Start a run that is written. Raises UserError when it is refused."""
+    paths = runs.RunPaths(plan.run_dir)
+    if plan.backend == "local":
+        local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
+        return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
+    job_id = slurm.submit(paths.job_script, env, after.job_id if after else None)
     runs.update_json(paths.run_json, {"job_id": job_id})
     return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING")
 

@@ -12,14 +12,14 @@ from coach import runs
 from coach.config import LaunchDefaults, Settings
 from coach.model.errors import UserError
 from coach.model.finding import Fix
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Run
 from coach.sources.io import SystemIo
 from coach.sources.run_files import read_run
 from coach.sources.user import user_name
 from coach.workflows.cancel import HasEnded, cancel, plan_cancel
 from coach.workflows.prepare import plan_for, with_defaults
-from coach.workflows.relaunch import changes, diff, request_for_fix, steps_lost
+from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch, request_for_fix, steps_lost
 from coach.workflows.submit import make_ready, submit
 from tests.launch.examples import CLUSTER
 
@@ -201,6 +201,66 @@ def test_a_child_can_wait_for_its_parent(world: World) -> None:
     plan = world.plan()
     submit(plan, world.settings, world.env, world.io, after=parent)
     assert "--dependency=afterany:17" in (world.root / "sbatch.args").read_text()
+
+
+def relaunched(world: World, parent: Run, plan: Plan, choice: ParentChoice) -> Submitted:
+    return relaunch(plan, parent, choice, world.settings, world.env, world.io)
+
+
+def test_a_cancelled_parent_is_gone_before_its_child_is_submitted(world: World) -> None:
+    world.client("scancel", 'echo "scancel $@" >> "$FAKE/order"')
+    parent, plan = world.parent(), world.plan()
+    world.client("sbatch", 'echo sbatch >> "$FAKE/order"; echo "$@" > "$FAKE/sbatch.args"; echo 18')
+    submitted = relaunched(world, parent, plan, ParentChoice.CANCEL)
+    assert (world.root / "order").read_text().splitlines() == ["scancel 17", "sbatch"]
+    assert submitted.job_id == "18"
+    assert "dependency" not in (world.root / "sbatch.args").read_text()
+
+
+def test_a_parent_that_cannot_be_cancelled_gets_no_child_beside_it(world: World) -> None:
+    parent, plan = world.parent(), world.plan()
+    (world.root / "sbatch.args").unlink()
+    world.client("scancel", "echo 'scancel: error: Access/permission denied' >&2; exit 1")
+    with pytest.raises(
+        UserError, match=r"nothing was launched: the parent .* not cancelled: .*Access/permission"
+    ):
+        relaunched(world, parent, plan, ParentChoice.CANCEL)
+    assert not (world.root / "sbatch.args").exists()
+    assert not Path(plan.run_dir).exists()
+
+
+def test_a_child_that_cannot_be_written_does_not_cost_its_parent(world: World) -> None:
+    parent, plan = world.parent(), world.plan()
+    make_ready(plan)
+    with pytest.raises(UserError, match="this run exists already"):
+        relaunched(world, parent, plan, ParentChoice.CANCEL)
+    assert not (world.root / "scancel.args").exists()
+
+
+def test_a_child_that_is_refused_after_its_parent_was_cancelled_says_both(world: World) -> None:
+    parent, plan = world.parent(), world.plan()
+    world.client("sbatch", "echo 'sbatch: error: Invalid qos specification' >&2; exit 1")
+    with pytest.raises(UserError, match=r"parent .* was cancelled, but its child was refused: .*Invalid qos"):
+        relaunched(world, parent, plan, ParentChoice.CANCEL)
+    assert not Path(plan.run_dir).exists()
+
+
+def test_a_parent_that_ended_in_between_needs_no_cancel(world: World) -> None:
+    parent, plan = world.parent(), world.plan()
+    world.client("squeue", f"echo 'FAILED {user_name()}'")
+    assert relaunched(world, parent, plan, ParentChoice.CANCEL).job_id == "17"
+    assert not (world.root / "scancel.args").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "has_dependency"), [(ParentChoice.KEEP, False), (ParentChoice.WAIT, True)]
+)
+def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
+    world: World, choice: ParentChoice, has_dependency: bool
+) -> None:
+    relaunched(world, world.parent(), world.plan(), choice)
+    assert ("--dependency=afterany:17" in (world.root / "sbatch.args").read_text()) is has_dependency
+    assert not (world.root / "scancel.args").exists()
 
 
 def test_what_a_cancelled_parent_loses_is_counted_from_its_newest_checkpoint() -> None:

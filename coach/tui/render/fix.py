@@ -11,7 +11,7 @@ from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, pl
 from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 
 _CHOICE_TEXT = {
-    "cancel": "launch the child, then cancel this run",
+    "cancel": "cancel this run, then launch the child in its place",
     "keep": "let it run on beside the child",
     "wait": "the child starts when this run has ended",
 }
