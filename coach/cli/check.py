@@ -10,15 +10,19 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coach.cli.cluster import add_options, look
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Severity, Subject
+from coach.model.reading import JobList
 from coach.rules.engine import Engine
 from coach.sources.io import Io
+
+if TYPE_CHECKING:
+    from coach.workflows.targets import Target
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
 
@@ -48,8 +52,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.target is not None:
         diagnoses = [diagnose(args.target, settings, io, engine, args.backend)]
     else:
-        answer = look(settings, args.backend, source="jobs", is_all=False)
-        diagnoses = [_own_job(job.job_id, settings, io, engine, args.backend) for job in answer.jobs]
+        diagnoses = _diagnose_own_jobs(settings, io, engine, args.backend)
     if args.format == "json":
         objects = [diagnosis_object(diagnosis) for diagnosis in diagnoses]
         print(json.dumps(objects[0] if args.target is not None else {"schema": 1, "jobs": objects}, indent=2))
@@ -61,30 +64,56 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
     """Read one target whole and judge it. Raises UserError when it cannot be read."""
-    from coach.rules.registry import signatures
     from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.watch import read_once, resolve_target
+    from coach.workflows.watch import resolve_target
 
-    chosen, user = resolve_backend(backend or settings.launch.backend, os.environ), user_name()
-    target = resolve_target(text, settings, io, chosen, user)
-    snapshot, history = read_once(target, settings, io, chosen, user, signatures(engine.rules))
-    binary = [tail.file for tail in snapshot.log_tails if tail.is_binary]
-    if binary and snapshot.run is None and snapshot.job is None:
-        raise UserError(f"{printable(text)}: a binary file, not a log", "give a text log, a run or a job id")
-    return engine.diagnose(snapshot, history)
+    chosen = resolve_backend(backend or settings.launch.backend, os.environ)
+    return _judge(resolve_target(text, settings, io, chosen, user_name()), settings, io, engine, chosen)
 
 
-def _own_job(job_id: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
-    """One job of many: that its files cannot be read is said in its place, and the others are judged all the same."""
+def _diagnose_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str | None) -> list[Diagnosis]:
+    """All own jobs; the queue is asked once for them all. Raises UserError when it does not answer."""
+    from coach.workflows.backend import resolve_backend
+    from coach.workflows.targets import list_runs, locate_target
+
+    jobs = look(settings, backend, source="jobs", is_all=False).jobs
+    chosen, known = (
+        resolve_backend(backend or settings.launch.backend, os.environ),
+        list_runs(io, settings.runs_root),
+    )
+    targets = [locate_target(job.job_id, settings, io, known) for job in jobs]
+    return [_one_of_many(target, settings, io, engine, chosen, JobList(jobs, False)) for target in targets]
+
+
+def _one_of_many(
+    target: Target, settings: Settings, io: Io, engine: Engine, backend: str, queue: JobList
+) -> Diagnosis:
+    """That its files cannot be read is said in its place, and the others are judged all the same."""
     from coach.model.finding import NotMeasured
 
     try:
-        return diagnose(job_id, settings, io, engine, backend)
+        return _judge(target, settings, io, engine, backend, queue)
     except UserError as error:
-        return Diagnosis(
-            job_id, None, (), (NotMeasured("job", error.message, error.hint or "name its log file"),)
+        because = NotMeasured("job", error.message, error.hint or "name its log file")
+        return Diagnosis(target.name, None, (), (because,))
+
+
+def _judge(
+    target: Target, settings: Settings, io: Io, engine: Engine, backend: str, queue: JobList | None = None
+) -> Diagnosis:
+    from coach.rules.registry import signatures
+    from coach.sources.user import user_name
+    from coach.workflows.read import read_once
+
+    wanted = signatures(engine.rules)
+    snapshot, history = read_once(target, settings, io, backend, user_name(), wanted, queue=queue)
+    binary = [tail.file for tail in snapshot.log_tails if tail.is_binary]
+    if binary and snapshot.run is None and snapshot.job is None:
+        raise UserError(
+            f"{printable(target.name)}: a binary file, not a log", "give a text log, a run or a job id"
         )
+    return engine.diagnose(snapshot, history)
 
 
 def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
-from coach.model.reading import LogChunk, Reading
+from coach.model.reading import JobList, LogChunk, Reading
 from coach.model.snapshot import TargetSnapshot
 from coach.monitor import Monitor
 from coach.sources.base import PollingSource
@@ -35,15 +35,19 @@ def read_once(
     *,
     stdin: BinaryIO | None = None,
     is_queue_asked: bool = True,
+    queue: JobList | None = None,
 ) -> tuple[TargetSnapshot, History]:
     """All that is known about a target. Raises UserError when it cannot be read.
 
-    A queue that does not answer is no reason to fail: the run directory and the log still say a lot.
+    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` is what it has said
+    already; then it is not asked again.
     """
     monitor = Monitor(user, None)
     monitor.watch({target.name: ()})
     if target.kind is TargetKind.STDIN:
         monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
+    elif queue is not None:
+        monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
             monitor.apply(reading)

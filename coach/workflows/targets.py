@@ -63,7 +63,7 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
     found = _at_path(io, text, path) if text else None
     if found is not None:
         return found
-    known = _list_runs(io, settings.runs_root)
+    known = list_runs(io, settings.runs_root)
     for run in known:
         if text in (run.run_id, run.job_id):
             return Target(text, TargetKind.RUN, Path(run.run_dir))
@@ -90,6 +90,14 @@ def locate_target(text: str, settings: Settings, io: Io, known: Sequence[Run]) -
     if _JOB_ID.match(text):
         return Target(text, TargetKind.JOB)
     return Target(text, TargetKind.RUN, settings.runs_root / text)
+
+
+def list_runs(io: Io, runs_root: Path) -> tuple[Run, ...]:
+    """The runs that are there, newest first; none where they cannot be read."""
+    for reading in RunListSource(io, runs_root).poll():
+        if isinstance(reading.payload, RunList):
+            return reading.payload.runs
+    return ()
 
 
 def target_sources(target: Target, io: Io, signatures: Signatures) -> Mapping[str, SourceFactory]:
@@ -138,13 +146,6 @@ def _exists(io: Io, path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def _list_runs(io: Io, runs_root: Path) -> tuple[Run, ...]:
-    for reading in RunListSource(io, runs_root).poll():
-        if isinstance(reading.payload, RunList):
-            return reading.payload.runs
-    return ()
 
 
 def _is_in_queue(io: Io, user: str, job_id: str) -> bool:
