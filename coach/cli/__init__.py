@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from coach.model.errors import UserError
+from coach.model.printable import printable
 
 if TYPE_CHECKING:
     from coach.config import Settings
@@ -43,9 +44,9 @@ def guarded(command: Callable[[], int]) -> int:
         sys.stdout.flush()
         return status
     except UserError as error:
-        print(f"coach: {error.message}", file=sys.stderr)
+        print(f"coach: {printable(error.message)}", file=sys.stderr)
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+            print(f"  {printable(error.hint)}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Python would complain again when it flushes at exit.

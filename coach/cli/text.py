@@ -12,28 +12,11 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coach.model.printable import printable as printable
+
 UNKNOWN = "–"
 
 _GAP = "  "
-_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-def printable(text: str) -> str:
-    """Other people's text made harmless: line ends, ESC, bidi marks and bytes that are not UTF-8 become visible signs."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_visible, text))
-
-
-def _visible(char: str) -> str:
-    code = ord(char)
-    if char == "\t":
-        return " "
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    return "\ufffd" if unicodedata.category(char) in _HARMFUL else char
 
 
 def display_width(text: str) -> int:

@@ -73,7 +73,7 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
             return found
     if backend == "slurm" and _JOB_ID.match(text) and _is_in_queue(io, user, text):
         return Target(text, TargetKind.JOB)
-    near = get_close_matches(text, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
+    near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
     hint = f"did you mean {near[0]}?" if near else "`coach runs` lists the runs, `coach jobs` the jobs"
     raise UserError(f"{text}: no run, job or file of that name", hint)
 

@@ -116,6 +116,15 @@ def test_hostile_text_in_a_log_never_reaches_the_terminal(coach) -> None:  # typ
     assert "\u202e" not in done.stdout
 
 
+def test_hostile_names_in_an_error_never_reach_the_terminal(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "run-1\x1b]0;owned\x07\nCOMPLETED").touch()
+    done = coach("check", tmp_path / "run-1\x1b]0;owned\x07", "--backend", "local")
+    assert done.returncode == 2
+    assert "did you mean run-1␛]0;owned␇␊COMPLETED?" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no-untyped-def]
     done = coach("check", "--format", "json", "--backend", "local")
     assert (json.loads(done.stdout), done.returncode) == ({"schema": 1, "jobs": []}, 0)

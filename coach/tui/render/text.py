@@ -6,11 +6,12 @@ an action or a terminal control. Widgets turn tones into theme colours.
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
+
+from coach.model.printable import printable as printable
 
 UNKNOWN = "–"
 
@@ -65,26 +66,6 @@ def plain(row: Line) -> str:
 def line_width(row: Line) -> int:
     """Terminal cells a line takes."""
     return sum(cell_len(span.text) for span in row)
-
-
-def printable(text: str) -> str:
-    """Other people's text made harmless: controls, bidi marks, surrogates and line ends become visible signs."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_visible, text))
-
-
-def _visible(char: str) -> str:
-    code = ord(char)
-    if char == "\t":
-        return " "
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
-        return "�"
-    return char
 
 
 def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
