@@ -6,6 +6,7 @@ reads an environment variable or a config file.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -174,9 +175,9 @@ class _Reader:
             if key not in known:
                 raise self._unknown(dotted, [f"poll.{name}" for name in known])
             number = float(self._expect(dotted, value, (int, float)))
-            if number < known[key]:
+            if not known[key] <= number < math.inf:
                 raise UserError(
-                    f"{self._at(dotted)}: {dotted} = {number:g}: at least {known[key]:g} is polite to the controller"
+                    f"{self._at(dotted)}: {dotted} = {number:g}: at least {known[key]:g} s is polite to the controller"
                 )
             result[key] = number
         return result

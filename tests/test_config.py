@@ -45,6 +45,8 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
         ("[launch]\nacount = 'x'", 2, "unknown key launch.acount"),
         ("[launch]\nbackend = 'pbs'", 2, "expected one of auto, slurm, local"),
         ("[poll]\njobs_interval_s = 0.1", 2, "at least 2"),
+        ("[poll]\njobs_interval_s = nan", 2, "at least 2"),
+        ("[poll]\nnodes_interval_s = inf", 2, "at least 5"),
         ("readonly = 'yes'", 1, "expected true or false"),
         ("[launch]\nsetup = 'module load x'", 2, "expected a list"),
     ],
