@@ -14,15 +14,17 @@ import pytest
 from tests.node.conftest import Start, children_of, sampler_of, telemetry
 from tests.waiting import wait_until
 
+# Signals are awaited, not handled: one that came just before signal.pause() would be noticed only with the next.
 _COUNT_SIGNALS = """
-import signal, sys, time
-got = []
-signal.signal(signal.SIGUSR1, lambda signum, frame: got.append(signum))
-signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(len(got)))
+import signal, sys
+wanted = {signal.SIGUSR1, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
 print("ready", flush=True)
-while True:
-    signal.pause()
-    print("usr1", len(got), flush=True)
+count = 0
+while signal.sigwait(wanted) == signal.SIGUSR1:
+    count += 1
+    print("usr1", count, flush=True)
+sys.exit(count)
 """
 
 
@@ -111,6 +113,20 @@ def test_a_telemetry_folder_that_cannot_be_written_does_not_fail_the_training(
     os.kill(training.pid, signal.SIGTERM)
     assert training.wait(30) == 0
     assert not Path(f"/proc/{sampler}").exists()
+
+
+@pytest.mark.parametrize("before", [{"state": "PENDING"}, {"state": "CANCELLED", "ended_time_s": 5.0}])
+def test_a_run_that_started_says_so_whatever_was_written_before(
+    start: Start, tmp_path: Path, before: dict[str, Any]
+) -> None:
+    run_json = tmp_path / "run" / "run.json"
+    run_json.parent.mkdir()
+    run_json.write_text(json.dumps({"schema": 1, **before}))
+    training = start(*_run(tmp_path), "--", sys.executable, "-c", _COUNT_SIGNALS)
+    run = wait_until(lambda: (run := _read(run_json)).get("started_time_s") and run, what="the first tick")
+    assert (run["state"], run["ended_time_s"]) == ("RUNNING", None)
+    os.kill(training.pid, signal.SIGTERM)
+    assert training.wait(30) == 0
 
 
 def test_a_run_directory_that_cannot_be_made_does_not_fail_the_training(start: Start, tmp_path: Path) -> None:
