@@ -14,11 +14,10 @@ _EDGE_BYTES = 64 * 1024
 
 def fold_start(paths: runs.RunPaths, started_time_s: float) -> None:
     """Record the start of this attempt. Raises OSError or RunFileError when run.json cannot be written."""
-    changes: Dict[str, Any] = {"started_time_s": started_time_s}
+    # A requeued run has the end of an earlier attempt.
+    changes: Dict[str, Any] = {"started_time_s": started_time_s, "state": "RUNNING", "ended_time_s": None}
     if os.environ.get("SLURM_JOB_ID"):
         changes["job_id"] = os.environ["SLURM_JOB_ID"]
-    if paths.run_json.exists() and runs.read_json(paths.run_json).get("ended_time_s") is not None:
-        changes.update(ended_time_s=None, state="RUNNING")  # requeued: the end of an earlier attempt
     with contextlib.suppress(FileNotFoundError):
         if paths.exit_json.stat().st_mtime < started_time_s - 1:
             paths.exit_json.unlink()
