@@ -17,6 +17,10 @@ _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
 _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
+class NoAnswer(UserError):
+    """The controller did not answer in time: it may have taken the order all the same."""
+
+
 def is_job_id(text: str) -> bool:
     """Whether it is spelt like a job id: 17, 17_3, 17_[2-9], 20+1."""
     return _JOB_ID.fullmatch(text) is not None
@@ -71,7 +75,7 @@ def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:
         hint = "look at the queue before you try again: the controller may have taken it"
-        raise UserError(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", hint) from None
+        raise NoAnswer(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", hint) from None
     except OSError as error:
         raise UserError(f"{argv[0]}: {error.strerror or error}") from None
     words = " ".join(done.stderr.decode("utf-8", "replace").split())

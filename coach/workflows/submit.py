@@ -56,7 +56,10 @@ def submit(
 
 @contextlib.contextmanager
 def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
-    """Write all that the run needs to start; what is refused inside of the block takes it away again."""
+    """Write all that the run needs to start; what is refused inside of the block takes it away again.
+
+    Without an answer it stays: the job may be in the queue, and would find no folder for its logs.
+    """
     if settings.is_readonly:
         raise UserError("coach is read-only: it launches nothing", "set readonly = false in config.toml")
     make_ready(plan)
@@ -70,6 +73,8 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         raise UserError(f"{paths.run_dir}: cannot be written: {error.strerror or error}") from None
     try:
         yield
+    except slurm.NoAnswer:
+        raise
     except UserError:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise

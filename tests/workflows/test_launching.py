@@ -92,6 +92,18 @@ def test_a_refused_submission_shows_slurm_s_words_and_leaves_nothing(world: Worl
     assert not Path(plan.run_dir).exists()
 
 
+def test_a_submission_without_an_answer_keeps_the_run_that_may_be_queued(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coach.launch.submit.COMMAND_TIMEOUT_S", 0.2)
+    world.client("sbatch", "exec sleep 30")
+    plan = world.plan()
+    with pytest.raises(UserError, match="no answer within") as caught:
+        submit(plan, world.settings, world.env, world.io)
+    assert "may have taken it" in (caught.value.hint or "")
+    assert Path(plan.run_dir, "job.sh").read_text() == plan.script
+
+
 def test_a_dry_run_makes_all_that_the_script_needs_and_no_record(world: World) -> None:
     plan = world.plan()
     make_ready(plan)

@@ -1,0 +1,159 @@
+"""The story of a learner at a terminal: launch, watch, be told, fix, compare. Real keys, a real screen, a real Slurm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+from tests.terminal.tmux import Terminal
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.terminal, pytest.mark.timeout(280)]
+
+OpenTerminal = Callable[..., Terminal]
+
+PLAN = "submits exactly this script"
+SIZES = [(120, 36), (80, 24)]
+
+
+def settle(terminal: Terminal) -> None:
+    """Wait until the screen has stood still for longer than a question refuses keys after it was painted."""
+    seen: list[str] = []
+
+    def is_still() -> bool:
+        seen.append(re.sub(r"\d+ s", "", terminal.screen()))
+        return len(seen) > 4 and len(set(seen[-4:])) == 1
+
+    wait_until(is_still, 10, "the screen stands still", every_s=0.15)
+
+
+FIELDS = (
+    *("nodes", "gpus", "nproc_per_node", "cpus_per_task", "time", "mem", "partition"),
+    *("lr", "batch_size", "epochs", "max_steps", "num_workers", "seed", "gradient_accumulation", "optimizer"),
+    *("warmup_steps", "checkpoint_every", "width"),
+)
+"""The fields of the plan from top to bottom; `partition` is there on Slurm only."""
+
+
+def edit_plan(terminal: Terminal, is_slurm: bool, values: dict[str, str]) -> None:
+    """Type values into fields of the plan and wait until the plan was made again with them."""
+    fields = [name for name in FIELDS if is_slurm or name != "partition"]
+    terminal.send("Tab")
+    at = 0
+    for name, value in values.items():
+        for _ in range(fields.index(name) - at):
+            terminal.send("Down")
+        at = fields.index(name)
+        terminal.send("C-e", *["BSpace"] * 8)
+        terminal.send_text(value)
+    terminal.wait_for(PLAN)
+    settle(terminal)
+
+
+def submit_plan(terminal: Terminal, key: str, *, is_slurm: bool, **values: str) -> None:
+    """Press a recipe's key, change the plan, submit it."""
+    terminal.send(key)
+    terminal.wait_for(PLAN)
+    settle(terminal)
+    edit_plan(terminal, is_slurm, values)
+    terminal.send("Enter")
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_ddp_on_two_nodes_then_nan_found_fixed_and_compared(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal, columns: int, rows: int
+) -> None:
+    config = user_coach.user.home / ".config" / "coach"
+    config.mkdir(parents=True)
+    # Both "nodes" of the test cluster share two real cores.
+    (config / "config.toml").write_text("[launch]\ncpus_per_task = 1\n")
+    for path in (config.parent, config):
+        path.chmod(0o755)
+    terminal = open_terminal(
+        user_coach.argv(), columns=columns, rows=rows, env=user_coach.env(), as_user=user_coach.user
+    )
+    terminal.wait_for("node3")
+    submit_plan(terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="3000", num_workers="0")
+    terminal.wait_for(re.compile("RUNNING"), 30)
+    screen = terminal.wait_for("NUM001", 60)
+    assert "NaN" in screen
+    assert "step 2" in screen
+    terminal.send("f")
+    terminal.wait_for("relaunches as a child run")
+    settle(terminal)
+    terminal.send("y")
+    terminal.wait_for("child of", 30)
+    terminal.wait_for(re.compile(r"step [1-9]\d"), 90)
+    assert "no finding" in terminal.screen()
+    terminal.send("c")
+    screen = terminal.wait_for(re.compile("NaN from step 2"), 20)
+    assert "better" in screen
+    terminal.send("q")
+    assert terminal.wait_exit() == 0
+
+
+def test_keys_in_one_packet_submit_and_cancel_nothing(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    terminal = open_terminal(user_coach.argv(), env=user_coach.env(), as_user=user_coach.user)
+    terminal.wait_for("node3")
+    terminal.send_packet("1\r\r")
+    terminal.wait_for(PLAN)
+    settle(terminal)
+    assert slurm.run(["squeue", "-h"]).stdout == ""
+    terminal.send("Escape")
+    job_id = slurm.submit("sleep 300", "--job-name=precious")
+    terminal.wait_for("precious", 30)
+    terminal.send("Tab")
+    terminal.send_packet("x\r\r\r")
+    terminal.wait_for("scancel")
+    settle(terminal)
+    terminal.send("Enter")
+    settle(terminal)
+    assert slurm.job_state(job_id) in ("RUNNING", "PENDING")
+    terminal.send("y")
+    slurm.wait_state(job_id, "CANCELLED")
+
+
+def test_a_controller_that_dies_is_said_with_the_age_of_what_is_shown_and_comes_back_by_itself(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    job_id = slurm.submit("sleep 300", "--job-name=survivor")
+    slurm.wait_saved(job_id)
+    terminal = open_terminal(
+        user_coach.argv(), columns=80, rows=24, env=user_coach.env(), as_user=user_coach.user
+    )
+    terminal.wait_for("survivor")
+    slurm.kill_controller()
+    screen = terminal.wait_for(re.compile("connect failure|is DOWN|no answer"), 60)
+    assert "survivor" in screen
+    assert "node1" in screen
+    slurm.start_controller()
+    terminal.wait_gone(re.compile("connect failure|is DOWN|no answer"), 90)
+    assert "survivor" in terminal.screen()
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_on_one_machine_the_baseline_is_launched_by_one_key_and_its_nan_is_fixed(
+    local_coach: InstalledCoach, open_terminal: OpenTerminal, columns: int, rows: int
+) -> None:
+    terminal = open_terminal(
+        local_coach.argv(), columns=columns, rows=rows, env=local_coach.env(), as_user=local_coach.user
+    )
+    terminal.wait_for("local")
+    submit_plan(terminal, "1", is_slurm=False, lr="1e20", max_steps="3000", num_workers="0", width="16")
+    terminal.wait_for("NUM001", 60)
+    terminal.send("f")
+    terminal.wait_for("relaunches as a child run")
+    settle(terminal)
+    terminal.send("y")
+    terminal.wait_for("child of", 30)
+    terminal.wait_for(re.compile(r"step [1-9]\d"), 60)
+    terminal.send("c")
+    terminal.wait_for("NaN from step 2", 20)
+    terminal.send("q")
+    assert terminal.wait_exit() == 0
