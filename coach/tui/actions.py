@@ -52,6 +52,10 @@ class ActionApp(App[None]):
         """The screen on top, if it is one of ours."""
         return self.screen if isinstance(self.screen, CoachScreen) else None
 
+    def _is_overtaken(self, message: messages.ScreenAsked) -> bool:
+        """Whether another screen has opened since the key was pressed: in one packet, `x⏎⏎⏎` asks once and opens nothing."""
+        return message.asked_by is not self.screen
+
     def load_recipes(self) -> None:
         """Learn which keys launch what."""
         self.desk.do(self.launcher.recipe_keys, self._set_recipes, self._say)
@@ -127,6 +131,8 @@ class ActionApp(App[None]):
     # Cancel
 
     def on_cancel_requested(self, message: messages.CancelRequested) -> None:
+        if self._is_overtaken(message):
+            return
         from coach.tui.screens.confirm import ConfirmScreen
 
         screen = ConfirmScreen(self.context, message.target, message.label)
@@ -151,6 +157,8 @@ class ActionApp(App[None]):
     # Fix and compare
 
     def on_fix_requested(self, message: messages.FixRequested) -> None:
+        if self._is_overtaken(message):
+            return
         from coach.tui.screens.fix import FixScreen
 
         run = self.context.run(message.run_id)
@@ -192,6 +200,8 @@ class ActionApp(App[None]):
             )
 
     def on_compare_opened(self, message: messages.CompareOpened) -> None:
+        if self._is_overtaken(message):
+            return
         from coach.tui.screens.compare import CompareScreen
 
         self.push_screen(CompareScreen(self.context, message.before, message.after))
@@ -199,6 +209,8 @@ class ActionApp(App[None]):
     # Other screens
 
     def on_run_opened(self, message: messages.RunOpened) -> None:
+        if self._is_overtaken(message):
+            return
         self._open_run(message.run_id)
 
     def _open_run(self, run_id: str) -> None:
@@ -207,11 +219,15 @@ class ActionApp(App[None]):
         self.push_screen(RunScreen(self.context, run_id))
 
     def on_job_opened(self, message: messages.JobOpened) -> None:
+        if self._is_overtaken(message):
+            return
         from coach.tui.screens.job import JobScreen
 
         self.push_screen(JobScreen(self.context, message.job_id))
 
     def on_findings_opened(self, message: messages.FindingsOpened) -> None:
+        if self._is_overtaken(message):
+            return
         from coach.tui.screens.finding import FindingScreen
 
         self.push_screen(FindingScreen(self.context, message.run_id))

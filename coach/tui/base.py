@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -16,7 +17,7 @@ from coach.model.finding import Diagnosis
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot
 from coach.tui.keys import Key, Mode, keys_of, reason_off
-from coach.tui.messages import ScreenShown
+from coach.tui.messages import ScreenAsked, ScreenShown
 from coach.tui.render.header import ages_line, banner_lines, top_line
 from coach.tui.render.text import BLANK, Line, Span, line
 from coach.tui.session import Session
@@ -87,6 +88,11 @@ class CoachScreen(Screen[None]):
         super().__init__()
         self.context = context
         self.crumbs = crumbs
+
+    def post_message(self, message: Message) -> bool:
+        if isinstance(message, ScreenAsked):
+            message.asked_by = self
+        return super().post_message(message)
 
     def compose(self) -> ComposeResult:
         yield TopBar()

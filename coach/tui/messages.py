@@ -31,25 +31,32 @@ class ScreenShown(Message):
     """A screen came to the top: what it shows is to be followed."""
 
 
-class RunOpened(Message):
+class ScreenAsked(Message):
+    """Base of what leads to another screen."""
+
+    asked_by: object = None
+    """The screen whose key was pressed."""
+
+
+class RunOpened(ScreenAsked):
     def __init__(self, run_id: str) -> None:
         super().__init__()
         self.run_id = run_id
 
 
-class JobOpened(Message):
+class JobOpened(ScreenAsked):
     def __init__(self, job_id: str) -> None:
         super().__init__()
         self.job_id = job_id
 
 
-class FindingsOpened(Message):
+class FindingsOpened(ScreenAsked):
     def __init__(self, run_id: str) -> None:
         super().__init__()
         self.run_id = run_id
 
 
-class CompareOpened(Message):
+class CompareOpened(ScreenAsked):
     """`before` is the parent, or the older of two marked runs."""
 
     def __init__(self, before: str, after: str) -> None:
@@ -73,7 +80,7 @@ class SubmitRequested(Message):
         self.plan = plan
 
 
-class CancelRequested(Message):
+class CancelRequested(ScreenAsked):
     """Ask whether to cancel: a job id, or a run id on the local backend."""
 
     def __init__(self, target: str, label: str) -> None:
@@ -88,7 +95,7 @@ class CancelConfirmed(Message):
         self.target = target
 
 
-class FixRequested(Message):
+class FixRequested(ScreenAsked):
     """Show what a fix would change; `index` counts through the fixes of all findings, primary first."""
 
     def __init__(self, run_id: str, index: int = 0) -> None:
