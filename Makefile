@@ -3,13 +3,14 @@
 #   make run         install into .venv and open coach            ARGS="launch baseline --wait" passes arguments
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
+#   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
 #   make lint        format, lint, types, import contracts
 #   make clean       remove .venv and everything else that was made
 #
 # EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core; PYTHON=/path/to/python3 chooses the interpreter.
 
 .ONESHELL:
-.PHONY: run test test-long lint clean
+.PHONY: run test test-long score lint clean
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -86,6 +87,10 @@ test:
 test-long:
 	@$(call install,dev train,test)
 	$(VENV)/bin/pytest -m long -s --timeout=3600 $(ARGS)
+
+score:
+	@$(call install,dev,measure)
+	$(VENV)/bin/python benchmarks/score_corpus.py
 
 lint:
 	@$(call install,dev,check itself)
