@@ -46,6 +46,7 @@ def test_a_healthy_run_of_five_minutes_stays_silent_to_its_end(user_coach: Insta
     wait_until(has_ended, 1200, "the run ends", every_s=5.0)
     duration_s = time.monotonic() - start
     steps = Path(run["run_dir"], "metrics", "rank-0.jsonl").read_text().count('"loss"')
-    print(f"\nsilent in {len(states)} looks over {duration_s:.0f} s, {steps} records, ended {states[-1]}")
+    what = f"silent in {len(states)} looks over {duration_s:.0f} s, {steps} records, ended {states[-1]}"
+    print(f"\n{what}")  # noqa: T201 (what `make test-long` shows)
     assert states[-1] == "COMPLETED"
     assert duration_s >= MIN_DURATION_S, "too short to say anything: raise max_steps"
