@@ -30,8 +30,9 @@ FORWARDED: FrozenSet[signal.Signals] = frozenset(
     }
 )
 
-# One kill() of a group, or one walk over a step's processes, reaches everybody within milliseconds; this allows for a busy node.
-_WITNESS_WAIT_S = 0.25
+# One kill() of a group, or one walk over a step's processes, reaches everybody within milliseconds; this allows for a busy node. A
+# signal that was for the supervisor alone is that much late, which nobody notices.
+_WITNESS_WAIT_S = 1.0
 _NOTE = struct.Struct("=Bd")
 
 

@@ -192,6 +192,14 @@ class _Attempt:
                 was_told_to_end = bool(signals & _ENDING)
                 state = "CANCELLED" if returncode != 0 and was_told_to_end else None
                 ended.record_state(self.paths, returncode if returncode >= 0 else 128 - returncode, state)
+                self._correct_state()
+
+    def _correct_state(self) -> None:
+        # Another node may have failed between the look at exit.json and the word written: each writes its own part first.
+        value = runs.read_json(self.paths.exit_json)
+        failed = [part.get("exit_code") for part in value["nodes"].values() if part.get("exit_code") != 0]
+        if value.get("state") == "COMPLETED" and failed:
+            ended.record_state(self.paths, failed[0] or 1)
 
     def _knows_state(self, returncode: int) -> bool:
         # Of several tasks the first says that all went well, unless another has said otherwise.

@@ -42,6 +42,7 @@ FIELDS = (
 def edit_plan(terminal: Terminal, is_slurm: bool, values: dict[str, str]) -> None:
     """Type values into fields of the plan and wait until the plan was made again with them."""
     fields = [name for name in FIELDS if is_slurm or name != "partition"]
+    terminal.wait_for(re.compile(r"nodes +1"))
     terminal.send("Tab")
     at = 0
     for name, value in values.items():
@@ -50,6 +51,7 @@ def edit_plan(terminal: Terminal, is_slurm: bool, values: dict[str, str]) -> Non
         at = fields.index(name)
         terminal.send("C-e", *["BSpace"] * 8)
         terminal.send_text(value)
+        terminal.wait_for(re.compile(rf"{name} +{re.escape(value)}\b"))
     terminal.wait_for(PLAN)
     settle(terminal)
 
