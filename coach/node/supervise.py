@@ -195,6 +195,8 @@ class _Attempt:
                 self._correct_state()
 
     def _correct_state(self) -> None:
+        from coach.node import ended
+
         # Another node may have failed between the look at exit.json and the word written: each writes its own part first.
         value = runs.read_json(self.paths.exit_json)
         failed = [part.get("exit_code") for part in value["nodes"].values() if part.get("exit_code") != 0]

@@ -49,8 +49,7 @@ def edit_plan(terminal: Terminal, is_slurm: bool, values: dict[str, str]) -> Non
         for _ in range(fields.index(name) - at):
             terminal.send("Down")
         at = fields.index(name)
-        terminal.send("C-e", *["BSpace"] * 8)
-        terminal.send_text(value)
+        terminal.send_text(value)  # a field that gets the focus is selected whole: typing replaces it
         terminal.wait_for(re.compile(rf"{name} +{re.escape(value)}\b"))
     terminal.wait_for(PLAN)
     settle(terminal)
