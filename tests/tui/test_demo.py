@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coach.analysis.compare import compare
+from coach.config import Settings
+from coach.model.snapshot import Snapshot, Watch
+from coach.recorder import open_recording
+from coach.tui.app import CoachApp
+from coach.tui.keys import Mode
+from coach.tui.live import demo_recording_path, open_recorded
+from coach.workflows.recording import open_replay
+from coach.workflows.watch import WatchSession
+from tests.waiting import wait_until
+
+
+class Clock:
+    """Goes on only when told."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Player:
+    """The demo, played as far as the test says."""
+
+    def __init__(self, settings: Settings) -> None:
+        recording = open_recording(demo_recording_path())
+        self.length_s = recording.end_s - recording.header.time_s
+        self.clock = Clock()
+        self.told: list[Snapshot] = []
+        self.session: WatchSession = open_replay(demo_recording_path(), settings, clock=self.clock)
+        self.session.start(self.told.append)
+
+    @property
+    def now(self) -> Snapshot:
+        return self.told[-1] if self.told else self.session.snapshot
+
+    def follow_all(self) -> None:
+        wait_until(lambda: self.now.runs, 10, "runs are listed")
+        self.session.watch(Watch(targets=tuple(run.run_id for run in self.now.runs)))
+
+    def go_to(self, seconds: float) -> None:
+        self.clock.now_s = seconds
+        self.session.refresh_soon()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(runs_root=tmp_path / "runs", cache_dir=tmp_path / "cache", config_dir=tmp_path / "config")
+
+
+@pytest.fixture
+def player(settings: Settings) -> Iterator[Player]:
+    player = Player(settings)
+    yield player
+    player.session.stop()
+
+
+def test_a_newcomer_sees_a_whole_cluster_from_the_first_moment(player: Player) -> None:
+    wait_until(lambda: player.now.nodes and player.now.jobs, 5, "nodes and jobs")
+    assert len(player.now.nodes) >= 3
+    assert len(player.now.partitions) >= 2
+    waiting = {job.reason for job in player.now.jobs if job.state == "PENDING"}
+    assert {"Resources", "Dependency", "BeginTime"} <= waiting
+    wait_until(lambda: [run.state for run in player.now.runs] == ["RUNNING"], 5, "one run, which goes on")
+
+
+def test_the_demo_tells_of_a_finding_its_fix_and_what_the_fix_did(player: Player) -> None:
+    player.go_to(player.length_s + 1)
+    wait_until(lambda: len(player.now.runs) == 3, 10, "all runs")
+    player.follow_all()
+    (child,) = (run for run in player.now.runs if run.parent_run_id)
+    parent = child.parent_run_id or ""
+    wait_until(lambda: len(player.now.diagnoses) == 3, 10, "all runs are judged")
+    wait_until(lambda: player.now.diagnoses[child.run_id].state == "COMPLETED", 10, "the child's end")
+    wait_until(lambda: player.now.diagnoses[parent].findings, 10, "the parent's finding")
+    (finding, *_) = player.now.diagnoses[parent].findings
+    assert (finding.rule, finding.is_primary, finding.fixes[0].changes["lr"]) == ("NUM001", True, 0.01)
+    assert player.now.diagnoses[parent].state == "CANCELLED"
+    assert "NUM001" not in {finding.rule for finding in player.now.diagnoses[child.run_id].findings}
+    assert child.fix is not None
+    assert child.fix.rule == "NUM001"
+    targets, history = player.now.targets, player.session.history
+    told = compare(targets[parent], history(parent), targets[child.run_id], history(child.run_id))
+    assert any("lr" in change for change in told.changes)
+    (loss,) = (row for row in told.rows if row.because and "NaN" in row.because)
+    assert loss.verdict == "better"
+
+
+def test_the_finding_appears_while_its_run_goes_on(player: Player) -> None:
+    def is_found() -> bool:
+        return any(
+            diagnosis.findings and diagnosis.state == "RUNNING" for diagnosis in player.now.diagnoses.values()
+        )
+
+    for second in range(0, int(player.length_s), 5):
+        player.go_to(second)
+        player.follow_all()
+        shown = len(player.told)
+        wait_until(lambda shown=shown: len(player.told) > shown, 5, "the next picture")  # type: ignore[misc]
+        if is_found():
+            return
+    raise AssertionError("no finding on a running run")
+
+
+async def test_the_screens_play_it_under_its_watermark_and_write_nothing(
+    settings: Settings, tmp_path: Path
+) -> None:
+    app = CoachApp(open_recorded(settings, demo_recording_path(), Mode.DEMO), time.monotonic)
+    async with app.run_test(size=(120, 36)) as pilot:
+
+        def text() -> str:
+            return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+        deadline = time.monotonic() + 10
+        while "a100" not in text() or "baseline" not in text():
+            assert time.monotonic() < deadline, text()
+            await pilot.pause(0.05)
+        assert "DEMO" in text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_in_it_names_the_machine_that_made_it() -> None:
+    recording = open_recording(demo_recording_path())
+    assert recording.header.is_anonymized
+    text = gzip.decompress(demo_recording_path().read_bytes()).decode()
+    for word in ("/tmp", "/root", "/work", "nobody"):
+        assert word not in text
