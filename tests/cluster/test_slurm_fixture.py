@@ -45,9 +45,13 @@ def test_a_job_runs_on_two_nodes_that_know_their_own_names_as_the_user_who_submi
 
 
 def test_allotted_gpus_reach_the_job(slurm: SlurmCluster) -> None:
-    job_id = slurm.submit("echo gpus=$CUDA_VISIBLE_DEVICES", "--partition=gpu", "--gpus-per-node=2")
-    slurm.wait_state(job_id, "COMPLETED")
-    assert output_of(slurm, job_id) == "gpus=0,1\n"
+    def seen() -> bool:
+        job_id = slurm.submit("echo gpus=$CUDA_VISIBLE_DEVICES", "--partition=gpu", "--gpus-per-node=2")
+        slurm.wait_state(job_id, "COMPLETED")
+        return output_of(slurm, job_id) == "gpus=0,1\n"
+
+    # A controller that has just come back allots GPUs before the nodes have told it which devices they are.
+    wait_until(seen, 60, "the job sees both its GPUs", every_s=1.0)
 
 
 def test_a_job_that_asks_for_more_gpus_than_a_node_has_is_refused(slurm: SlurmCluster) -> None:
