@@ -108,7 +108,7 @@ class LogScanner:
         return [] if self._held else hits
 
     def flush(self) -> list[LogHit]:
-        """What was fed is all there is for now: also the hits of an unfinished last line or traceback."""
+        """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
         hits, self._held = self._held, []
         text, start = self._context + ANSI.sub(b"", self._pending), len(self._context)
         hits += self._close_tracebacks(text, start)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +141,6 @@ def test_the_end_of_a_run_that_is_gone_is_one_line(start: Start, tmp_path: Path)
 def test_torchrun_says_which_rank_failed_and_which_only_lost_its_peer(
     start: Start, tmp_path: Path, how: str, num_signal: int | None, message: str | None
 ) -> None:
-    if find_spec("torch") is None:
-        pytest.skip("torch is not installed")
     trainer = tmp_path / "fails.py"
     trainer.write_text(_TRAINER)
     run_dir = tmp_path / "run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,5 +14,7 @@ from tests.nvml.stand_in import NvmlStandIn, has_compiler
 def nvml_stand_in(tmp_path: Path) -> NvmlStandIn:
     """A stand-in of its own for one test."""
     if not has_compiler():
+        if os.environ.get("COACH_TEST_NVML") == "require":
+            pytest.fail("COACH_TEST_NVML=require, but there is no gcc", pytrace=False)
         pytest.skip("the NVML stand-in is compiled C, and there is no gcc")
     return NvmlStandIn(tmp_path / "nvml")
