@@ -14,6 +14,7 @@ from coach.model.errors import UserError
 from coach.model.finding import Diagnosis
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import EVERYWHERE, Mode, keys_of
+from coach.tui.screens.plan import PlanField
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     CHILD_ID,
@@ -251,6 +252,29 @@ async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mende
         assert driver.launcher.submitted == []
         await driver.press("backspace", "3")
         await driver.sees("#SBATCH --nodes=3")
+
+
+@pytest.mark.parametrize("again", ["1", "4"])
+async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: str) -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "4")
+        await driver.sees("#SBATCH --nodes=4")
+        await driver.press(*["backspace"] * 8, again)
+        await driver.until(
+            lambda: driver.launcher.requests[-1].num_nodes == int(again), f"{again} nodes are asked for"
+        )
+        await driver.sees(f"#SBATCH --nodes={again}")
+
+
+async def test_a_field_that_was_left_empty_shows_the_plans_own_value() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "4", "backspace")
+        await driver.sees("#SBATCH --nodes=1")
+        await driver.press("down")
+        first = driver.app.screen.query(PlanField).first()
+        await driver.until(lambda: first.value == "1", "the first field shows one node")
 
 
 async def test_a_refused_submission_shows_slurms_own_words_and_stays() -> None:

@@ -36,6 +36,20 @@ class PlanField(Input):
         super().__init__(field.value, compact=True, classes="plan-field")
         self.cursor_blink = False
         self.field = field
+        self.said = field.value
+        """The text that the plan was last asked for with: an edit and its way back are two edits."""
+
+    def show(self, field: Field) -> None:
+        """The plan's own value, unless it is being typed."""
+        self.field = field
+        if not self.has_focus and self.value != field.value:
+            self.said = field.value
+            with self.prevent(Input.Changed):
+                self.value = field.value
+
+    def on_blur(self) -> None:
+        if not self.value:
+            self.show(self.field)
 
 
 class PlanScreen(AskingScreen):
@@ -95,11 +109,7 @@ class PlanScreen(AskingScreen):
             await holder.mount_all(rows)
             return
         for field in fields:
-            widget = shown[field.name]
-            widget.field = field
-            if not widget.has_focus and widget.value != field.value:
-                with widget.prevent(Input.Changed):
-                    widget.value = field.value
+            shown[field.name].show(field)
 
     def show(self) -> None:
         width, height = self.app.size
@@ -119,12 +129,12 @@ class PlanScreen(AskingScreen):
     def on_input_changed(self, event: Input.Changed) -> None:
         if self._request is None or not isinstance(event.input, PlanField):
             return
-        field = event.input.field
-        if event.value == field.value:
+        if event.value == event.input.said:
             return
+        event.input.said = event.value
         self._edit += 1
         try:
-            self._request = edited(self._request, field.name, event.value)
+            self._request = edited(self._request, event.input.field.name, event.value)
         except UserError as error:
             self.refuse(error)
             return
