@@ -31,7 +31,10 @@ def slurm_conf(
     first_job_id: int,
     more: str = "",
 ) -> str:
-    """slurm.conf. Each node is a slurmd of its own on this machine (`config_overrides` lets two cores pass for sixteen)."""
+    """slurm.conf. Each node is a slurmd of its own on this machine (`config_overrides` lets two cores pass for sixteen).
+
+    `cred_expire` is also how long Slurm holds a requeued job back: two minutes by default, shorter here so that tests need not wait.
+    """
     gres = f"Gres=gpu:a100:{num_gpus} " if num_gpus else ""
     nodes = "\n".join(
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=16 Sockets=2 CoresPerSocket=8 "
@@ -43,7 +46,7 @@ ClusterName=lab
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={controller_port}
 AuthType=auth/munge
-AuthInfo=socket={directory}/munge/sock
+AuthInfo=socket={directory}/munge/sock,cred_expire=15
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root

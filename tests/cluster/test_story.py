@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -170,7 +169,6 @@ def test_a_printed_script_submitted_by_hand_makes_the_same_run(
     assert Path(made["run_dir"], "job.sh").read_text() == script.stdout
 
 
-@pytest.mark.long  # Slurm holds a requeued job for two minutes
 def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     user_coach: InstalledCoach, slurm: SlurmCluster
 ) -> None:
@@ -208,19 +206,7 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     saved = [event for event in events(run_dir, 0) if event["event"] == "checkpoint"]
     assert [event["reason"] for event in saved] == ["signal"]
 
-    asked_s = 0.0
-
-    def has_started_again() -> bool:
-        # Slurm holds a requeued job for two minutes, counted from when its nodes are free again; its owner need not wait for that.
-        # The scheduler has to come by between two such wishes.
-        nonlocal asked_s
-        state = slurm.job_state(job_id)
-        if state == "PENDING" and time.monotonic() > asked_s + 6:
-            asked_s = time.monotonic()
-            slurm.run(["scontrol", "update", f"JobId={job_id}", "StartTime=now"])
-        return state == "RUNNING"
-
-    wait_until(has_started_again, 180, "the job starts again", every_s=0.5)
+    slurm.wait_state(job_id, "RUNNING", timeout_s=60)
     wait_until(lambda: newest_step() >= 80, 90, "the run goes on to its end", every_s=0.3)
     resumed = [event for event in events(run_dir, 0) if event["event"] == "resume"]
     assert [event["step"] for event in resumed] == [saved[0]["step"]]
