@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +20,6 @@ pytestmark = [pytest.mark.terminal, pytest.mark.timeout(280)]
 OpenTerminal = Callable[..., Terminal]
 
 PLAN = "submits exactly this script"
-SIZES = [(120, 36), (80, 24)]
 
 
 def settle(terminal: Terminal) -> None:
@@ -64,22 +66,58 @@ def submit_plan(terminal: Terminal, key: str, *, is_slurm: bool, **values: str) 
     terminal.send("Enter")
 
 
-@pytest.mark.parametrize(("columns", "rows"), SIZES)
-def test_ddp_on_two_nodes_then_nan_found_fixed_and_compared(
-    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal, columns: int, rows: int
+def two_nodes_were_used(run: Mapping[str, Any]) -> bool:
+    """Whether the script asked for two nodes and one rank started on each."""
+    run_dir = Path(run["run_dir"])
+    starts = [(run_dir / "metrics" / f"rank-{rank}.jsonl").read_text().splitlines()[0] for rank in (0, 1)]
+    return (
+        "#SBATCH --nodes=2\n" in (run_dir / "job.sh").read_text()
+        and [json.loads(start)["node"] for start in starts] == ["node1", "node2"]
+        and {json.loads(start)["world_size"] for start in starts} == {2}
+    )
+
+
+def listed_runs(coach: InstalledCoach) -> list[Mapping[str, Any]]:
+    """The user's runs, the newest first."""
+    runs: list[Mapping[str, Any]] = json.loads(coach("runs", "--format", "json").stdout)["runs"]
+    return sorted(runs, key=lambda run: str(run["run_id"]), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "which"),
+    [(120, 36, "user_coach"), pytest.param(80, 24, "bare_coach", id="80-24-without-torch")],
+)
+def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
+    slurm: SlurmCluster,
+    train_python: Path,
+    open_terminal: OpenTerminal,
+    request: pytest.FixtureRequest,
+    columns: int,
+    rows: int,
+    which: str,
 ) -> None:
-    config = user_coach.user.home / ".config" / "coach"
+    coach: InstalledCoach = request.getfixturevalue(which)
+    config = coach.user.home / ".config" / "coach"
     config.mkdir(parents=True)
     # Both "nodes" of the test cluster share two real cores.
-    (config / "config.toml").write_text("[launch]\ncpus_per_task = 1\n")
+    (config / "config.toml").write_text(f'[launch]\ncpus_per_task = 1\npython = "{train_python}"\n')
     for path in (config.parent, config):
         path.chmod(0o755)
-    terminal = open_terminal(
-        user_coach.argv(), columns=columns, rows=rows, env=user_coach.env(), as_user=user_coach.user
-    )
+    terminal = open_terminal(coach.argv(), columns=columns, rows=rows, env=coach.env(), as_user=coach.user)
     terminal.wait_for("node3")
+
+    submit_plan(terminal, "2", is_slurm=True, nodes="2", max_steps="30", num_workers="0")
+    terminal.wait_for("RUNNING", 30)
+    curves = {terminal.wait_for(re.compile(rf"step {step}"), 60) for step in (r"\d", r"[1-9]\d")}
+    assert len(curves) == 2  # they move
+    terminal.wait_for("COMPLETED", 60)
+    (healthy,) = listed_runs(coach)
+    assert two_nodes_were_used(healthy)
+    check = coach("check", healthy["run_id"], "--format", "json")
+    assert (check.returncode, json.loads(check.stdout)["findings"]) == (0, []), check.stdout
+
     submit_plan(terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="3000", num_workers="0")
-    terminal.wait_for(re.compile("RUNNING"), 30)
+    terminal.wait_for("RUNNING", 30)
     screen = terminal.wait_for("NUM001", 60)
     assert "NaN" in screen
     assert "step 2" in screen
@@ -90,8 +128,9 @@ def test_ddp_on_two_nodes_then_nan_found_fixed_and_compared(
     terminal.wait_for("child of", 30)
     terminal.wait_for(re.compile(r"step [1-9]\d"), 90)
     assert "no finding" in terminal.screen()
+    assert two_nodes_were_used(listed_runs(coach)[0])
     terminal.send("c")
-    screen = terminal.wait_for(re.compile("NaN from step 2"), 20)
+    screen = terminal.wait_for("NaN from step 2", 20)
     assert "better" in screen
     terminal.send("q")
     assert terminal.wait_exit() == 0
@@ -139,12 +178,11 @@ def test_a_controller_that_dies_is_said_with_the_age_of_what_is_shown_and_comes_
     assert "survivor" in terminal.screen()
 
 
-@pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_on_one_machine_the_baseline_is_launched_by_one_key_and_its_nan_is_fixed(
-    local_coach: InstalledCoach, open_terminal: OpenTerminal, columns: int, rows: int
+    local_coach: InstalledCoach, open_terminal: OpenTerminal
 ) -> None:
     terminal = open_terminal(
-        local_coach.argv(), columns=columns, rows=rows, env=local_coach.env(), as_user=local_coach.user
+        local_coach.argv(), columns=80, rows=24, env=local_coach.env(), as_user=local_coach.user
     )
     terminal.wait_for("local")
     submit_plan(terminal, "1", is_slurm=False, lr="1e20", max_steps="3000", num_workers="0", width="16")
