@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coach import runs
+from coach.model.environment import Environment
 from coach.model.errors import UserError
 
 BACKENDS = ("auto", "slurm", "local")
@@ -44,12 +45,52 @@ class LaunchDefaults:
     cpus_per_task: int | None = None
     gpu_type: str | None = None
     """GRES type to ask for."""
+    gpu_request: str | None = None
+    """How GPUs are asked for: "gpus-per-node" or "gres"."""
+    cpus_per_gpu: int | None = None
+    exclude: str | None = None
+    """Nodes not to use, in Slurm's spelling."""
+    environment: str | None = None
+    """The training environment: a name from [environments], or KIND=VALUE."""
     python: str | None = None
     """Interpreter of the training environment; it need not be coach's."""
     setup: tuple[str, ...] = ()
     """Shell lines put before srun, for example "module load cuda/12.4"."""
     sbatch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """More sbatch options by long name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The [limits] table of the site's file: the most that one launch, or one user, may take. None: no limit of coach's own."""
+
+    max_gpus: int | None = None
+    """GPUs of one launch, all nodes together."""
+    max_time_s: int | None = None
+    """Time limit of one launch. Key `max_time`, in Slurm's spelling."""
+    max_running: int | None = None
+    """Runs of one user that may be pending or running at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a site says beside a rule's finding."""
+
+    text: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A key that only the site's file may set."""
+
+    reason: str
+    origin: str
+    """FILE:LINE of the lock."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +114,17 @@ class Settings:
     """Codes of rules that never fire. Key `rules.mute`."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
     """Rule code → threshold name → value. Keys `rules.CODE.NAME`."""
+    environments: Mapping[str, Environment] = field(default_factory=_nothing)
+    """Training environments by name. Tables [environments.NAME]."""
+    scratch_cache_dir: Path | None = None
+    """Where jobs keep the caches of torch, Triton and Hugging Face, off home; None: where those put them. Key `scratch_cache_dir`."""
+    limits: Limits = field(default_factory=Limits)
+    advice: Mapping[str, Advice] = field(default_factory=_nothing)
+    """Rule code → the site's advice. Tables [advice.CODE]."""
+    locks: Mapping[str, Lock] = field(default_factory=_nothing)
+    """Dotted key → why nobody but the site may set it. Table [locked] of the site's file."""
+    is_local_backend_allowed: bool = True
+    """False: nothing trains on this machine. Key `switches.local_backend`."""
     is_readonly: bool = False
     """True removes every action that changes something. Key `readonly`."""
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -81,7 +133,7 @@ class Settings:
 
 _LAUNCH_KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus"}
 _LAUNCH_TYPES: Mapping[str, type] = MappingProxyType(
-    {"num_nodes": int, "gpus_per_node": int, "nproc_per_node": int, "cpus_per_task": int}
+    {"num_nodes": int, "gpus_per_node": int, "nproc_per_node": int, "cpus_per_task": int, "cpus_per_gpu": int}
 )
 
 

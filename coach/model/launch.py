@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from coach.model.environment import Environment
+
 Scalar = str | int | float | bool
 """What a recipe parameter may be."""
+
+GPU_REQUESTS = ("gpus-per-node", "gres")
+"""Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that know only that."""
 
 
 def _empty() -> Mapping[str, Any]:
@@ -44,10 +49,15 @@ class LaunchRequest:
     """Memory per node in Slurm's spelling: 8G, 500M."""
     cpus_per_task: int | None = None
     gpu_type: str | None = None
+    gpu_request: str | None = None
+    """How GPUs are asked for: `gpus-per-node` or `gres`; see `GPU_REQUESTS`."""
+    cpus_per_gpu: int | None = None
     exclude: str | None = None
     signal: str | None = None
+    environment: str | None = None
+    """A name from the config, or `KIND=VALUE` (see coach.launch.environment)."""
     python: str | None = None
-    """Interpreter of the training environment."""
+    """Interpreter of the training environment; wins over the environment's own."""
     setup: tuple[str, ...] | None = None
     """Shell lines put before srun."""
     env: Mapping[str, str] = field(default_factory=_empty)
@@ -77,6 +87,8 @@ class Resources:
     reservation: str | None = None
     constraint: str | None = None
     gpu_type: str | None = None
+    gpu_request: str = "gpus-per-node"
+    cpus_per_gpu: int | None = None
     exclude: str | None = None
     signal: str | None = None
 
@@ -106,6 +118,8 @@ class Plan:
     """Unusual but allowed: a parameter outside its usual range."""
     run_json: Mapping[str, Any] = field(default_factory=_empty)
     """run.json as the launch writes it; the script carries the same."""
+    environment: Environment = field(default_factory=Environment)
+    """Where the training's Python and torch come from."""
     code_dir: str = ""
     """Where the snapshot of trainers and node code lies, that the script starts."""
 

@@ -81,6 +81,8 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
     "reservation": null,
     "constraint": "[ib|eth]&ssd",
     "gpu_type": "a100",
+    "gpu_request": "gpus-per-node",
+    "cpus_per_gpu": null,
     "exclude": null,
     "signal": "USR1@120"
   },

@@ -73,6 +73,8 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
     "reservation": null,
     "constraint": null,
     "gpu_type": null,
+    "gpu_request": "gpus-per-node",
+    "cpus_per_gpu": null,
     "exclude": null,
     "signal": null
   },
