@@ -56,6 +56,16 @@ class RankExit:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the job was ended before the training began, or by the trainer's own checks: something that training cannot do without is missing."""
+
+    cause: str
+    """A finding's cause: `cuda_unavailable`, `disk_quota` …"""
+    text: str
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunExit:
     """exit.json: how the run ended, as seen from inside the job. `state` is Slurm's word."""
 
@@ -63,6 +73,7 @@ class RunExit:
     exit_code: int | None
     ended_time_s: float | None
     ranks: tuple[RankExit, ...]
+    refused: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.launch import AppliedFix
 from coach.model.reading import Reading, RunFacts
-from coach.model.run import Checkpoint, RankExit, Run, RunExit
+from coach.model.run import Checkpoint, RankExit, Refusal, Run, RunExit
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
 from coach.sources.values import finite, table, text, whole
@@ -72,7 +72,13 @@ def parse_exit(value: Mapping[str, Any]) -> RunExit:
         exit_code=whole(value.get("exit_code")),
         ended_time_s=finite(value.get("ended_time_s")),
         ranks=tuple(rank for rank in ranks if rank is not None),
+        refused=_parse_refusal(table(value.get("refused"))),
     )
+
+
+def _parse_refusal(value: Mapping[str, Any]) -> Refusal | None:
+    cause, said = text(value.get("cause")), text(value.get("text"))
+    return Refusal(cause, said, text(value.get("node"))) if cause and said else None
 
 
 def _parse_rank(row: Mapping[str, Any]) -> RankExit | None:
