@@ -92,7 +92,9 @@ def _parse_job(record: list[str]) -> Job:
         num_cpus=parse_count(row["numcpus"]),
         num_gpus=_count_job_gpus(row),
         time_used_s=parse_duration(row["timeused"]),
-        time_left_s=parse_duration(row["timeleft"]),
+        time_left_s=None
+        if is_final(state)
+        else parse_duration(row["timeleft"]),  # squeue counts on after the end
         time_limit_s=parse_duration(row["timelimit"]),
         submit_time_s=parse_time(row["submittime"]),
         start_time_s=parse_time(row["starttime"]),
