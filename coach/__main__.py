@@ -16,6 +16,8 @@ from coach.model.errors import UserError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command, or open the screens. Returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["--as-root"] and arguments[1:2] and arguments[1] in cli.COMMANDS:
+        arguments = [arguments[1], "--as-root", *arguments[2:]]
     if arguments and arguments[0] in cli.COMMANDS:
         return cli.guarded(lambda: cli.run_command(arguments[0], arguments[1:]))
     return cli.guarded(lambda: _open_screens(arguments))
@@ -29,6 +31,8 @@ def _open_screens(arguments: Sequence[str]) -> int:
         near = get_close_matches(args.command, cli.COMMANDS, 1)
         hint = f"did you mean `coach {near[0]}`?" if near else "`coach --help` lists the commands"
         raise UserError(f"unknown command {args.command!r}", hint)
+    if args.as_root:
+        cli.mean_it_as_root()
     settings = cli.load_settings()
     from coach.tui import app
 
@@ -55,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         "--backend", choices=("auto", "slurm", "local"), help="which cluster to show (default: auto)"
     )
     parser.add_argument("--readonly", action="store_true", help="remove every action that changes something")
+    cli.add_as_root(parser)
     parser.add_argument("--replay", metavar="FILE", help="play a recording made with `coach record`")
     parser.add_argument("--demo", action="store_true", help="play a recording that comes with coach")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import shutil
@@ -35,7 +36,8 @@ _SLURM_CLIENTS = re.compile(
 
 
 def pytest_configure() -> None:
-    """Keep the suite's own process free of torch: DeepSpeed registers a seeder there, which would import it into every run."""
+    """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder that would import it)."""
+    os.environ["COACH_AS_ROOT"] = "1"
     with contextlib.suppress(ImportError):
         import pytest_randomly
 

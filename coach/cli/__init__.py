@@ -62,12 +62,28 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     module = import_module(f"coach.cli.{name}")
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name].capitalize()}.")
     module.configure(parser)
-    status: int = module.run(parser.parse_args(arguments), load_settings())
+    add_as_root(parser)
+    args = parser.parse_args(arguments)
+    if args.as_root:
+        mean_it_as_root()
+    status: int = module.run(args, load_settings())
     return status
+
+
+def add_as_root(parser: argparse.ArgumentParser) -> None:
+    """The option that lets root change something. It is only shown to root."""
+    help_ = "let root change something (also COACH_AS_ROOT=1)" if os.geteuid() == 0 else argparse.SUPPRESS
+    parser.add_argument("--as-root", action="store_true", help=help_)
+
+
+def mean_it_as_root() -> None:
+    """Say so to whatever reads the settings in this process, now and when their files change: the option is the variable, spelt out."""
+    os.environ["COACH_AS_ROOT"] = "1"
 
 
 def load_settings() -> Settings:
     """The settings of the user who runs this process."""
     from coach import config
+    from coach.workflows.readonly import held_back
 
-    return config.load(os.environ)
+    return held_back(config.load(os.environ), os.environ)

@@ -15,6 +15,7 @@ from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.submit import make_ready, prepare, submit, wait
 
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task")
@@ -56,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
+    refuse_if_readonly(settings, "launches nothing")
     env = os.environ
     io = SystemIo(scrubbed_environment(env))
     plan = prepare(_request(args), settings, env, io, time.time())

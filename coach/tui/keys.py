@@ -24,6 +24,7 @@ class Mode(Enum):
 
     LIVE = ""
     READONLY = "READONLY"
+    ROOT = "READONLY: root"
     REPLAY = "REPLAY"
     DEMO = "DEMO"
 
@@ -300,4 +301,6 @@ def reason_off(key: Key, mode: Mode) -> str | None:
         return None
     if mode is Mode.READONLY:
         return "coach was opened read-only"
+    if mode is Mode.ROOT:
+        return "you are root; `coach --as-root` allows it"
     return "this is a recording: nothing in it can be changed"

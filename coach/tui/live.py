@@ -51,11 +51,19 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     return Opening(
         live_session(settings, resolved, env),
         LiveLauncher(settings, env),
-        Mode.READONLY if is_readonly else Mode.LIVE,
+        _mode(settings, is_readonly),
         user_name(),
         f"{resolved} · {name}" if name else resolved,
         resolved,
     )
+
+
+def _mode(settings: Settings, is_readonly: bool) -> Mode:
+    from coach.workflows.readonly import is_held_back
+
+    if is_held_back(settings):
+        return Mode.ROOT
+    return Mode.READONLY if is_readonly else Mode.LIVE
 
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:

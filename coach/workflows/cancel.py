@@ -21,6 +21,7 @@ from coach.sources.io import Io, Query
 from coach.sources.local_process import find_supervisor, state_of
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
+from coach.workflows.readonly import refuse_if_readonly
 
 
 class HasEnded(UserError):
@@ -40,8 +41,7 @@ class Cancellation:
 
 def plan_cancel(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Cancellation:
     """Look up a run id or a job id. Raises UserError when there is nothing to cancel, or it is somebody else's."""
-    if settings.is_readonly:
-        raise UserError("coach is read-only: it cancels nothing", "set readonly = false in config.toml")
+    refuse_if_readonly(settings, "cancels nothing")
     run_dir = settings.runs_root / target
     if runs.RUN_ID.match(target) and run_dir.is_dir():
         return _plan_run(target, run_dir, io)

@@ -24,6 +24,7 @@ from coach.model.run import Run
 from coach.sources.io import Io, Query
 from coach.sources.local_process import state_of
 from coach.workflows.prepare import prepare as prepare
+from coach.workflows.readonly import refuse_if_readonly
 
 _LOOK_INTERVAL_S = 0.5
 _QUEUE_INTERVAL_S = 5.0
@@ -60,8 +61,7 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
 
     Without an answer it stays: the job may be in the queue, and would find no folder for its logs.
     """
-    if settings.is_readonly:
-        raise UserError("coach is read-only: it launches nothing", "set readonly = false in config.toml")
+    refuse_if_readonly(settings, "launches nothing")
     make_ready(plan)
     paths = runs.RunPaths(plan.run_dir)
     try:
