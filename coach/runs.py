@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 SCHEMA = 1
 MAX_TELEMETRY_RECORD_BYTES = (
@@ -24,6 +24,9 @@ RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4
 
 # A lock older than this belongs to a process that died: a locked update is a read, a merge and a rename.
 _STALE_LOCK_S = 10.0
+_LOCK_RETRY_S = 0.02
+_FIRST_AGE_CHECK_S = 0.2
+_AGE_CHECK_INTERVAL_S = 1.0
 
 
 class RunFileError(Exception):
@@ -145,24 +148,35 @@ def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
     return RunPaths(run_dir)
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old text or the new, never half of it."""
+def write_atomic(path: Path, text: str, may_replace: Callable[[], bool] = lambda: True) -> bool:
+    """Write a file so that a reader, or a crash, sees the old text or the new, never half of it.
+
+    `may_replace` is asked when all but the last step is done; where it says no, the old file stays. Returns whether the text is there.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        if may_replace():
+            temporary.replace(path)
+            return True
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+    temporary.unlink()
+    return False
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write one JSON object atomically, indented, for people to read."""
-    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, _as_text(value))
+
+
+def _as_text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Dict[str, Any]:
@@ -190,36 +204,98 @@ def update_json(path: Path, changes: Mapping[str, Any]) -> Dict[str, Any]:
     A change whose value is a mapping is merged into the mapping that is there; anything else replaces. A missing file starts empty.
     Raises RunFileError when the file is torn.
     """
-    with _locked(path):
-        value: Dict[str, Any] = read_json(path) if path.exists() else {"schema": SCHEMA}
-        for key, change in changes.items():
-            old = value.get(key)
-            value[key] = (
-                {**old, **change} if isinstance(old, dict) and isinstance(change, Mapping) else change
-            )
-        write_json(path, value)
-        return value
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    # O_EXCL works on every network file system that clusters use; flock does not.
-    lock = path.with_name(f".{path.name}.lock")
     while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            break
-        except FileExistsError:
+        with _Lock(path) as lock:
+            value: Dict[str, Any] = read_json(path) if path.exists() else {"schema": SCHEMA}
+            for key, change in changes.items():
+                old = value.get(key)
+                value[key] = (
+                    {**old, **change} if isinstance(old, dict) and isinstance(change, Mapping) else change
+                )
+            if write_atomic(path, _as_text(value), lock.is_held):
+                return value
+
+
+class _Lock:
+    """The right to change a file: a second file, which only one process can make.
+
+    O_EXCL works on every network file system that clusters use; flock does not. A lock that its owner left behind is broken by
+    whoever waits for it. Its age is judged by the file server's clock alone, because those of nodes differ, and it is moved away before
+    it is removed, so that a waiter who is late sees that it has caught another one's lock, and gives it back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = path.with_name(f".{path.name}.lock")
+        self._own: Optional[Tuple[int, int]] = None
+
+    def __enter__(self) -> "_Lock":
+        seen, check_s = None, 0.0
+        while not self._make():
+            found = _identity(self._lock)
+            if found != seen:
+                seen, check_s = found, time.monotonic() + _FIRST_AGE_CHECK_S
+            elif found is not None and time.monotonic() >= check_s:
+                check_s = time.monotonic() + _AGE_CHECK_INTERVAL_S
+                if self._server_time_ns() - found[1] > _STALE_LOCK_S * 1e9:
+                    self._break(found)
+            time.sleep(_LOCK_RETRY_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_held():
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - lock.stat().st_mtime > _STALE_LOCK_S:
-                    lock.unlink()
-                    continue
-            time.sleep(0.02)
-    try:
-        yield
-    finally:
+                self._lock.unlink()
+
+    def is_held(self) -> bool:
+        """False when others took this process for dead: it was stopped, or its file system was, for longer than a lock lives."""
+        return self._own is not None and _identity(self._lock) == self._own
+
+    def _make(self) -> bool:
+        try:
+            descriptor = os.open(self._lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            return False
+        with open(descriptor, "w") as file:
+            file.write(
+                f"{os.uname().nodename} {os.getpid()} {time.time():.0f}\n"
+            )  # for people; nothing reads it
+        self._own = _identity(self._lock)
+        return True
+
+    def _server_time_ns(self) -> int:
+        probe = self._unique_name()
+        try:
+            with open(probe, "x") as file:
+                return os.fstat(file.fileno()).st_mtime_ns
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                probe.unlink()
+
+    def _break(self, stale: Tuple[int, int]) -> None:
+        moved = self._unique_name()
+        try:
+            self._lock.rename(moved)
+        except FileNotFoundError:
+            return
+        if _identity(moved) != stale:
+            with contextlib.suppress(
+                OSError
+            ):  # taken again meanwhile: then the owner of this one notices, and begins anew
+                os.link(moved, self._lock)
         with contextlib.suppress(FileNotFoundError):
-            lock.unlink()
+            moved.unlink()
+
+    def _unique_name(self) -> Path:
+        return self._lock.with_name(f"{self._lock.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def _identity(path: Path) -> Optional[Tuple[int, int]]:
+    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the same time."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def encode_number(value: Optional[float]) -> Any:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import stat
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -70,10 +74,90 @@ def test_a_lock_left_by_a_dead_writer_does_not_block_for_ever(tmp_path: Path) ->
     path = tmp_path / "run.json"
     lock = tmp_path / ".run.json.lock"
     lock.touch()
-    import os
-
     os.utime(lock, (0, 0))
     assert runs.update_json(path, {"state": "RUNNING"})["state"] == "RUNNING"
+    assert [item.name for item in tmp_path.iterdir()] == ["run.json"]
+
+
+_WRITER = """
+import sys, time
+from pathlib import Path
+from coach import runs
+real, skew_s = time.time, float(sys.argv[2])
+time.time = lambda: real() + skew_s
+sys.stdin.readline()
+for number in range(15):
+    runs.update_json(Path(sys.argv[1]), {"nodes": {f"{sys.argv[3]}-{number}": True}})
+"""
+
+
+def test_nodes_whose_clocks_differ_by_hours_lose_nothing_of_each_other_behind_a_dead_writers_lock(
+    tmp_path: Path,
+) -> None:
+    path, lock = tmp_path / "exit.json", tmp_path / ".exit.json.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(path), skew_s, name], stdin=subprocess.PIPE, text=True
+        )
+        for name, skew_s in (("behind", "-7200"), ("right", "0"), ("ahead", "7200"))
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.close()
+    assert len(runs.read_json(path)["nodes"]) == 3 * 15
+    assert [item.name for item in tmp_path.iterdir()] == ["exit.json"]
+
+
+def test_a_waiter_who_catches_a_living_writers_lock_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock = tmp_path / "run.json", tmp_path / ".run.json.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    rename = Path.rename
+    caught: list[str] = []
+
+    def late(self: Path, target: Path) -> Path:
+        # Another waiter was quicker: it broke the old lock, and holds its own.
+        self.unlink()
+        self.write_text("the quicker one's")
+        moved = rename(self, target)
+        monkeypatch.setattr(Path, "rename", rename)
+        return moved
+
+    def sleep(_: float) -> None:
+        if not caught and Path.rename is rename:
+            caught.append(lock.read_text())
+            lock.unlink()  # the quicker one is done
+
+    monkeypatch.setattr(Path, "rename", late)
+    monkeypatch.setattr(time, "sleep", sleep)
+    runs.update_json(path, {"state": "RUNNING"})
+    assert caught == ["the quicker one's"]
+    assert [item.name for item in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_writer_that_was_stopped_while_others_took_it_for_dead_writes_on_top_of_their_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock = tmp_path / "run.json", tmp_path / ".run.json.lock"
+    fsync = os.fsync
+
+    def hang(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        lock.unlink()
+        runs.update_json(path, {"job_id": "17"})
+
+    monkeypatch.setattr(os, "fsync", hang)
+    runs.update_json(path, {"state": "RUNNING"})
+    assert runs.read_json(path) == {"schema": 1, "job_id": "17", "state": "RUNNING"}
 
 
 @pytest.mark.parametrize("text", ["", '{"schema": 1, "run_', "[1]", "\x00\x01", "[" * 100_000])
