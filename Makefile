@@ -82,7 +82,7 @@ run:
 test:
 	@$(call install,dev train,test)
 	$(lint)
-	$(VENV)/bin/pytest $(ARGS)
+	$(VENV)/bin/pytest -n 3 --dist loadgroup $(ARGS)
 
 test-long:
 	@$(call install,dev train,test)

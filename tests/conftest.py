@@ -44,12 +44,21 @@ def pytest_configure() -> None:
         pytest_randomly.entrypoint_reseeds = []
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses a fixture with a requirement has its marker, said or not."""
+    """A test that uses a fixture with a requirement has its marker, said or not.
+
+    Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process: they share what is booted for
+    them, and none waits for another kind.
+    """
     for item in items:
         for requirement in REQUIREMENTS:
             if requirement.fixtures.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(requirement.marker)
+        for kind in ("terminal", "cluster", "train"):
+            if item.get_closest_marker(kind) is not None:
+                item.add_marker(pytest.mark.xdist_group(kind))
+                break
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
