@@ -13,6 +13,9 @@ from coach import runs
 from coach.launch.recipe import Recipe
 from coach.model.launch import LaunchRequest, Plan
 
+_NOT_SAID = ("parent_run_id", "fix", "defaulted")
+"""Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
+
 
 def run_record(
     plan: Plan,
@@ -65,7 +68,7 @@ def said(request: LaunchRequest) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for item in fields(request):
         value = getattr(request, item.name)
-        if value is None or item.name in ("parent_run_id", "fix"):
+        if value is None or item.name in _NOT_SAID:
             continue
         if isinstance(value, Mapping):
             value = dict(value)
@@ -82,6 +85,7 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
     kinds |= {
         "time_limit_s": int,
         "cpus_per_task": int,
+        "cpus_per_gpu": int,
         "set": dict,
         "env": dict,
         "sbatch": dict,
@@ -90,6 +94,6 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
     values: dict[str, Any] = {}
     for item in fields(LaunchRequest):
         value = launch.get(item.name)
-        if item.name not in ("fix", "parent_run_id") and isinstance(value, kinds.get(item.name, str)):
+        if item.name not in _NOT_SAID and isinstance(value, kinds.get(item.name, str)):
             values[item.name] = tuple(map(str, value)) if isinstance(value, list) else value
     return LaunchRequest(**{"recipe": recipe, **values})

@@ -65,6 +65,8 @@ class LaunchRequest:
     """Recipe parameters; strings are converted to the parameter's type."""
     sbatch: Mapping[str, str] = field(default_factory=_empty)
     """More options for sbatch, by long name without dashes."""
+    defaulted: frozenset[str] = frozenset()
+    """Names of the fields above that the config filled in. They yield to what was said for this launch, and to what the target has."""
     parent_run_id: str | None = None
     fix: AppliedFix | None = None
     resume_from: str | None = None
@@ -89,6 +91,7 @@ class Resources:
     gpu_type: str | None = None
     gpu_request: str = "gpus-per-node"
     cpus_per_gpu: int | None = None
+    """Asked for instead of `cpus_per_task`, which then is what they come to on each node."""
     exclude: str | None = None
     signal: str | None = None
 
@@ -120,6 +123,10 @@ class Plan:
     """run.json as the launch writes it; the script carries the same."""
     environment: Environment = field(default_factory=Environment)
     """Where the training's Python and torch come from."""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=_empty)
+    """Field of the request → what the target has to choose from: partitions, types of GPU."""
+    locked: Mapping[str, str] = field(default_factory=_empty)
+    """Field of the request → why nobody but the site may set it, and where the site says so."""
     code_dir: str = ""
     """Where the snapshot of trainers and node code lies, that the script starts."""
 
@@ -132,3 +139,5 @@ class Submitted:
     run_dir: str
     job_id: str
     state: str
+    notes: tuple[str, ...] = ()
+    """What was done beside it, or could not be, one line each."""

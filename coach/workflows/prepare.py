@@ -42,13 +42,14 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
 def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     """What was not said comes from the config."""
     defaults = settings.launch
-    filled: dict[str, Any] = {
-        name: getattr(request, name) if getattr(request, name) is not None else getattr(defaults, name)
-        for name in (
-            *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "mem", "gpu_type", "python"),
-            *("partition", "account", "qos", "reservation", "constraint", "setup"),
-        )
-    }
+    names = (
+        *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
+        *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
+        *("environment", "python", "setup"),
+    )
+    unsaid = {name: getattr(defaults, name) for name in names if getattr(request, name) is None}
+    filled: dict[str, Any] = dict(unsaid)
+    filled["defaulted"] = frozenset(name for name, value in unsaid.items() if value is not None)
     filled["backend"] = request.backend if request.backend != "auto" else defaults.backend
     filled["sbatch"] = {**defaults.sbatch, **request.sbatch}
     if request.time_limit_s is None and defaults.time is not None:
