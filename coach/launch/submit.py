@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coach.model.errors import UserError
+from coach.sources.commands import run_command
 from coach.sources.io import COMMAND_TIMEOUT_S, scrubbed_environment
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
@@ -63,14 +64,7 @@ def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
         if not key.startswith("SLURM_") or key in _KEPT_SLURM_VARIABLES
     }
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_TIMEOUT_S,
-            env=clean,
-            check=False,
-        )
+        done = run_command(argv, clean, COMMAND_TIMEOUT_S)
     except FileNotFoundError:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from coach.sources.commands import run_command
+
 COMMAND_TIMEOUT_S = 12.0
 """Slurm's clients hang 9 s on a dead controller before they say why: a shorter timeout would lose the message."""
 
@@ -98,14 +100,7 @@ class SystemIo:
         returncode: int | None = None
         stdout, stderr, error = b"", "", None
         try:
-            done = subprocess.run(
-                query.argv,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                env=self._env,
-                check=False,
-            )
+            done = run_command(query.argv, self._env, timeout_s)
             returncode, stdout, stderr = done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
         except FileNotFoundError:
             error = f"{query.argv[0]}: command not found"
