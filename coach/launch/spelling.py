@@ -1,4 +1,4 @@
-"""How Slurm spells times, memory and signals, read strictly.
+"""What may stand in a batch script, read strictly; times and memory are spelt as `model.slurm_spelling` says.
 
 Everything a user or a config may write ends up in a batch script, so what is not recognised is refused here, once, before a plan
 is made of it.
@@ -10,54 +10,14 @@ import re
 import unicodedata
 
 from coach.model.errors import UserError
+from coach.model.slurm_spelling import format_time as format_time
+from coach.model.slurm_spelling import parse_mem_mib as parse_mem_mib
+from coach.model.slurm_spelling import parse_time as parse_time
 
-_DAYS = re.compile(r"(\d{1,4})-(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
-_CLOCK = re.compile(r"(?:(\d{1,5}):)?(\d{1,6}):(\d{1,2})", re.ASCII)
-_MEMORY = re.compile(r"(\d{1,9})([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(?:SIG)?USR1(?:@(\d{1,5}))?", re.ASCII | re.IGNORECASE)
-_MIB_PER_UNIT = {"K": 1 / 1024, "M": 1.0, "": 1.0, "G": 1024.0, "T": 1024.0 * 1024.0}
 
 DEFAULT_SIGNAL_LEAD_S = 60
 """What Slurm takes when a signal is named without its time."""
-
-
-def parse_time(text: str, what: str) -> int:
-    """Seconds of a time limit in Slurm's spelling. `what` names the option or key in the refusal."""
-    seconds = _seconds(text.strip())
-    if not seconds:
-        raise UserError(
-            f"{what} {text!r}: not a time limit", "expected for example 30:00, 2:00:00 or 1-12:00:00"
-        )
-    return seconds
-
-
-def _seconds(text: str) -> int | None:
-    if match := _DAYS.fullmatch(text):
-        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    if match := _CLOCK.fullmatch(text):
-        hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        return (hours * 60 + minutes) * 60 + seconds
-    if re.fullmatch(r"\d{1,7}", text, re.ASCII):
-        return int(text) * 60
-    return None
-
-
-def format_time(seconds: int) -> str:
-    """A time limit as Slurm prints it: 00:30:00, 1-12:00:00."""
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
-
-
-def parse_mem_mib(text: str, what: str) -> int:
-    """MiB of a memory size in Slurm's spelling; a bare number is MiB, 0 means all of the node."""
-    match = _MEMORY.fullmatch(text.strip())
-    if match is None:
-        raise UserError(f"{what} {text!r}: not a memory size", "expected for example 500M, 16G or 1T")
-    number, unit = match.groups()
-    return -int(-int(number) * _MIB_PER_UNIT[unit.upper()] // 1)
 
 
 def parse_signal_lead(text: str, what: str) -> int:
