@@ -20,6 +20,12 @@ MAX_TELEMETRY_RECORD_BYTES = (
     900  # srun cuts and interleaves lines of 1 KiB; files and streams share one format
 )
 
+LOGS_FOLDER = ".logs"
+"""In the runs root: where Slurm writes what its jobs print. A node may not see a run's own directory yet when it opens the logs."""
+
+CODE_FOLDER = ".code"
+"""In the runs root: trainers and node code as they were at a launch."""
+
 RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4}$")
 
 # A lock older than this belongs to a process that died: a locked update is a read, a merge and a rename.
@@ -146,6 +152,20 @@ def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
     run_dir = runs_root / run_id
     run_dir.mkdir(mode=0o700)
     return RunPaths(run_dir)
+
+
+def scheduler_logs(runs_root: Path, run_id: str) -> Tuple[Path, Path]:
+    """The files to which Slurm writes a run's output and errors; `stdout.log` and `stderr.log` are links to them."""
+    folder = runs_root / LOGS_FOLDER
+    return folder / f"{run_id}.out", folder / f"{run_id}.err"
+
+
+def link_scheduler_logs(paths: RunPaths) -> None:
+    """Make the links, and once the folder to which they lead. The links are relative: the whole root may be moved, or mounted elsewhere."""
+    output, errors = scheduler_logs(paths.run_dir.parent, paths.run_dir.name)
+    output.parent.mkdir(mode=0o700, exist_ok=True)
+    paths.stdout_log.symlink_to(Path("..") / LOGS_FOLDER / output.name)
+    paths.stderr_log.symlink_to(Path("..") / LOGS_FOLDER / errors.name)
 
 
 def write_atomic(path: Path, text: str, may_replace: Callable[[], bool] = lambda: True) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from shlex import quote
 from typing import Any
 
+from coach import runs
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launch import Plan, Resources
@@ -43,6 +45,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
         lines += ["# coach's local supervisor runs this script and enforces the limits of time and memory."]
     lines += ["set -euo pipefail", "umask 077", ""]
     lines += _places(paths)
+    lines += _run_dir(plan.run_id, is_slurm)
     lines += _records(run_json)
     lines += _setup(plan.request.setup or (), paths.python)
     lines += _variables(plan, is_slurm)
@@ -56,13 +59,17 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
 
 def _sbatch_lines(plan: Plan) -> list[str]:
     resources = plan.resources
-    logs = plan.run_dir.replace("%", "%%")
+    more = dict(plan.request.sbatch)
+    run_dir = PurePosixPath(plan.run_dir)
+    logs = f"{run_dir.parent}/{runs.LOGS_FOLDER}/{run_dir.name}".replace("%", "%%")
     options: dict[str, str | None] = {
         "job-name": plan.recipe,
         "nodes": str(resources.num_nodes),
         "ntasks-per-node": "1",
-        "gpus-per-node": _gpus(resources),
-        "cpus-per-task": str(resources.cpus_per_task),
+        "gpus-per-node": _gpus(resources) if resources.gpu_request != "gres" else None,
+        "gres": _gres(resources, more.pop("gres", "")),
+        "cpus-per-task": str(resources.cpus_per_task) if resources.cpus_per_gpu is None else None,
+        "cpus-per-gpu": str(resources.cpus_per_gpu) if resources.cpus_per_gpu else None,
         "mem": resources.mem,
         "time": format_time(resources.time_limit_s) if resources.time_limit_s else None,
         "partition": resources.partition,
@@ -71,13 +78,15 @@ def _sbatch_lines(plan: Plan) -> list[str]:
         "reservation": resources.reservation,
         "constraint": resources.constraint,
         "exclude": resources.exclude,
-        "output": f"{logs}/stdout.log",
-        "error": f"{logs}/stderr.log",
+        "output": f"{logs}.out",
+        "error": f"{logs}.err",
         "open-mode": "append",
     }
     comments = {
         "ntasks-per-node": "one torchrun on each node; it starts the ranks",
         "cpus-per-task": "per node: ranks × (1 + workers)",
+        "cpus-per-gpu": f"{resources.cpus_per_task} per node",
+        "output": "in a folder that every node sees already",
         "open-mode": "a requeued run goes on in the same logs",
     }
     lines = [
@@ -91,7 +100,7 @@ def _sbatch_lines(plan: Plan) -> list[str]:
             ),
             _sbatch_line("requeue", "", "and then back into the queue, to go on from it"),
         ]
-    return lines + [_sbatch_line(key, value) for key, value in plan.request.sbatch.items()]
+    return lines + [_sbatch_line(key, value) for key, value in more.items()]
 
 
 def _sbatch_line(key: str, value: str, comment: str | None = None) -> str:
@@ -110,6 +119,12 @@ def _gpus(resources: Resources) -> str | None:
     )
 
 
+def _gres(resources: Resources, more: str) -> str | None:
+    """All generic resources in one option: of two, sbatch takes the last alone."""
+    gpus = _gpus(resources) if resources.gpu_request == "gres" else None
+    return ",".join(part for part in (f"gpu:{gpus}" if gpus else "", more) if part) or None
+
+
 def _places(paths: Paths) -> list[str]:
     return [
         "# The run directory, and trainers and node code as they were at launch: both on the shared file system.",
@@ -119,10 +134,27 @@ def _places(paths: Paths) -> list[str]:
     ]
 
 
+def _run_dir(run_id: str, is_slurm: bool) -> list[str]:
+    if not is_slurm:
+        return ['mkdir -p -m 700 "$RUN_DIR"', ""]
+    log = f"../{runs.LOGS_FOLDER}/{quote(run_id)}"
+    return [
+        "# A node may see the run directory late: looking into its parent makes it ask the file server again.",
+        "for _ in {1..20}; do",
+        "  if [[ -d $RUN_DIR ]]; then break; fi",
+        '  ls -- "${RUN_DIR%/*}" > /dev/null 2>&1 || true',
+        "  sleep 0.5",
+        "done",
+        'mkdir -p -m 700 "$RUN_DIR"',
+        f'ln -s {log}.out "$RUN_DIR/stdout.log" 2> /dev/null || true',
+        f'ln -s {log}.err "$RUN_DIR/stderr.log" 2> /dev/null || true',
+        "",
+    ]
+
+
 def _records(run_json: Mapping[str, Any]) -> list[str]:
     return [
         "# The record of this run, unless coach has written it already.",
-        'mkdir -p -m 700 "$RUN_DIR"',
         "if [[ ! -e $RUN_DIR/run.json ]]; then",
         f"  cat > \"$RUN_DIR/.run.json.new\" <<'{_HEREDOC}'",
         json.dumps(run_json, indent=2, ensure_ascii=True, allow_nan=False),
@@ -160,7 +192,7 @@ def _variables(plan: Plan, is_slurm: bool) -> list[str]:
     resources = plan.resources
     lines = ["# What is printed appears at once."]
     lines += ["export PYTHONUNBUFFERED=1"]
-    if is_slurm:
+    if is_slurm and resources.cpus_per_gpu is None:
         lines += ["# srun does not inherit --cpus-per-task in every version of Slurm."]
         lines += [f"export SRUN_CPUS_PER_TASK={resources.cpus_per_task}"]
     lines += [

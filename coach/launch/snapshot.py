@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import coach
+from coach import runs
 from coach.launch.recipe import data_dir
 
 
@@ -37,7 +38,7 @@ def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:
     for name, path in files.items():
         content = path.read_bytes()
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    return runs_root / ".code" / digest.hexdigest()[:16]
+    return runs_root / runs.CODE_FOLDER / digest.hexdigest()[:16]
 
 
 def make_snapshot(target: Path, files: dict[str, Path]) -> None:

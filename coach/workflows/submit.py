@@ -33,11 +33,13 @@ _FORGOTTEN_WAIT_S = 30.0
 
 
 def make_ready(plan: Plan) -> None:
-    """What a script that is submitted by hand needs: the empty run directory (Slurm opens the logs in it) and the code."""
+    """What a script that is submitted by hand needs: the run directory, the folder in which Slurm opens the logs, and the code."""
     run_dir = Path(plan.run_dir)
     try:
         make_snapshot(Path(plan.code_dir), snapshot_files())
-        runs.create_run_dir(run_dir.parent, plan.run_id)
+        paths = runs.create_run_dir(run_dir.parent, plan.run_id)
+        if plan.backend == "slurm":
+            runs.link_scheduler_logs(paths)
     except FileExistsError:
         raise UserError(f"{run_dir}: this run exists already") from None
     except OSError as error:

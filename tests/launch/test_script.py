@@ -98,7 +98,7 @@ def test_a_percent_sign_in_the_runs_root_is_not_a_pattern_of_slurm(tmp_path: Pat
 
     odd = Paths("/runs 100%j/x", PATHS.code_dir, PATHS.python, PATHS.cache_dir)
     script = plan(tmp_path, paths=odd).script
-    assert "#SBATCH --output='/runs 100%%j/x/stdout.log'" in script
+    assert "#SBATCH --output='/runs 100%%j/.logs/x.out'" in script
     assert "RUN_DIR='/runs 100%j/x'" in script
 
 

@@ -107,7 +107,11 @@ def test_a_submission_without_an_answer_keeps_the_run_that_may_be_queued(
 def test_a_dry_run_makes_all_that_the_script_needs_and_no_record(world: World) -> None:
     plan = world.plan()
     make_ready(plan)
-    assert list(Path(plan.run_dir).iterdir()) == []
+    run_dir = Path(plan.run_dir)
+    assert sorted(path.name for path in run_dir.iterdir()) == ["stderr.log", "stdout.log"]
+    assert not (run_dir / "stdout.log").exists()  # a link to where Slurm will write it
+    (run_dir.parent / ".logs" / f"{plan.run_id}.out").write_text("step 1\n")
+    assert (run_dir / "stdout.log").read_text() == "step 1\n"
     assert Path(plan.code_dir).is_dir()
 
 

@@ -5,8 +5,8 @@
 #SBATCH --cpus-per-task=3              # per node: ranks × (1 + workers)
 #SBATCH --time=00:30:00
 #SBATCH --partition=cpu
-#SBATCH --output=/runs/20261121-142233-ddp-4f2a/stdout.log
-#SBATCH --error=/runs/20261121-142233-ddp-4f2a/stderr.log
+#SBATCH --output=/runs/.logs/20261121-142233-ddp-4f2a.out # in a folder that every node sees already
+#SBATCH --error=/runs/.logs/20261121-142233-ddp-4f2a.err
 #SBATCH --open-mode=append             # a requeued run goes on in the same logs
 #SBATCH --signal=B:USR1@120            # so many seconds before the limit: time for a checkpoint
 #SBATCH --requeue                      # and then back into the queue, to go on from it
@@ -18,8 +18,17 @@ umask 077
 RUN_DIR=/runs/20261121-142233-ddp-4f2a
 CODE=/runs/.code/0123456789abcdef
 
-# The record of this run, unless coach has written it already.
+# A node may see the run directory late: looking into its parent makes it ask the file server again.
+for _ in {1..20}; do
+  if [[ -d $RUN_DIR ]]; then break; fi
+  ls -- "${RUN_DIR%/*}" > /dev/null 2>&1 || true
+  sleep 0.5
+done
 mkdir -p -m 700 "$RUN_DIR"
+ln -s ../.logs/20261121-142233-ddp-4f2a.out "$RUN_DIR/stdout.log" 2> /dev/null || true
+ln -s ../.logs/20261121-142233-ddp-4f2a.err "$RUN_DIR/stderr.log" 2> /dev/null || true
+
+# The record of this run, unless coach has written it already.
 if [[ ! -e $RUN_DIR/run.json ]]; then
   cat > "$RUN_DIR/.run.json.new" <<'COACH_RUN_JSON'
 {

@@ -8,8 +8,9 @@ umask 077
 RUN_DIR=/runs/20261121-142233-ddp-4f2a
 CODE=/runs/.code/0123456789abcdef
 
-# The record of this run, unless coach has written it already.
 mkdir -p -m 700 "$RUN_DIR"
+
+# The record of this run, unless coach has written it already.
 if [[ ! -e $RUN_DIR/run.json ]]; then
   cat > "$RUN_DIR/.run.json.new" <<'COACH_RUN_JSON'
 {
