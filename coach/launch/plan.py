@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -32,7 +32,9 @@ _OWN_OPTIONS = {
     "reservation": "--reservation",
     "constraint": "--constraint",
     "mem": "--mem",
+    "exclude": "--exclude",
     "cpus-per-task": "--cpus-per-task",
+    "cpus-per-gpu": "--cpus-per-gpu",
 }
 """sbatch options that have an option of coach's own, through which they are checked."""
 
@@ -73,6 +75,8 @@ class Facts:
     coach_version: str
     git: Mapping[str, Any] | None
     notes: tuple[str, ...] = ()
+    locked: Mapping[str, str] = field(default_factory=dict)
+    """Field of the request → the site's reason why nobody else may set it."""
 
 
 def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
@@ -93,6 +97,8 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         script="",
         notes=facts.notes + resolved.notes,
         warnings=unusual + resolved.warnings,
+        choices=resolved.choices,
+        locked=facts.locked,
     )
     record = run_record(
         plan,
@@ -120,7 +126,7 @@ def check_run_dir(run_dir: str) -> None:
 def _check_texts(request: LaunchRequest, backend: str) -> None:
     for key in ("partition", "account", "qos", "reservation", "constraint", "mem", "gpu_type", "exclude"):
         value = getattr(request, key)
-        if value is not None:
+        if value:
             _check_value(value, f"--{key.replace('_', '-')}")
     for line in request.setup or ():
         check_printable(line, "setup")
@@ -145,6 +151,11 @@ def _check_sbatch(key: str, value: str) -> None:
         raise UserError(f"--sbatch {key}: coach has an option of its own for it", f"use {_OWN_OPTIONS[key]}")
     if key in _RESERVED:
         raise UserError(f"--sbatch {key}: the script relies on its own value of {key}", "leave it out")
+    if key == "gres" and "gpu" in value:
+        raise UserError(
+            f"--sbatch gres={value}: GPUs are asked for by --gpus and --gpu-type",
+            "use --gpu-request gres where the site wants them spelt as GRES",
+        )
     if value:
         _check_value(value, f"--sbatch {key}")
 

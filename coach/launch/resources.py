@@ -7,7 +7,7 @@ hours to fail on its first line is what this boundary exists to prevent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,7 +15,7 @@ from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
 from coach.model.cluster import Node, Partition
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Resources
+from coach.model.launch import GPU_REQUESTS, LaunchRequest, Resources
 
 MIN_TIME_FOR_SIGNAL_S = 120
 """A shorter run is over before a signal and a requeue would pay."""
@@ -39,6 +39,8 @@ class Resolved:
     resources: Resources
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    choices: Mapping[str, tuple[str, ...]]
+    """Field of the request → what the target has to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,12 @@ class _Target:
     has_gpus: bool
     partition: Partition | None
 
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Types of its GPUs, as the site names them."""
+        nodes = self.nodes if self.has_gpus else ()
+        return tuple(sorted({gpu.type for node in nodes for gpu in node.gpus if gpu.type}))
+
 
 def resolve_resources(
     request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], site: Site
@@ -59,6 +67,7 @@ def resolve_resources(
     target = _target(request, site)
     notes: list[str] = []
     warnings: list[str] = []
+    request = _without_foreign_type(request, target, notes)
     num_nodes = _num_nodes(request, recipe, target)
     gpus = _gpus(request, recipe, target, num_nodes)
     nproc = _nproc(request, recipe, num_nodes, gpus, warnings)
@@ -67,12 +76,15 @@ def resolve_resources(
         ranks = f"{num_nodes * nproc} CPU rank{'s' if num_nodes * nproc > 1 else ''}"
         notes.append(f"{why}: {ranks}{' over gloo' if num_nodes * nproc > 1 else ''}")
     gpu_type = _gpu_type(request, target, num_nodes, gpus, notes)
-    cpus = _cpus(request, parameters, target, num_nodes, gpus, nproc, notes)
+    cpus_per_gpu = _cpus_per_gpu(request, gpus, notes)
+    if cpus_per_gpu is not None:
+        request = replace(request, cpus_per_task=None)
+    cpus = _cpus(request, parameters, target, num_nodes, gpus, nproc, notes, cpus_per_gpu)
     _check_mem(request, target, num_nodes)
     time_limit_s = _time_limit(request, recipe, target, notes)
     is_local = site.backend == "local"
     if is_local:
-        ignored = [key for key in _SLURM_ONLY if getattr(request, key) is not None]
+        ignored = [key for key in _SLURM_ONLY if getattr(request, key)]
         ignored += [f"sbatch {key}" for key in request.sbatch]
         if ignored:
             notes.append(f"this machine has no scheduler: {', '.join(ignored)} not used")
@@ -84,14 +96,37 @@ def resolve_resources(
         time_limit_s=time_limit_s,
         mem=request.mem,
         gpu_type=gpu_type,
+        gpu_request=_gpu_request(request),
+        cpus_per_gpu=None if is_local else cpus_per_gpu,
         signal=_signal(request, time_limit_s),
         partition=target.partition.name if target.partition else None,
-        **({} if is_local else {key: getattr(request, key) for key in _SLURM_ONLY if key != "partition"}),
+        # An empty text says "none", where the config has one.
+        **({} if is_local else {k: getattr(request, k) or None for k in _SLURM_ONLY if k != "partition"}),
     )
-    return Resolved(resources, tuple(notes), tuple(warnings))
+    choices = {"gpu_type": target.gpu_types, "partition": tuple(p.name for p in site.partitions)}
+    return Resolved(resources, tuple(notes), tuple(warnings), choices)
 
 
 _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "exclude")
+
+
+def _without_foreign_type(request: LaunchRequest, target: _Target, notes: list[str]) -> LaunchRequest:
+    """A type of GPU that the config names holds where the target has it; one that was asked for is refused elsewhere."""
+    wanted = request.gpu_type
+    if wanted is None or "gpu_type" not in request.defaulted or wanted in target.gpu_types:
+        return request
+    if target.has_gpus:
+        notes.append(f"{target.name} has no {wanted}: the config's GPU type is not asked for")
+    return replace(request, gpu_type=None)
+
+
+def _gpu_request(request: LaunchRequest) -> str:
+    asked = request.gpu_request or GPU_REQUESTS[0]
+    if asked not in GPU_REQUESTS:
+        raise UserError(
+            f"--gpu-request {asked}: no way to ask for GPUs", f"expected {' or '.join(GPU_REQUESTS)}"
+        )
+    return asked
 
 
 def _target(request: LaunchRequest, site: Site) -> _Target:
@@ -192,9 +227,7 @@ def _gpu_type(
     asked = request.gpu_type
     if asked is None:
         return None
-    types = sorted(
-        {gpu.type for node in target.nodes for gpu in node.gpus if gpu.type} if target.has_gpus else ()
-    )
+    types = target.gpu_types
     if request.gpus_per_node == 0:
         notes.append(f"the launch uses no GPU: GPU type {asked} not asked for")
         return None
@@ -207,6 +240,26 @@ def _gpu_type(
     return asked
 
 
+def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | None:
+    """CPUs of each GPU where they are asked for in this way. Slurm takes either these or the CPUs of a task."""
+    asked = _at_least("--cpus-per-gpu", request.cpus_per_gpu, 1)
+    if asked is None:
+        return None
+    is_default = "cpus_per_gpu" in request.defaulted
+    if gpus == 0:
+        if not is_default:
+            notes.append(f"the launch uses no GPU: {asked} CPUs per GPU not asked for")
+        return None
+    if request.cpus_per_task is None or "cpus_per_task" in request.defaulted:
+        return asked
+    if is_default:
+        return None
+    raise UserError(
+        f"--cpus-per-gpu {asked}: Slurm takes either this or --cpus-per-task {request.cpus_per_task}",
+        "leave one of them out",
+    )
+
+
 def _cpus(
     request: LaunchRequest,
     parameters: Mapping[str, Any],
@@ -215,10 +268,17 @@ def _cpus(
     gpus: int,
     nproc: int,
     notes: list[str],
+    cpus_per_gpu: int | None,
 ) -> int:
     fitting = [node for node in target.nodes if not gpus or _gpus_of(node, request.gpu_type) >= gpus]
     known = [node.num_cpus for node in fitting if node.num_cpus is not None]
     most = _on_each_of(num_nodes, known)
+    if cpus_per_gpu is not None:
+        if most is not None and cpus_per_gpu * gpus > most:
+            raise UserError(
+                f"--cpus-per-gpu {cpus_per_gpu}: {cpus_per_gpu * gpus} for {gpus} GPUs; {target.name} has {most} CPUs per node"
+            )
+        return cpus_per_gpu * gpus
     asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)
     if asked is not None:
         if most is not None and asked > most:
