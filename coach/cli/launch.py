@@ -13,12 +13,12 @@ from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.launch import GPU_REQUESTS, LaunchRequest, Plan, Submitted
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.submit import make_ready, prepare, submit, wait
 
-_COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task")
+_COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +34,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--qos", metavar="Q")
     parser.add_argument("--reservation", metavar="R")
     parser.add_argument("--constraint", metavar="C")
+    parser.add_argument("--exclude", metavar="NODES", help="nodes not to use, for example node[3-5]")
     parser.add_argument("--mem", metavar="M", help="memory per node, for example 16G")
     parser.add_argument(
         "--cpus-per-task", metavar="N", help="CPUs per node, for all its ranks and data workers"
     )
+    parser.add_argument(
+        "--cpus-per-gpu", metavar="N", help="CPUs for each GPU, where the site wants them asked for so"
+    )
     parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
+    parser.add_argument(
+        "--gpu-request",
+        choices=GPU_REQUESTS,
+        help="which option of sbatch asks for GPUs (default: gpus-per-node)",
+    )
     parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
@@ -110,14 +119,17 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         gpus_per_node=counts["gpus"],
         nproc_per_node=counts["nproc_per_node"],
         cpus_per_task=counts["cpus_per_task"],
+        cpus_per_gpu=counts["cpus_per_gpu"],
         time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
         partition=args.partition,
         account=args.account,
         qos=args.qos,
         reservation=args.reservation,
         constraint=args.constraint,
+        exclude=args.exclude,
         mem=args.mem,
         gpu_type=args.gpu_type,
+        gpu_request=args.gpu_request,
         python=args.python,
         set=_pairs(args.set, "--set"),
         sbatch=_pairs(args.sbatch, "--sbatch"),

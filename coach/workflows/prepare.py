@@ -7,12 +7,12 @@ controller again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from coach import __version__, runs
-from coach.config import Settings
+from coach.config import Lock, Settings
 from coach.launch.interpreter import choose_python
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import data_dir, get_recipe
@@ -59,6 +59,13 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     return replace(request, **filled)
 
 
+def locked_fields(locks: Mapping[str, Lock]) -> dict[str, str]:
+    """Field of a request → the site's reason why nobody else may set it, and where the site says so."""
+    keys = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time"}
+    named = {item.name: f"launch.{keys.get(item.name, item.name)}" for item in fields(LaunchRequest)}
+    return {name: f"{locks[key].reason} ({locks[key].origin})" for name, key in named.items() if key in locks}
+
+
 def look_at_site(backend: str, io: Io) -> Site:
     """What the target has, asked once. Raises UserError in Slurm's words when it does not answer."""
     if backend == "local":
@@ -98,6 +105,7 @@ def plan_for(
         coach_version=__version__,
         git=read_git_state(io, data_dir()),
         notes=(note,) if note else (),
+        locked=locked_fields(settings.locks),
     )
     return make_plan(request, recipe, site, facts, run_id)
 
