@@ -166,7 +166,7 @@ def keep(file: Path, directory: Path, python: Path) -> None:
     host = re.escape(socket.gethostname().split(".")[0])
     text = re.sub(rf"(?<![A-Za-z0-9]){host}(?![A-Za-z0-9])", "login1", text)
     # The nodes of the test cluster are nobody's; and what a cache is called is no person.
-    text = re.sub(r"\bhost[a-p]{6}(?=[\d\[])", "node", text)
+    text = re.sub(r"host[a-p]{6}(?=[\d\[])", "node", text)
     text = re.sub(r"(?<=/home/learner/)user-[a-p]{6}", ".cache", text)
     DEMO.parent.mkdir(exist_ok=True)
     DEMO.write_bytes(gzip.compress(text.encode(), mtime=0))
