@@ -312,7 +312,10 @@ class _Lock:
 def _identity(path: Path) -> Optional[Tuple[int, int]]:
     """What tells one lock from the next of the same name: an inode's number is given anew, but not with the same time."""
     try:
-        found = path.stat()
+        with open(
+            path, "rb"
+        ) as file:  # opening makes a node ask the file server; what stat says may be a minute old
+            found = os.fstat(file.fileno())
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns

@@ -19,13 +19,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Iterator, Sized
+from typing import Any, Callable, ClassVar, Iterator, Sized
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from common.distributed import TrainerError, print_rank0
+from common.once import one_at_a_time
 
 
 def _declare_missing_operators() -> torch.library.Library | None:
@@ -58,7 +59,6 @@ MARKER = "SYNTHETIC"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-LONGEST_GENERATION_S = 120.0
 GENERATOR_VERSION = (
     2  # goes up with every change of the images: a set that lies in a cache is never taken for another
 )
@@ -180,10 +180,10 @@ def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2
         return final
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(final):
+        with one_at_a_time(final.with_name(f".{final.name}.lock"), final.exists) as show_alive:
             if not final.exists():
                 print_rank0(f"data: no CIFAR-10 found, generating {num_train + num_test} images in {final}")
-                _generate(final, num_train, num_test)
+                _generate(final, num_train, num_test, show_alive)
     except OSError as error:
         raise TrainerError(
             f"{cache_dir}: cannot hold the generated data ({error}); --cache_dir names another folder"
@@ -191,7 +191,7 @@ def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2
     return final
 
 
-def _generate(final: Path, num_train: int, num_test: int) -> None:
+def _generate(final: Path, num_train: int, num_test: int, show_alive: Callable[[], None]) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     try:
         folder = unfinished / FOLDER
@@ -200,6 +200,7 @@ def _generate(final: Path, num_train: int, num_test: int) -> None:
         for seed, (name, size) in enumerate(zip(FILES, sizes)):  # noqa: B905 - no strict= in Python 3.9
             images, labels = generate_images(size, seed)
             _write_batch(folder / name, images, labels, f"generated, {name}")
+            show_alive()
         meta = {
             b"num_cases_per_batch": sizes[0],
             b"label_names": [name.encode() for name in CLASSES],
@@ -216,25 +217,6 @@ def _generate(final: Path, num_train: int, num_test: int) -> None:
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _one_at_a_time(final: Path) -> Iterator[None]:
-    # Only to save work: the rename makes a race harmless, so a lock that its owner left behind is waited for once, then ignored.
-    lock = final.with_name(f".{final.name}.lock")
-    try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        while not final.exists() and lock.exists():
-            if time.time() - lock.stat().st_mtime > LONGEST_GENERATION_S:
-                break
-            time.sleep(0.1)
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.unlink()
 
 
 def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -1,0 +1,94 @@
+"""Made once, by one of many processes: the others wait for it, on whatever node they are.
+
+Ranks of several jobs may want the same generated data in the same minute, on a network file system that has no flock and whose clock is
+not that of the nodes. So the lock is a file that only one process can make, its owner shows that it is alive by touching it, and its
+age is judged by the file server's clock alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Callable, Iterator
+
+STALE_S = 60.0
+"""An owner that has not touched its lock for so long is dead: ten times what one part of the data takes."""
+_RETRY_S = 0.1
+_AGE_CHECK_INTERVAL_S = 1.0
+
+
+@contextlib.contextmanager
+def one_at_a_time(lock: Path, is_made: Callable[[], bool]) -> Iterator[Callable[[], None]]:
+    """Wait until the thing is made or this process has the lock. Yields what its maker calls from time to time, to be known alive.
+
+    Whoever is stopped for longer than a lock lives may find a second maker beside it: what is made has to become visible by a rename.
+    """
+    checked_s = time.monotonic()
+    while not _make(lock):
+        if is_made():
+            yield lambda: None
+            return
+        if time.monotonic() - checked_s >= _AGE_CHECK_INTERVAL_S:
+            checked_s = time.monotonic()
+            _break_if_stale(lock)
+        time.sleep(_RETRY_S)
+    inode = _identity(lock)[0]
+    try:
+        yield lambda: _touch(lock, inode)
+    finally:
+        with contextlib.suppress(OSError):
+            if _identity(lock)[0] == inode:
+                lock.unlink()
+
+
+def _make(lock: Path) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return False
+    with open(descriptor, "w") as file:
+        file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f}\n")  # for people; nothing reads it
+    return True
+
+
+def _touch(lock: Path, inode: int) -> None:
+    with contextlib.suppress(OSError):
+        if _identity(lock)[0] == inode:
+            os.utime(lock)  # without times: the file server's own clock
+
+
+def _break_if_stale(lock: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        stale = _identity(lock)
+        if _server_time_ns(lock) - stale[1] <= STALE_S * 1e9:
+            return
+        # Moved before it is removed: whoever comes late has caught a living owner's lock, sees it, and gives it back.
+        moved = _unique(lock)
+        lock.rename(moved)
+        if _identity(moved) != stale:
+            with contextlib.suppress(OSError):
+                os.link(moved, lock)
+        moved.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    with open(
+        path
+    ) as file:  # opening a file makes the node ask the file server; what stat says may be a minute old
+        found = os.fstat(file.fileno())
+    return found.st_ino, found.st_mtime_ns
+
+
+def _server_time_ns(lock: Path) -> int:
+    probe = _unique(lock)
+    with open(probe, "x") as file:
+        time_ns = os.fstat(file.fileno()).st_mtime_ns
+    probe.unlink()
+    return time_ns
+
+
+def _unique(lock: Path) -> Path:
+    return lock.with_name(f"{lock.name}.{os.getpid()}.{secrets.token_hex(4)}")
