@@ -17,7 +17,7 @@ from coach.model.snapshot import Watch
 from coach.sources.base import PollingSource
 from coach.sources.polling import poll_loop
 
-JOIN_TIMEOUT_S = 2.0
+JOIN_TIMEOUT_S = 0.5
 """A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after the command."""
 
 SourceFactory = Callable[[], PollingSource]

@@ -13,6 +13,9 @@ from types import FrameType
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a recording, with all that was kept written; `nohup` takes SIGHUP away."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="where the recording goes")
@@ -45,7 +48,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     def end(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    kept_handlers = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    kept_handlers = {
+        number: signal.signal(number, end)
+        for number in _ENDS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         until = "until Ctrl-C" if args.seconds is None else f"for {args.seconds:g} s"
         print(f"coach: recording {until}", file=sys.stderr)

@@ -39,7 +39,7 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
         process_group=0,
     ) as process:
         try:
-            with _ended_with_this_process(process.pid):
+            with _ended_with_this_process(process.pid, env):
                 stdout, stderr = process.communicate(timeout=timeout_s)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
@@ -49,13 +49,13 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
 
 
 @contextlib.contextmanager
-def _ended_with_this_process(group: int) -> Iterator[None]:
+def _ended_with_this_process(group: int, env: Mapping[str, str]) -> Iterator[None]:
     with subprocess.Popen(
         ["/bin/sh", "-c", _END_GROUP_UNLESS_TOLD, "sh", str(group)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={},
+        env=env,
         start_new_session=True,
     ) as watcher:
         try:

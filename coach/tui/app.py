@@ -20,7 +20,9 @@ from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.actions import ActionApp
+from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.keys import Mode, reason_off
+from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals
 from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.theme import NIGHT
@@ -75,6 +77,8 @@ class CoachApp(ActionApp):
         self._watch: Watch | None = None
 
     def on_mount(self) -> None:
+        if not self.is_headless:
+            leave_at_signals(self)
         self.push_screen(ClusterScreen(self.context))
         session = self.context.session
         self._follow()
@@ -84,7 +88,7 @@ class CoachApp(ActionApp):
 
     def on_unmount(self) -> None:
         self.context.session.stop()
-        self.desk.finish()
+        self.desk.finish(FINISH_AT_SIGNAL_S if self.return_code else FINISH_TIMEOUT_S)
 
     def _post_snapshot(self, snapshot: Snapshot) -> None:
         self.post_message(messages.Updated(snapshot))

@@ -51,8 +51,8 @@ class Desk:
         while (task := self._tasks.get()) is not None:
             task()
 
-    def finish(self) -> None:
+    def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """Let what is under way come to its end."""
         if self._thread is not None:
             self._tasks.put(None)
-            self._thread.join(FINISH_TIMEOUT_S)
+            self._thread.join(timeout_s)

@@ -135,6 +135,10 @@ class Terminal:
     def is_running(self) -> bool:
         return not self._status_file.exists()
 
+    def hang_up(self) -> None:
+        """Close the terminal under the program, as when a window is closed or a connection breaks: it gets SIGHUP, and nothing else."""
+        self._tmux("kill-server")
+
     def close(self) -> None:
         """End this terminal's own tmux server, and with it the program."""
         subprocess.run(self._argv("kill-server"), env=self._env, capture_output=True, timeout=10)

@@ -1,0 +1,67 @@
+"""Leave when the terminal is closed or somebody ends coach: cleanly if the screens still answer, at once if they do not.
+
+Textual takes no notice of these signals: the default would leave a shell without echo on the alternate screen, and handling them
+carelessly would leave a process without a terminal on a login node, which waits for a controller that does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import sys
+import termios
+import threading
+from typing import Any
+
+from textual.app import App
+
+LEAVE_TIMEOUT_S = 4.0
+"""How long the screens may take to go; what Slurm's clients are doing then ends with the process."""
+
+FINISH_AT_SIGNAL_S = 2.0
+"""How long a submission or cancellation that is under way is waited for."""
+
+_RESTORE = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[<u\x1b[?1049l\x1b[?25h"
+"""Mouse, paste and focus reports off; the first screen back; the cursor shown."""
+
+
+def leave_at_signals(app: App[Any]) -> None:
+    """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread."""
+    modes = None
+    with contextlib.suppress(termios.error, ValueError, OSError):
+        modes = termios.tcgetattr(sys.__stdin__.fileno()) if sys.__stdin__ else None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        loop.add_signal_handler(number, _leave, app, number, modes)
+
+
+def _leave(app: App[Any], number: signal.Signals, modes: list[Any] | None) -> None:
+    status = 128 + number
+    last_resort = threading.Timer(LEAVE_TIMEOUT_S, _leave_at_once, (status, modes))
+    last_resort.daemon = True
+    last_resort.start()
+    _let_go_of_a_dead_terminal()
+    app.exit(return_code=status)
+
+
+def _let_go_of_a_dead_terminal() -> None:
+    """What is painted for nobody goes nowhere, instead of failing."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        try:
+            termios.tcgetattr(stream)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:  # it has hung up; a file or a pipe says otherwise
+                os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def _leave_at_once(status: int, modes: list[Any] | None) -> None:
+    with contextlib.suppress(OSError, termios.error):
+        if modes is not None:
+            termios.tcsetattr(0, termios.TCSANOW, modes)
+            os.write(2, _RESTORE.encode())
+    os._exit(status)
