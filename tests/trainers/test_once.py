@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.conftest import TRAINERS
+from tests.waiting import wait_until
 
 MAKER = """
 import os, sys, time
@@ -76,11 +77,16 @@ def test_nobody_takes_over_from_a_maker_that_is_slow_but_shows_that_it_is_alive(
 
     lock = tmp_path / ".lock"
     with once.one_at_a_time(lock, lambda: False) as show_alive:
-        os.utime(lock, (0, 0))  # it began long ago
-        show_alive()
+        made_ns = lock.stat().st_mtime_ns
+
+        def is_touched() -> bool:
+            show_alive()
+            return lock.stat().st_mtime_ns > made_ns
+
+        wait_until(is_touched, 5, "the clock of the file system has moved")
         once._break_if_stale(lock)
         assert lock.exists()
-        os.utime(lock, (0, 0))
+        os.utime(lock, (0, 0))  # stopped, for very long
         once._break_if_stale(lock)
         assert not lock.exists()
         lock.write_text("the next maker's")

@@ -35,12 +35,20 @@ def one_at_a_time(lock: Path, is_made: Callable[[], bool]) -> Iterator[Callable[
             checked_s = time.monotonic()
             _break_if_stale(lock)
         time.sleep(_RETRY_S)
-    inode = _identity(lock)[0]
+    own = _identity(lock)
+
+    def show_alive() -> None:
+        nonlocal own
+        with contextlib.suppress(OSError):
+            if _identity(lock) == own:
+                os.utime(lock)  # without times: the file server's own clock
+                own = _identity(lock)
+
     try:
-        yield lambda: _touch(lock, inode)
+        yield show_alive
     finally:
         with contextlib.suppress(OSError):
-            if _identity(lock)[0] == inode:
+            if _identity(lock) == own:
                 lock.unlink()
 
 
@@ -52,12 +60,6 @@ def _make(lock: Path) -> bool:
     with open(descriptor, "w") as file:
         file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f}\n")  # for people; nothing reads it
     return True
-
-
-def _touch(lock: Path, inode: int) -> None:
-    with contextlib.suppress(OSError):
-        if _identity(lock)[0] == inode:
-            os.utime(lock)  # without times: the file server's own clock
 
 
 def _break_if_stale(lock: Path) -> None:
@@ -75,6 +77,7 @@ def _break_if_stale(lock: Path) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int]:
+    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the same time."""
     with open(
         path
     ) as file:  # opening a file makes the node ask the file server; what stat says may be a minute old
