@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from coach import runs
-from coach.node import own_run
+from coach.node import first_look, own_run, peers
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.relay import FORWARDED, Witness
 
@@ -56,6 +56,11 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     root = runs_root or runs.default_runs_root(os.environ)
     paths = own_run.prepare(args.run_dir or None, root, args.recipe, command, started_time_s, os.environ)
     attempt = _Attempt(paths, node, started_time_s) if paths else None
+    refusal = first_look.look(paths, node, command, os.environ) if paths else None
+    if attempt and refusal:
+        print(refusal.line, file=sys.stderr, flush=True)
+        attempt.record_refusal(refusal)
+        return first_look.EXIT_STATUS
     environment = {**os.environ, **(attempt.environment() if attempt else {})}
     try:
         training = subprocess.Popen(
@@ -72,6 +77,8 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         return _NOT_FOUND if is_missing else _NOT_EXECUTABLE
     witness = Witness()
     sampler = _start_sampler(attempt, args.interval, witness.pid) if attempt else None
+    if attempt and os.environ.get("SLURM_NNODES", "1") != "1":
+        peers.end_with_a_refused_peer(attempt.paths, node, training)
     forwarded = _wait(training, witness, sampler, attempt)
     witness.end()
     if sampler is not None and sampler.returncode is None:
@@ -153,6 +160,11 @@ class _Attempt:
         self._old_error_dirs = _names(self.error_dir)
         self._stderr_offset = _size(paths.stderr_log)
 
+    @property
+    def _part(self) -> str:
+        """What exit.json calls this supervisor's part."""
+        return self.node if is_first_task(os.environ) else f"{self.node}.{os.environ['SLURM_LOCALID']}"
+
     def environment(self) -> Mapping[str, str]:
         """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory."""
         return {} if "PET_LOG_DIR" in os.environ else {"PET_LOG_DIR": str(self.error_dir)}
@@ -171,6 +183,18 @@ class _Attempt:
         with contextlib.suppress(OSError), open(self.paths.telemetry_of(self.node), "ab") as file:
             file.write(runs.encode_record(record))
 
+    def record_refusal(self, refusal: first_look.Refusal) -> None:
+        """Write down that the training was not started, and why."""
+        from coach.node import ended, trainer_facts
+
+        with contextlib.suppress(Exception):
+            if is_first_node(os.environ):
+                trainer_facts.fold_start(self.paths, self.started_time_s)
+        with contextlib.suppress(Exception):
+            first_look.record(self.paths, refusal, self.node)
+        with contextlib.suppress(Exception):
+            ended.record_node(self.paths, self._part, first_look.EXIT_STATUS, [])
+
     def record_end(self, returncode: int, signals: Set[int]) -> None:
         """Write this node's part of exit.json; for a run without a batch script also the state."""
         from coach.node import ended, rank_ends, trainer_facts
@@ -185,8 +209,11 @@ class _Attempt:
             found = rank_ends.collect(
                 self.paths, self.node, self.started_time_s, new_dirs, self._stderr_offset, returncode
             )
-            task = "" if is_first_task(os.environ) else f".{os.environ['SLURM_LOCALID']}"
-            ended.record_node(self.paths, self.node + task, returncode, found)
+            # Before the node's part: when that is there, all that the node knows is.
+            refusal = first_look.said_by_a_trainer(entry["message"] for entry in found)
+            if refusal:
+                first_look.record(self.paths, refusal, self.node)
+            ended.record_node(self.paths, self._part, returncode, found)
         with contextlib.suppress(Exception):
             if own_run.has_no_script(self.paths) and self._knows_state(returncode):
                 was_told_to_end = bool(signals & _ENDING)

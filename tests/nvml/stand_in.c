@@ -3,13 +3,14 @@
    $NVML_STAND_IN names the file. One GPU a line, as key=value words; it is read again before every call, so a test moves the telemetry
    by rewriting it. No file, or the single line `no-driver`: the driver is not loaded. Keys, with what they mean when absent:
      uuid name (underscores are shown as spaces) util used_mib total_mib power_mw limit_mw temp sm max_sm reasons (hexadecimal)
-     lost=1 (every call answers GPU_IS_LOST) unsupported=a,b (util memory power limit temp sm reasons processes) process=PID:MIB */
+     lost=1 (every call answers GPU_IS_LOST) unsupported=a,b (util memory power limit temp sm reasons processes) process=PID:MIB
+   $NVML_STAND_IN_CUDA is the CUDA that the driver supports (12080: 12.8); without it, libcuda is not there to be asked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { OK = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
+enum { OK = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, LIBRARY_NOT_FOUND = 12, GPU_IS_LOST = 15 };
 enum { MAX_GPUS = 64, MAX_PROCESSES = 16, CLOCK_SM = 1 };
 
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } process;
@@ -100,6 +101,11 @@ const char *nvmlErrorString(int code) {
         case GPU_IS_LOST: return "GPU is lost";
         default: return "Invalid Argument";
     }
+}
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    const char *cuda = getenv("NVML_STAND_IN_CUDA");
+    *version = cuda ? atoi(cuda) : 0;
+    return cuda ? OK : LIBRARY_NOT_FOUND;
 }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "999.99"); return OK; }
 int nvmlDeviceGetCount_v2(unsigned *count) { load(); *count = num_gpus; return OK; }

@@ -1,0 +1,65 @@
+"""When one node has refused the training, the others end too: without it they would wait for their peer until a timeout.
+
+Looked for in a thread of its own, in the first minutes only, and nowhere else than in exit.json: a file system that hangs holds up
+neither the signals nor the training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Dict
+
+from coach import runs
+from coach.node.processes import ProcessTable
+
+_LOOK_FOR_S = 300.0
+_INTERVAL_S = 2.0
+_GRACE_S = 5.0
+
+
+def end_with_a_refused_peer(
+    paths: runs.RunPaths, node: str, training: "subprocess.Popen[bytes]", interval_s: float = _INTERVAL_S
+) -> None:
+    """Watch exit.json, and end the training when another node's refusal stands there. Returns at once."""
+    arguments = (paths, node, training, interval_s)
+    threading.Thread(target=_watch, args=arguments, name="peers", daemon=True).start()
+
+
+def _watch(paths: runs.RunPaths, node: str, training: "subprocess.Popen[bytes]", interval_s: float) -> None:
+    deadline = time.monotonic() + _LOOK_FOR_S
+    while training.returncode is None and time.monotonic() < deadline:
+        refused = _refusal(paths)
+        if refused and refused.get("node") != node:
+            print(
+                f"coach run: ended, because {refused.get('node')} cannot train", file=sys.stderr, flush=True
+            )
+            _end(training)
+            return
+        time.sleep(interval_s)
+
+
+def _refusal(paths: runs.RunPaths) -> Dict[str, Any]:
+    try:
+        found = runs.read_json(paths.exit_json).get("refused")
+    except runs.RunFileError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _end(training: "subprocess.Popen[bytes]") -> None:
+    os.kill(os.getpid(), signal.SIGTERM)  # the supervisor hands it on, as any other
+    deadline = time.monotonic() + _GRACE_S
+    while training.returncode is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if training.returncode is None:
+        # torchrun gives its ranks minutes to leave; they have nothing to save, and wait in C++ where no signal reaches them.
+        for process in ProcessTable(root=training.pid).sample(time.monotonic()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        training.kill()

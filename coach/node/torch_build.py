@@ -1,0 +1,109 @@
+"""What torch an interpreter has, read from its files: importing it takes seconds, and one that is broken cannot be imported at all.
+
+Also the comparison of a version with what a recipe needs. It is written here because a foreign Python (>= 3.9) need not have
+`packaging`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from importlib import machinery, util
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Tuple
+
+_ASSIGNED = re.compile(
+    r"^(__version__|cuda|hip|xpu)\b[^=\n]*=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", re.MULTILINE
+)
+_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
+_RELEASE = re.compile(r"\s*v?(\d+(?:\.\d+)*)")
+
+
+class TorchBuild(NamedTuple):
+    """A torch that lies in an environment. What its files do not say is None."""
+
+    version: Optional[str]
+    cuda: Optional[str]
+    """The CUDA it was built for."""
+    has_gpu_support: Optional[bool]
+    """False only where its files say so: for neither CUDA, nor ROCm, nor XPU."""
+
+
+def is_own_interpreter(command: List[str]) -> bool:
+    """Whether the command starts this very interpreter: of another one's packages nothing is known here."""
+    found = shutil.which(command[0]) if command else None
+    return found is not None and os.path.abspath(found) == sys.executable  # noqa: PTH100 (a venv's link stays a link)
+
+
+def find_torch() -> Optional[TorchBuild]:
+    """The torch that `import torch` would find, None when there is none."""
+    spec = util.find_spec("torch") or machinery.PathFinder.find_spec("torch", [os.getcwd()])  # noqa: PTH109 (text)
+    if spec is None:
+        return None
+    for folder in spec.submodule_search_locations or ():
+        try:
+            text = (Path(folder) / "version.py").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        build = parse_version_file(text)
+        if build.version is not None:
+            return build
+    return TorchBuild(_installed_version(), None, None)
+
+
+def parse_version_file(text: str) -> TorchBuild:
+    """torch/version.py, which its build writes."""
+    said = {found[1]: found[2] or found[3] for found in _ASSIGNED.finditer(text)}
+    has_gpu_support = any(said.get(name) for name in ("cuda", "hip", "xpu")) if "cuda" in said else None
+    return TorchBuild(said.get("__version__"), said.get("cuda"), has_gpu_support)
+
+
+def satisfies(version: str, wanted: str) -> Optional[bool]:
+    """Whether `2.6.0+cu124` is what `>=2.6,<3` asks for; None when either cannot be read.
+
+    Releases are compared: a vendor's pre-release (`2.6.0a0+ecf3bae`) has what its release has, so it counts as that.
+    """
+    release = _RELEASE.match(version)
+    clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]
+    found = [_CLAUSE.fullmatch(clause) for clause in clauses]
+    if release is None or not clauses or None in found:
+        return None
+    mine = _numbers(release[1])
+    return all(_holds(mine, match[1], match[2], bool(match[3])) for match in found if match is not None)
+
+
+def _holds(mine: Tuple[int, ...], operator: str, text: str, is_prefix: bool) -> bool:
+    theirs = _numbers(text)
+    if operator in ("==", "!=") and is_prefix:
+        return (_padded(mine, len(theirs))[: len(theirs)] == theirs) == (operator == "==")
+    length = max(len(mine), len(theirs))
+    left, right = _padded(mine, length), _padded(theirs, length)
+    if operator == "~=":
+        return left >= right and left[: len(theirs) - 1] == right[: len(theirs) - 1]
+    return {
+        ">=": left >= right,
+        "<=": left <= right,
+        "==": left == right,
+        "!=": left != right,
+        ">": left > right,
+        "<": left < right,
+    }[operator]
+
+
+def _numbers(text: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _padded(numbers: Tuple[int, ...], length: int) -> Tuple[int, ...]:
+    return numbers + (0,) * (length - len(numbers))
+
+
+def _installed_version() -> Optional[str]:
+    try:
+        from importlib import metadata
+
+        return metadata.version("torch")
+    except Exception:  # a damaged installation: its version is not known
+        return None
