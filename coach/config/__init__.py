@@ -1,0 +1,17 @@
+"""Settings: read once at the edge, passed on as values.
+
+Every value knows where it came from, so that an error and `coach config` can name the file and the key. Nothing outside of this
+package reads an environment variable or a config file to decide what counts.
+"""
+
+from __future__ import annotations
+
+from coach.config.load import load as load
+from coach.config.settings import BACKENDS as BACKENDS
+from coach.config.settings import DEFAULT_CLUSTER as DEFAULT_CLUSTER
+from coach.config.settings import FileStamp as FileStamp
+from coach.config.settings import LaunchDefaults as LaunchDefaults
+from coach.config.settings import Settings as Settings
+from coach.model.site import Advice as Advice
+from coach.model.site import Limits as Limits
+from coach.model.site import Lock as Lock

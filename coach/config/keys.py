@@ -1,0 +1,282 @@
+"""Every key that a config file may have: what its value must be, and who may say it.
+
+One table feeds the reading of files and environment variables, the locks, `coach config --explain` and its `--check`, so that a new
+key is one new line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from coach.config.settings import BACKENDS, LaunchDefaults
+from coach.model.environment_spelling import spelt_environment
+from coach.model.errors import UserError
+from coach.model.launch import GPU_REQUESTS
+from coach.model.slurm_spelling import parse_mem_mib, parse_time
+
+MIN_JOBS_INTERVAL_S = 2.0
+MIN_NODES_INTERVAL_S = 5.0
+"""Nobody, the site included, has the controller asked more often than this."""
+
+
+class WrongValueError(Exception):
+    """A value that a key cannot have: what is wrong, or what would be right."""
+
+    def __init__(self, words: str, hint: str | None = None) -> None:
+        super().__init__(words)
+        self.words = words
+        self.hint = hint
+
+
+Check = Callable[[Any], Any]
+"""A value as TOML has it → as the settings have it. Raises WrongValueError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `name` is dotted."""
+
+    name: str
+    check: Check
+    is_site_only: bool = False
+    is_path: bool = False
+    """Its value is a path, or a list of them, in which `~` and variables are replaced."""
+    from_text: Callable[[str], Any] | None = None
+    """How an environment variable's text becomes a TOML value; None: no variable sets it."""
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that sets it."""
+        return None if self.from_text is None else f"COACH_{self.name.upper().replace('.', '_')}"
+
+
+def text(value: Any) -> str:
+    """A string on one line that says something."""
+    if not isinstance(value, str) or not value:
+        raise WrongValueError("expected a string")
+    if not value.isprintable():
+        raise WrongValueError("expected a string without control characters")
+    return value
+
+
+def flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise WrongValueError("expected true or false")
+    return value
+
+
+def number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise WrongValueError("expected a number")
+    return float(value)
+
+
+def whole(least: int) -> Check:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise WrongValueError("expected a whole number")
+        if value < least:
+            raise WrongValueError(f"expected a whole number, at least {least}")
+        return value
+
+    return check
+
+
+def one_of(choices: tuple[str, ...]) -> Check:
+    def check(value: Any) -> str:
+        if value not in choices:
+            raise WrongValueError(f"expected one of {', '.join(choices)}")
+        return str(value)
+
+    return check
+
+
+def seconds(least: float) -> Check:
+    def check(value: Any) -> float:
+        interval_s = number(value)
+        if not least <= interval_s < math.inf:
+            raise WrongValueError(f"at least {least:g} s is polite to the controller")
+        return interval_s
+
+    return check
+
+
+def path(value: Any) -> str:
+    """A path from the root; `~` and variables are replaced later."""
+    said = text(value)
+    if not said.startswith(("/", "~", "$")):
+        raise WrongValueError("expected a path from the root: /…, ~/… or $VARIABLE/…")
+    return said
+
+
+def list_of(check: Check) -> Check:
+    def check_all(values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, list):
+            raise WrongValueError("expected a list")
+        return tuple(check(value) for value in values)
+
+    return check_all
+
+
+def some_of(check: Check) -> Check:
+    def check_all(values: Any) -> tuple[Any, ...]:
+        kept: tuple[Any, ...] = list_of(check)(values)
+        if not kept:
+            raise WrongValueError("expected at least one")
+        return kept
+
+    return check_all
+
+
+def codes(value: Any) -> frozenset[str]:
+    return frozenset(list_of(text)(value))
+
+
+def _time(value: Any) -> str:
+    parse_time(text(value), "")
+    return str(value)
+
+
+def _seconds_of_time(value: Any) -> int:
+    return parse_time(text(value), "")
+
+
+def _mem(value: Any) -> str:
+    parse_mem_mib(text(value), "")
+    return str(value)
+
+
+def _environment(value: Any) -> str:
+    spelt_environment(text(value))
+    return str(value)
+
+
+def _option(value: Any) -> str:
+    """A value of a further sbatch option; numbers and flags as Slurm would spell them."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise WrongValueError("expected a string")
+    return str(value)
+
+
+def _from_flag(said: str) -> Any:
+    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(
+        said.lower(), said
+    )
+
+
+def _from_number(said: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(said)
+        except ValueError:
+            continue
+    return said
+
+
+_LAUNCH_NAMES = {"num_nodes": "nodes", "gpus_per_node": "gpus"}
+"""Fields of LaunchDefaults that the config calls by their option's name."""
+
+_LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
+    "backend": (one_of(BACKENDS), str),
+    "num_nodes": (whole(1), _from_number),
+    "gpus_per_node": (whole(0), _from_number),
+    "nproc_per_node": (whole(1), _from_number),
+    "cpus_per_task": (whole(1), _from_number),
+    "cpus_per_gpu": (whole(1), _from_number),
+    "time": (_time, str),
+    "mem": (_mem, str),
+    "gpu_request": (one_of(GPU_REQUESTS), str),
+    "environment": (_environment, str),
+    "setup": (list_of(text), None),
+}
+
+LAUNCH_FIELDS: Mapping[str, str] = {
+    f"launch.{_LAUNCH_NAMES.get(item.name, item.name)}": item.name
+    for item in fields(LaunchDefaults)
+    if item.name != "sbatch"
+}
+"""Key → field of LaunchDefaults; sbatch is a table of its own."""
+
+
+def _launch_key(name: str, field: str) -> Key:
+    check, from_text = _LAUNCH_CHECKS.get(field, (text, str))
+    return Key(name, check, from_text=from_text)
+
+
+KEYS: Mapping[str, Key] = {
+    key.name: key
+    for key in (
+        Key("runs_root", path, is_path=True, from_text=str),
+        Key("runs_roots", some_of(path), is_path=True, is_site_only=True),
+        Key("cache_dir", path, is_path=True, from_text=str),
+        Key("data_dir", path, is_path=True, from_text=str),
+        Key("scratch_cache_dir", path, is_path=True, from_text=str),
+        Key("readonly", flag, from_text=_from_flag),
+        *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
+        Key("poll.jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), from_text=_from_number),
+        Key("poll.nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), from_text=_from_number),
+        Key("poll.min_jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), is_site_only=True),
+        Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
+        Key("rules.mute", codes),
+        Key("limits.max_gpus", whole(0), is_site_only=True),
+        Key("limits.max_time", _seconds_of_time, is_site_only=True),
+        Key("limits.max_running", whole(1), is_site_only=True),
+        Key("switches.local_backend", flag, is_site_only=True),
+    )
+}
+
+OPEN_TABLES = ("launch.sbatch", "rules", "environments", "advice", "locked")
+"""Tables whose keys a person chooses."""
+SITE_ONLY_TABLES = ("advice", "limits", "locked", "switches")
+
+
+def check_of(name: str) -> Check | None:
+    """What a value of this key must be; None: there is no such key. Environments and advice are tables, and have readers of their own."""
+    if name in KEYS:
+        return KEYS[name].check
+    if name.startswith("launch.sbatch.") and len(name) > len("launch.sbatch."):
+        return _option
+    parts = name.split(".")
+    if len(parts) == 3 and parts[0] == "rules":
+        return number
+    return None
+
+
+def is_lockable(name: str) -> bool:
+    """Whether a key, or a table of keys, can be locked."""
+    if check_of(name) is not None or name in OPEN_TABLES[:-1]:
+        return True
+    parts = name.split(".")
+    if len(parts) == 2 and parts[0] in ("rules", "environments", "advice"):
+        return True
+    return any(key.startswith(f"{name}.") for key in KEYS)
+
+
+def checked(name: str, check: Check, value: Any, place: str) -> Any:
+    """The value as the settings have it. Raises UserError naming the place."""
+    try:
+        return check(value)
+    except WrongValueError as wrong:
+        raise UserError(f"{place}: {name} = {value!r}: {wrong.words}", wrong.hint) from None
+    except UserError as wrong:  # from a spelling: ` 'VALUE': words`, and what would be right
+        words = wrong.message.partition(": ")[2] or wrong.message
+        raise UserError(f"{place}: {name} = {value!r}: {words}", wrong.hint) from None
+
+
+def unknown_key(name: str, place: str, is_site: bool) -> UserError:
+    """The refusal of a key that does not exist, with the nearest that does."""
+    known = [key.name for key in KEYS.values() if is_site or not key.is_site_only]
+    near = get_close_matches(name, known, 1)
+    if near:
+        return UserError(f"{place}: unknown key {name}", f"did you mean {near[0]}?")
+    table = name.partition(".")[0] + "."
+    siblings = [key for key in known if key.startswith(table)]
+    if siblings:
+        return UserError(f"{place}: unknown key {name}", f"known keys: {', '.join(siblings)}")
+    tables = [key for key in OPEN_TABLES if is_site or key not in SITE_ONLY_TABLES]
+    top = list(dict.fromkeys(key.partition(".")[0] for key in [*known, *tables]))
+    return UserError(f"{place}: unknown key {name}", f"known keys: {', '.join(top)}")

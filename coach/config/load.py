@@ -1,0 +1,227 @@
+"""From the files and variables of this process to settings: the one place that reads them.
+
+Defaults, the site's file, COACH_HOME, the user's config.toml, remembered answers, environment variables: each wins over the one
+before, but for what the site locked. Flags and the plan come after, and are held against the locks by the launch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from coach import runs
+from coach.config.file import ConfigFile, FileKind, Said, read_file, read_text
+from coach.config.layers import Layer, all_locks, launch_fields, merge
+from coach.config.remembered import FILE_NAME as REMEMBERED
+from coach.config.remembered import read_remembered
+from coach.config.settings import (
+    DEFAULT_CLUSTER,
+    DEFAULT_JOBS_INTERVAL_S,
+    DEFAULT_NODES_INTERVAL_S,
+    FileStamp,
+    LaunchDefaults,
+    Settings,
+)
+from coach.config.variables import home_values, variable_values
+from coach.model.errors import UserError
+from coach.model.site import Limits
+from coach.sources.cluster_name import cluster_name
+from coach.sources.disk import choose_root, why_not_writable
+
+SITE_VARIABLE = "COACH_SITE"
+USER_FILE = "config.toml"
+WhyNot = Callable[[Path], str | None]
+"""Why no run directory can be made in a directory; None: it can."""
+
+_SITE_FILE = Path("etc/coach/site.toml")
+SCRATCH_ORIGIN = "$SCRATCH"
+HOME_ORIGIN = "home"
+
+
+def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings:
+    """Read site and user. Raises UserError naming file, line and key for the first thing that is wrong."""
+    config_dir = runs.default_config_dir(env)
+    candidates = site_file_candidates(env)
+    names = (*candidates, config_dir / USER_FILE, config_dir / REMEMBERED)
+    stamps = tuple(stamp(path) for path in names)  # before reading: what changes from now on is seen later
+    site = _read_site(candidates, env)
+    user = read_if_there(config_dir / USER_FILE, FileKind.USER, env) or ConfigFile(config_dir / USER_FILE)
+    for file in (site, user):
+        _refuse_first(file)
+    remembered, notes = read_remembered(config_dir / REMEMBERED)
+    cluster = cluster_name(env) or DEFAULT_CLUSTER
+    locks = all_locks(site.locks, site.values)
+    merged = merge(
+        Layer(site.values),
+        (
+            Layer(home_values(env)),
+            Layer(user.values),
+            Layer(remembered.get(cluster, {}), is_told=False),
+            Layer(variable_values(env)),
+        ),
+        locks,
+    )
+    values = dict(merged.values)
+    raised = _raise_to_floors(values)
+    return Settings(
+        **_top(values, env, why_not, is_locked="runs_root" in locks),
+        config_dir=config_dir,
+        launch=LaunchDefaults(**launch_fields(values), sbatch=_table(values, "launch.sbatch.")),
+        muted_rules=_value(values, "rules.mute", frozenset()),
+        thresholds=_thresholds(values),
+        environments=_table(values, "environments."),
+        limits=Limits(
+            _value(values, "limits.max_gpus"),
+            _value(values, "limits.max_time"),
+            _value(values, "limits.max_running"),
+        ),
+        advice=_table(values, "advice."),
+        locks=MappingProxyType(locks),
+        origins=MappingProxyType(_origins(values)),
+        notes=(*site.notes, *user.notes, *merged.notes, *raised, *notes),
+        cluster=cluster,
+        files=stamps,
+    )
+
+
+def site_file_candidates(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where the site's file may lie; the first that exists is the one."""
+    said = env.get(SITE_VARIABLE)
+    if said:
+        return (Path(said).expanduser().absolute(),)
+    return (Path(sys.prefix) / _SITE_FILE, Path("/") / _SITE_FILE)
+
+
+def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigFile | None:
+    """What a file says; None: there is none. That it cannot be read is one of its problems."""
+    try:
+        said = read_text(path)
+    except UserError as problem:
+        return ConfigFile(path, problems=[problem])
+    return None if said is None else read_file(path, said, kind, env)
+
+
+def stamp(path: Path) -> FileStamp:
+    """How a file is now, by what changes when it is written."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return FileStamp(path)
+    return FileStamp(path, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _read_site(candidates: tuple[Path, ...], env: Mapping[str, str]) -> ConfigFile:
+    for path in candidates:
+        found = read_if_there(path, FileKind.SITE, env)
+        if found is not None:
+            return found
+    if env.get(SITE_VARIABLE):
+        problem = UserError(
+            f"{candidates[0]}: no such file", f"the environment variable {SITE_VARIABLE} names it"
+        )
+        return ConfigFile(candidates[0], problems=[problem])
+    return ConfigFile(candidates[-1])
+
+
+def _refuse_first(file: ConfigFile) -> None:
+    if not file.problems:
+        return
+    first, *more = file.problems
+    if more:
+        others = f"{len(more)} more: coach config --check {file.path}"
+        first = UserError(first.message, f"{first.hint}; {others}" if first.hint else others)
+    raise first
+
+
+def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_locked: bool) -> dict[str, Any]:
+    """The fields that stand at the top of a file, and the tables of single values."""
+    candidates = runs_root_candidates(values, env, is_locked)
+    chosen = choose_root(candidates, why_not)
+    origin = dict(candidates)[chosen.path]
+    values.pop("runs_roots", None)
+    values["runs_root"] = Said(chosen.path, origin)
+    found: dict[str, Any] = {
+        "runs_root": chosen.path,
+        "runs_root_text": chosen.text,
+        "runs_root_candidates": candidates,
+        "cache_dir": _value(values, "cache_dir", runs.default_cache_dir(env)),
+        "data_dir": _value(values, "data_dir"),
+        "scratch_cache_dir": _value(values, "scratch_cache_dir"),
+        "is_readonly": _value(values, "readonly", False),
+        "is_local_backend_allowed": _value(values, "switches.local_backend", True),
+    }
+    for name in ("jobs_interval_s", "nodes_interval_s"):
+        if f"poll.{name}" in values:
+            found[name] = values[f"poll.{name}"].value
+    return found
+
+
+def runs_root_candidates(
+    values: Mapping[str, Said], env: Mapping[str, str], is_locked: bool
+) -> tuple[tuple[Path, str], ...]:
+    """Where runs could be made, best first, each with who says so.
+
+    What a user or a variable says is the only one: runs that went elsewhere would not be found again. What the site says has the usual
+    places behind it, unless it is locked.
+    """
+    said, listed = values.get("runs_root"), values.get("runs_roots")
+    places: dict[Path, str] = {}
+    if said is not None:
+        places[said.value] = said.origin
+    for path in listed.value if listed is not None else ():
+        places.setdefault(path, listed.origin if listed is not None else "")
+    is_final = is_locked or (said is not None and not said.is_site)
+    if not places or not is_final:
+        plain = {name: value for name, value in env.items() if name != "COACH_HOME"}
+        if plain.get("SCRATCH"):
+            places.setdefault(runs.default_runs_root(plain), SCRATCH_ORIGIN)
+        plain.pop("SCRATCH", None)
+        places.setdefault(runs.default_runs_root(plain), HOME_ORIGIN)
+    return tuple(places.items())
+
+
+def _raise_to_floors(values: dict[str, Said]) -> list[str]:
+    """Nobody asks more often than the site allows. Returns who is told that it is less often than they said."""
+    notes = []
+    for name, default in (
+        ("jobs_interval_s", DEFAULT_JOBS_INTERVAL_S),
+        ("nodes_interval_s", DEFAULT_NODES_INTERVAL_S),
+    ):
+        floor, said = values.pop(f"poll.min_{name}", None), values.get(f"poll.{name}")
+        if floor is None or floor.value <= (default if said is None else said.value):
+            continue
+        if said is not None:
+            notes.append(
+                f"{said.origin}: poll.{name} = {said.value:g} does not count: the site's least is {floor.value:g}"
+                f" ({floor.origin})"
+            )
+        values[f"poll.{name}"] = floor
+    return notes
+
+
+def _value(values: Mapping[str, Said], key: str, default: Any = None) -> Any:
+    return values[key].value if key in values else default
+
+
+def _table(values: Mapping[str, Said], prefix: str) -> Mapping[str, Any]:
+    return MappingProxyType(
+        {key.removeprefix(prefix): said.value for key, said in values.items() if key.startswith(prefix)}
+    )
+
+
+def _thresholds(values: Mapping[str, Said]) -> Mapping[str, Mapping[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for key, said in values.items():
+        table, _, rest = key.partition(".")
+        code, _, name = rest.partition(".")
+        if table == "rules" and name:
+            found.setdefault(code, {})[name] = said.value
+    return MappingProxyType({code: MappingProxyType(numbers) for code, numbers in found.items()})
+
+
+def _origins(values: Mapping[str, Said]) -> dict[str, str]:
+    usual = (SCRATCH_ORIGIN, HOME_ORIGIN)
+    return {key: said.origin for key, said in values.items() if said.origin not in usual}

@@ -1,0 +1,74 @@
+"""remembered.toml: what a launch was answered with once, so that the next one need not ask.
+
+coach writes this file, one table per cluster, because an account of one cluster means nothing on another. It stands above the user's
+own file: it was said later, and to the cluster itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coach.config.file import Said, parse_toml, read_text
+from coach.config.keys import LAUNCH_FIELDS, check_of, checked
+from coach.config.lines import key_lines, line_of
+from coach.model.errors import UserError
+
+FILE_NAME = "remembered.toml"
+_TABLE = "launch"
+_HEAD = (
+    "# Written by coach: what launches were answered with, by cluster. `coach config --forget` removes it.\n"
+)
+
+Remembered = dict[str, dict[str, Said]]
+"""Cluster → dotted key → answer."""
+
+
+def can_be_remembered(key: str) -> bool:
+    """Whether a launch may keep this key: a single value of [launch]."""
+    return key in LAUNCH_FIELDS and key != "launch.setup"
+
+
+def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
+    """All that was remembered, and what is wrong in the file. A file that was spoilt is not worth stopping for."""
+    try:
+        said = read_text(path)
+        tables = parse_toml(path, said) if said is not None else {}
+    except UserError as problem:
+        return {}, (f"{problem}; nothing in it counts",)
+    lines = key_lines(said or "")
+    found: Remembered = {}
+    problems = []
+    for cluster, table in tables.items():
+        answers = table.get(_TABLE) if isinstance(table, dict) else None
+        for name, value in answers.items() if isinstance(answers, dict) else ():
+            key, place = f"{_TABLE}.{name}", f"{path}:{line_of(lines, (cluster, _TABLE, name))}"
+            check = check_of(key)
+            try:
+                if check is None or not can_be_remembered(key):
+                    raise UserError(f"{place}: {key} is nothing that is remembered")
+                found.setdefault(cluster, {})[key] = Said(checked(key, check, value, place), place)
+            except UserError as problem:
+                problems.append(f"{problem}; it does not count")
+    return found, tuple(problems)
+
+
+def remembered_text(answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """The file that says this: cluster → dotted key → value."""
+    parts = [_HEAD]
+    for cluster, values in answers.items():
+        if values:
+            parts.append(f"\n[{_toml_string(cluster)}.{_TABLE}]\n")
+            parts += [f"{key.partition('.')[2]} = {_toml(value)}\n" for key, value in values.items()]
+    return "".join(parts)
+
+
+def _toml(value: Any) -> str:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _toml_string(str(value))
+
+
+def _toml_string(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

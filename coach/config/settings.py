@@ -1,0 +1,132 @@
+"""The values that settings are made of.
+
+Passed on to everything that can be set, so that nothing below reads an environment variable or a file; kept apart from the reading,
+so that a test builds one by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from coach.model.environment import Environment
+from coach.model.site import Advice, Limits, Lock
+
+BACKENDS = ("auto", "slurm", "local")
+DEFAULT_JOBS_INTERVAL_S = 10.0
+DEFAULT_NODES_INTERVAL_S = 30.0
+DEFAULT_CLUSTER = "default"
+"""What a cluster is called that does not say its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDefaults:
+    """The [launch] table: what a launch uses when neither the command line nor the plan says otherwise."""
+
+    backend: str = "auto"
+    """auto, slurm or local."""
+    num_nodes: int | None = None
+    """Nodes. Key `nodes`."""
+    gpus_per_node: int | None = None
+    """GPUs per node. Key `gpus`."""
+    nproc_per_node: int | None = None
+    """Ranks per node."""
+    time: str | None = None
+    """Time limit in Slurm's spelling, for example "30:00"."""
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    mem: str | None = None
+    """Memory per node in Slurm's spelling, for example "16G"."""
+    cpus_per_task: int | None = None
+    gpu_type: str | None = None
+    """GRES type to ask for."""
+    gpu_request: str | None = None
+    """How GPUs are asked for: "gpus-per-node" or "gres"."""
+    cpus_per_gpu: int | None = None
+    exclude: str | None = None
+    """Nodes not to use, in Slurm's spelling."""
+    environment: str | None = None
+    """The training environment: a name from [environments], or KIND=VALUE."""
+    python: str | None = None
+    """Interpreter of the training environment; it need not be coach's."""
+    setup: tuple[str, ...] = ()
+    """Shell lines put before srun, for example "module load cuda/12.4"."""
+    sbatch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """More sbatch options by long name."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """A file of the config as it was when it was read; all None: there was none."""
+
+    path: Path
+    mtime_ns: int | None = None
+    size: int | None = None
+    inode: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. Paths are absolute."""
+
+    runs_root: Path
+    """Where run directories are made. Key `runs_root`."""
+    cache_dir: Path
+    """Where generated data sets lie. Key `cache_dir`."""
+    config_dir: Path
+    """Where config.toml and remembered.toml lie."""
+    data_dir: Path | None = None
+    """Where real data sets lie (the directory that holds cifar-10-batches-py). Key `data_dir`."""
+    launch: LaunchDefaults = field(default_factory=LaunchDefaults)
+    jobs_interval_s: float = DEFAULT_JOBS_INTERVAL_S
+    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the controller is slow."""
+    nodes_interval_s: float = DEFAULT_NODES_INTERVAL_S
+    """Seconds between two looks at nodes and partitions. Key `poll.nodes_interval_s`."""
+    muted_rules: frozenset[str] = frozenset()
+    """Codes of rules that never fire. Key `rules.mute`."""
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=_nothing)
+    """Rule code → threshold name → value. Keys `rules.CODE.NAME`."""
+    environments: Mapping[str, Environment] = field(default_factory=_nothing)
+    """Training environments by name. Tables [environments.NAME]."""
+    scratch_cache_dir: Path | None = None
+    """Where jobs keep the caches of torch, Triton and Hugging Face, off home; None: where those put them. Key `scratch_cache_dir`."""
+    limits: Limits = field(default_factory=Limits)
+    advice: Mapping[str, Advice] = field(default_factory=_nothing)
+    """Rule code → the site's advice. Tables [advice.CODE]."""
+    locks: Mapping[str, Lock] = field(default_factory=_nothing)
+    """Dotted key → why nobody but the site may set it. Table [locked] of the site's file."""
+    is_local_backend_allowed: bool = True
+    """False: nothing trains on this machine. Key `switches.local_backend`."""
+    is_readonly: bool = False
+    """True removes every action that changes something. Key `readonly`."""
+    origins: Mapping[str, str] = field(default_factory=_nothing)
+    """Dotted key → where its value came from: `FILE:LINE` or an environment variable; absent for defaults."""
+    notes: tuple[str, ...] = ()
+    """What was said and does not count, one line each: a key that the site locked, a path whose variable is not set."""
+    cluster: str = DEFAULT_CLUSTER
+    """Name of the cluster, by which answers are remembered."""
+    runs_root_candidates: tuple[tuple[Path, str], ...] = ()
+    """Where run directories could be made, best first, each with who says so."""
+    runs_root_text: str | None = None
+    """Which of them was taken, and why the earlier ones were not."""
+    files: tuple[FileStamp, ...] = ()
+    """The files that were looked for, as they were."""
+
+    def lock_of(self, key: str) -> Lock | None:
+        """The lock on a key, or on a table that it stands in."""
+        parts = key.split(".")
+        for length in range(len(parts), 0, -1):
+            lock = self.locks.get(".".join(parts[:length]))
+            if lock is not None:
+                return lock
+        return None

@@ -1,0 +1,59 @@
+"""Environment variables that set keys: `COACH_` and the key, dots as underscores.
+
+For a module file, a job or a test that wants one value to differ without a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.config.file import Said
+from coach.config.keys import KEYS, checked
+from coach.model.environment_spelling import expanded
+from coach.model.errors import UserError
+
+_PREFIX = "COACH_LAUNCH_"
+"""Under this prefix a variable that means nothing is a misspelt one."""
+
+_BY_VARIABLE = {
+    key.variable: key for key in KEYS.values() if key.variable is not None and not key.is_site_only
+}
+
+
+def home_values(env: Mapping[str, str]) -> dict[str, Said]:
+    """What COACH_HOME says: runs and cache lie below it."""
+    if runs.coach_home(env) is None:
+        return {}
+    place = _place("COACH_HOME")
+    return {
+        "runs_root": Said(runs.default_runs_root(env), place),
+        "cache_dir": Said(runs.default_cache_dir(env), place),
+    }
+
+
+def variable_values(env: Mapping[str, str]) -> dict[str, Said]:
+    """What variables say of single keys. Raises UserError naming the variable."""
+    values = {}
+    for variable, key in _BY_VARIABLE.items():
+        said = env.get(variable)
+        if said and key.from_text is not None:
+            place = _place(variable)
+            value: Any = checked(key.name, key.check, key.from_text(said), place)
+            if key.is_path:
+                value = Path(expanded(value, env, f"{place}: {key.name}")).expanduser().absolute()
+            values[key.name] = Said(value, place)
+    for variable in env:
+        if variable.startswith(_PREFIX) and variable not in _BY_VARIABLE:
+            near = get_close_matches(variable, _BY_VARIABLE, 1)
+            raise UserError(
+                f"{_place(variable)}: no key is set by it", f"did you mean {near[0]}?" if near else None
+            )
+    return values
+
+
+def _place(variable: str) -> str:
+    return f"environment variable {variable}"
