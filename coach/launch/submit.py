@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from coach.launch.refusal import Refused, slurms_words
 from coach.model.errors import UserError
 from coach.sources.commands import run_command
 from coach.sources.io import COMMAND_TIMEOUT_S, scrubbed_environment
@@ -31,6 +32,11 @@ def sbatch_command(script: Path, after_job: str | None = None) -> tuple[str, ...
     """The exact command of a submission; `after_job` lets it wait for the end of another job."""
     dependency = (f"--dependency=afterany:{after_job}",) if after_job else ()
     return ("sbatch", "--parsable", *dependency, str(script))
+
+
+def check_command(script: str) -> tuple[str, ...]:
+    """The exact command that asks whether Slurm would take a script, and submits nothing."""
+    return ("sbatch", "--test-only", script)
 
 
 def cancel_command(job_id: str) -> tuple[str, ...]:
@@ -72,7 +78,10 @@ def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
         raise NoAnswer(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", hint) from None
     except OSError as error:
         raise UserError(f"{argv[0]}: {error.strerror or error}") from None
-    words = " ".join(done.stderr.decode("utf-8", "replace").split())
+    stderr = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
-        raise UserError(f"{argv[0]}: {words or f'exit status {done.returncode}'}")
+        status = f"exit status {done.returncode}"
+        if argv[0] == "sbatch":
+            raise Refused(slurms_words(stderr) or (status,))
+        raise UserError(f"{argv[0]}: {' '.join(stderr.split()) or status}")
     return done.stdout.decode("utf-8", "replace")

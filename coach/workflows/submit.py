@@ -16,15 +16,17 @@ from coach import runs
 from coach.config import Settings
 from coach.launch import local
 from coach.launch import submit as slurm
+from coach.launch.refusal import Refused
 from coach.launch.snapshot import make_snapshot, snapshot_files
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.launch import Plan, Submitted
 from coach.model.run import Run
-from coach.sources.io import Io, Query
+from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.local_process import state_of
 from coach.workflows.prepare import prepare as prepare
 from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.refusal import explained
 
 _LOOK_INTERVAL_S = 0.5
 _QUEUE_INTERVAL_S = 5.0
@@ -88,7 +90,10 @@ def start(plan: Plan, env: Mapping[str, str], after: Run | None = None) -> Submi
     if plan.backend == "local":
         local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
-    job_id = slurm.submit(paths.job_script, env, after.job_id if after else None)
+    try:
+        job_id = slurm.submit(paths.job_script, env, after.job_id if after else None)
+    except Refused as refused:
+        raise explained(refused, plan, SystemIo(scrubbed_environment(env))) from None
     runs.update_json(paths.run_json, {"job_id": job_id})
     return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING")
 

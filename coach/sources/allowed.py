@@ -1,0 +1,64 @@
+"""What Slurm lets a user choose from: accounts, QOS and reservations. Asked only after a refusal.
+
+None of the three is polled: the accounting database is another server, which may be slow, absent or closed to users, and what it says
+is of interest only when a submission was refused for the lack of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from coach.sources.io import Io, Query
+
+TIMEOUT_S = 2.0
+"""A user waits for the answer with a refusal on the screen."""
+
+_FIELD = re.compile(r"(\w+)=(\S+)")
+
+
+def read_allowed(io: Io, field: str, user: str) -> tuple[str, ...]:
+    """What there is to choose from for a field of a launch; empty where Slurm cannot say in time."""
+    if field in ("account", "qos"):
+        argv = ("sacctmgr", "-nP", "show", "assoc", f"user={user}", "format=account,qos")
+        accounts, qos = parse_associations(_ask(io, "associations", argv))
+        return accounts if field == "account" else qos
+    if field == "reservation":
+        return parse_reservations(_ask(io, "reservations", ("scontrol", "show", "reservation", "-o")), user)
+    return ()
+
+
+def _ask(io: Io, kind: str, argv: tuple[str, ...]) -> str:
+    result = io.run(Query(kind, argv), TIMEOUT_S)
+    return result.stdout.decode("utf-8", "replace") if result.returncode == 0 else ""
+
+
+def parse_associations(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Accounts and QOS of `sacctmgr -nP show assoc format=account,qos`: one `ACCOUNT|QOS,QOS` a line."""
+    accounts: dict[str, None] = {}
+    allowed: dict[str, None] = {}
+    for line in text.splitlines():
+        account, _, qos = line.partition("|")
+        if account.strip():
+            accounts[account.strip()] = None
+        allowed.update(dict.fromkeys(name for name in qos.strip().split(",") if name))
+    return tuple(accounts), tuple(allowed)
+
+
+def parse_reservations(text: str, user: str) -> tuple[str, ...]:
+    """Names of `scontrol show reservation -o` that a user may run in, as far as its users say; maintenance is for nobody."""
+    names = []
+    for line in text.splitlines():
+        fields = dict(_FIELD.findall(line))
+        name = fields.get("ReservationName")
+        if name and "MAINT" not in fields.get("Flags", "") and _admits(fields, user):
+            names.append(name)
+    return tuple(names)
+
+
+def _admits(fields: dict[str, str], user: str) -> bool:
+    users = [name for name in fields.get("Users", "(null)").split(",") if name != "(null)"]
+    if not users:
+        return True  # by account or by group: only Slurm knows
+    if any(name.startswith("-") for name in users):
+        return f"-{user}" not in users
+    return user in users or fields.get("Accounts", "(null)") != "(null)"
