@@ -1,0 +1,108 @@
+"""What a user's quota leaves: `quota` for local and NFS file systems, `lfs quota` for Lustre.
+
+A file system with room for petabytes may still refuse the next byte of this user, and statvfs does not say so. Both tools may hang on a
+file server that is slow, so they get two seconds; where they are missing, or do not know the place, nothing is known, and nothing said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach.sources.io import Io, Query
+
+TIMEOUT_S = 2.0
+
+_MOUNTS = Path("/proc/self/mounts")
+_MAX_MOUNTS_BYTES = 4 << 20
+_KIB = 1024
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_COUNT = r"\[?(\d+)\]?\*?"
+_LUSTRE = re.compile(rf"{_COUNT}\s+(\d+)\s+(\d+)\s+\S+\s+{_COUNT}\s+(\d+)\s+(\d+)(?:\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What one user has, and may have, on one file system. A limit is None where there is none; hard limits before soft ones."""
+
+    used_bytes: int
+    limit_bytes: int | None
+    used_files: int
+    limit_files: int | None
+
+    @property
+    def left_bytes(self) -> int | None:
+        return None if self.limit_bytes is None else max(0, self.limit_bytes - self.used_bytes)
+
+    @property
+    def left_files(self) -> int | None:
+        return None if self.limit_files is None else max(0, self.limit_files - self.used_files)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Where a path lies."""
+
+    device: str
+    point: str
+    kind: str
+
+
+def parse_quota(text: str) -> Mapping[str, Quota]:
+    """The answer of `quota -w -p`: device → quota. Eight columns follow the device; a star marks what is over."""
+    found: dict[str, Quota] = {}
+    for line in text.splitlines():
+        device, *columns = line.split()[-9:] or [""]
+        numbers = [column.rstrip("*") for column in columns]
+        if len(numbers) == 8 and all(number.isdecimal() for number in (*numbers[:3], *numbers[4:7])):
+            found[device] = _quota(*(int(numbers[index]) for index in (0, 1, 2, 4, 5, 6)))
+    return found
+
+
+def parse_lustre_quota(text: str) -> Quota | None:
+    """The answer of `lfs quota -q`: one row, whose path may stand on a line of its own; brackets mark what some servers did not tell."""
+    row = _LUSTRE.search(text)
+    return _quota(*map(int, row.groups())) if row else None
+
+
+def _quota(kib: int, soft_kib: int, hard_kib: int, files: int, soft_files: int, hard_files: int) -> Quota:
+    limit_kib = hard_kib or soft_kib  # 0: no limit
+    return Quota(kib * _KIB, limit_kib * _KIB if limit_kib else None, files, hard_files or soft_files or None)
+
+
+def find_mount(path: str, mounts: str) -> Mount | None:
+    """The mount in which a path lies, from the text of /proc/self/mounts. Of two at one place the later hides the earlier."""
+    best: Mount | None = None
+    for line in mounts.splitlines():
+        fields = [_ESCAPED.sub(lambda found: chr(int(found[1], 8)), field) for field in line.split(" ")]
+        if len(fields) < 3:
+            continue
+        device, point, kind = fields[:3]
+        is_inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if is_inside and (best is None or len(point) >= len(best.point)):
+            best = Mount(device, point, kind)
+    return best
+
+
+def read_mount(io: Io, path: Path) -> Mount | None:
+    """The mount of a path, made or not; None where the system has no such list."""
+    try:
+        mounts = io.read(_MOUNTS, 0, _MAX_MOUNTS_BYTES).decode("utf-8", "surrogateescape")
+        return find_mount(os.path.realpath(path), mounts)
+    except OSError:
+        return None
+
+
+def read_quota(io: Io, mount: Mount, user: str) -> Quota | None:
+    """Ask once; None when nobody knows. What is neither a disk nor a file server has no quota, and is not asked about."""
+    if mount.kind == "lustre":
+        result = io.run(Query("quota", ("lfs", "quota", "-q", "-u", user, mount.point)), TIMEOUT_S)
+        return parse_lustre_quota(result.stdout.decode("utf-8", "replace"))
+    if not (mount.device.startswith("/") or ":" in mount.device):
+        return None
+    # -p prints the time of grace as a number, so that every row has all columns. A user over quota makes the status 1.
+    result = io.run(Query("quota", ("quota", "-w", "-p")), TIMEOUT_S)
+    return parse_quota(result.stdout.decode("utf-8", "replace")).get(mount.device)
