@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -125,9 +126,22 @@ def test_allotted_gpus_that_cannot_be_used_stop_the_training_with_the_cause(
 ) -> None:
     broken = Trainer(trainer.cache_dir, {**trainer.env, "CUDA_VISIBLE_DEVICES": "31"})
     done = broken.run("baseline.py", tmp_path, gpus_per_node=1, max_steps=1)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: GPUs were allotted on ")
-    assert "CUDA is not usable: " in done.stderr
+    assert done.returncode == 78
+    assert done.stderr.startswith("coach: cuda_unavailable: GPUs were allotted on ")
+    assert re.search(r"torch \d+\.\d+\S*.* was built ", done.stderr)
+    assert "NVIDIA driver there" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_real_data_that_are_not_there_stop_the_training_with_the_command_that_fetches_them(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.run("baseline.py", tmp_path, data_dir=tmp_path / "none", max_steps=1)
+    assert done.returncode == 78
+    assert done.stderr.startswith(
+        f"coach: file_not_found: no complete cifar-10-batches-py in {tmp_path}/none"
+    )
+    assert "download=True" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -117,6 +117,19 @@ assert boolean("true") and not boolean("False")
 """
 
 
+OLD_DRIVER = """
+import torch
+from common import distributed
+def init():
+    raise RuntimeError(
+        "The NVIDIA driver on your system is too old (found version 12080). Please update your GPU driver by …"
+    )
+torch.version.cuda, torch.cuda.init = "13.0", init
+distributed.driver_version = lambda: "570.86.15"
+print(distributed.why_cuda_is_unusable(0))
+"""
+
+
 def test_no_file_of_the_trainers_has_the_name_of_another_module() -> None:
     names = {path.stem for path in TRAINERS.glob("*.py")} | {
         path.name for path in TRAINERS.iterdir() if path.is_dir()
@@ -186,3 +199,12 @@ def test_no_step_waits_for_its_numbers(trainer: Trainer, tmp_path: Path) -> None
 def test_the_environment_says_whether_gpus_were_allotted(trainer: Trainer) -> None:
     done = trainer.python(REFUSED)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.train
+def test_a_driver_that_is_too_old_is_named_beside_the_cuda_of_the_wheel(trainer: Trainer) -> None:
+    done = trainer.python(OLD_DRIVER)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("driver_too_old: the NVIDIA driver 570.86.15 on ")
+    assert "supports CUDA up to 12.8" in done.stdout
+    assert done.stdout.rstrip().endswith("was built for CUDA 13.0")

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
-from common.distributed import TrainerError, print_rank0
+from common.distributed import Refused, TrainerError, node_name, print_rank0
 from common.once import one_at_a_time
 
 
@@ -115,7 +115,10 @@ def load_cifar10(
 
 
 def find_cifar10(data_dir: str | None) -> Path | None:
-    """The folder that holds cifar-10-batches-py: the one that was named, else the usual places."""
+    """The folder that holds cifar-10-batches-py: the one that was named, else the usual places.
+
+    Raises Refused when real data were asked for by name and are not there: generated ones would silently be another task.
+    """
     if data_dir:
         named = Path(data_dir).expanduser()
         places = [named, named.parent] if named.name == FOLDER else [named]
@@ -126,7 +129,12 @@ def find_cifar10(data_dir: str | None) -> Path | None:
         if all((place / FOLDER / name).is_file() for name in FILES):
             return place.absolute()
     if data_dir:
-        print_rank0(f"data: no {FOLDER} in {data_dir}")
+        fetch = f"from torchvision.datasets import CIFAR10; CIFAR10({data_dir!r}, download=True)"
+        raise Refused(
+            "file_not_found",
+            f"no complete {FOLDER} in {data_dir}, seen from {node_name()}; compute nodes do not download: run `python -c"
+            f' "{fetch}"` on a login node, or leave out data_dir to train on generated data',
+        )
     return None
 
 

@@ -11,6 +11,7 @@ import hashlib
 import multiprocessing
 import os
 import platform
+import re
 import signal
 import socket
 import sys
@@ -28,12 +29,22 @@ class TrainerError(Exception):
     """Training cannot start as asked. The message is one line: what is wrong, and what would be right."""
 
 
+class Refused(TrainerError):
+    """This node or environment lacks what the training needs. coach reads the cause from torchrun's error file, or from the log."""
+
+    def __init__(self, cause: str, text: str) -> None:
+        super().__init__(f"{cause}: {text}")
+
+
 def run(main: Callable[[], None]) -> NoReturn:
     """Call main. An error becomes torchrun's error file, the traceback (or one clear line), and a non-zero exit status."""
     try:
         record(
             main
         )()  # writes $TORCHELASTIC_ERROR_FILE, from which torchrun and coach learn who failed first, and why
+    except Refused as error:
+        print(f"coach: {error}", file=sys.stderr)
+        _leave(78)  # EX_CONFIG
     except TrainerError as error:
         print(f"error: {error}", file=sys.stderr)
         _leave(2)
@@ -146,12 +157,9 @@ def pick_device(gpus_per_node: int | None) -> torch.device:
     is_allotted = gpus_were_allotted(os.environ) if gpus_per_node is None else gpus_per_node > 0
     if not is_allotted:
         return torch.device("cpu")
-    cause = why_cuda_is_unusable(local_rank_from_env())
-    if cause:
-        raise TrainerError(
-            f"GPUs were allotted on {node_name()}, but CUDA is not usable: {cause};"
-            " ask for no GPUs to train on the CPU"
-        )
+    refused = why_cuda_is_unusable(local_rank_from_env())
+    if refused:
+        raise refused
     device = torch.device("cuda", local_device(local_rank_from_env()))
     torch.cuda.set_device(device)
     return device
@@ -162,23 +170,46 @@ def local_device(local_rank: int) -> int:
     return 0 if torch.cuda.device_count() == 1 else local_rank
 
 
-def why_cuda_is_unusable(local_rank: int) -> str | None:
-    """The cause in a few words, or None when this rank's GPU works."""
+def why_cuda_is_unusable(local_rank: int) -> Refused | None:
+    """What is wrong with this rank's GPU, naming the versions of torch and driver; None when it works."""
+    allotted = f"GPUs were allotted on {node_name()}"
+    driver = driver_version()
+    has_driver = f"the NVIDIA driver there is {driver}" if driver else "no NVIDIA driver there"
     if torch.version.cuda is None and torch.version.hip is None:
-        return f"this torch ({torch.__version__}, {sys.executable}) was built without CUDA"
+        built = f"torch {torch.__version__} in {sys.executable} was built without CUDA"
+        return Refused("cuda_unavailable", f"{allotted}, but {built}; {has_driver}")
+    built = f"torch {torch.__version__} was built for {'CUDA' if torch.version.cuda else 'ROCm'}"
+    built += f" {torch.version.cuda or torch.version.hip}"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         torch.cuda.init()
         num_visible = torch.cuda.device_count()
         if local_device(local_rank) >= num_visible:
-            return (
+            text = (
                 f"local rank {local_rank} has no GPU: {num_visible} visible (CUDA_VISIBLE_DEVICES={visible})"
             )
+            return Refused("cuda_unavailable", f"{allotted}, but {text}; {has_driver}; {built}")
         torch.zeros(1, device=torch.device("cuda", local_device(local_rank))).add_(1).item()
     except (RuntimeError, AssertionError) as error:
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        return f"{text} (torch {torch.__version__}, CUDA_VISIBLE_DEVICES={visible})"
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        found = re.search(r"driver on your system is too old \(found version (\d+)\)", said)
+        if found:
+            supported = f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}"
+            text = f"the NVIDIA driver {driver or ''} on {node_name()} supports CUDA up to {supported}"
+            return Refused("driver_too_old", f"{text}, too old for this torch: {built}")
+        text = f"{allotted}, but CUDA is not usable: {said} (CUDA_VISIBLE_DEVICES={visible}); {has_driver}; {built}"
+        return Refused("cuda_unavailable", text)
     return None
+
+
+def driver_version() -> str | None:
+    """The kernel module's version; None where there is no NVIDIA driver, or it does not say."""
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:
+            found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", file.read())
+    except OSError:
+        return None
+    return found[1] if found else None
 
 
 def describe_process(device: torch.device) -> dict[str, Any]:
