@@ -48,6 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=GPU_REQUESTS,
         help="which option of sbatch asks for GPUs (default: gpus-per-node)",
     )
+    parser.add_argument(
+        "--env",
+        metavar="ENV",
+        help="training environment: a name from the config, or for example venv=/path, conda=NAME, modules=NAME/1.2",
+    )
     parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
@@ -130,6 +135,7 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         mem=args.mem,
         gpu_type=args.gpu_type,
         gpu_request=args.gpu_request,
+        environment=args.env,
         python=args.python,
         set=_pairs(args.set, "--set"),
         sbatch=_pairs(args.sbatch, "--sbatch"),

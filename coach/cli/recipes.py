@@ -53,6 +53,7 @@ def _print_one(recipe: Recipe) -> None:
         printable(
             f"trainer {recipe.trainer}, {recipe.devices} device{'s' if recipe.devices == 'multiple' else ''},"
             f" time limit {format_time(recipe.time_limit_s)}{f', key {recipe.key}' if recipe.key else ''}"
+            f"{f', torch {recipe.torch}' if recipe.torch else ''}"
         )
     )
     print_line("")
@@ -84,6 +85,7 @@ def _as_json(recipe: Recipe) -> dict[str, Any]:
         "devices": recipe.devices,
         "key": recipe.key,
         "time_limit_s": recipe.time_limit_s,
+        "torch": recipe.torch,
         "path": str(recipe.path),
         "parameters": [_parameter_as_json(parameter) for parameter in recipe.parameters.values()],
     }

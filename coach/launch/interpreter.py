@@ -1,7 +1,7 @@
-"""Which Python trains: it need not be the one that coach runs under.
+"""Which environment trains, and which Python in it: recipe, then site and user, then `--env`, then `--python` for the interpreter.
 
-A login node's coach has no torch; the environment that has it may exist only once `setup` has run. So what can be checked is checked,
-and what was chosen is always said.
+A login node's coach has no torch, and the environment that has it may exist only in the job, or inside an image. So what can be known
+here is refused here, and the rest is left to the job.
 """
 
 from __future__ import annotations
@@ -10,41 +10,108 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.util import find_spec
 
+from coach.launch.recipe import Recipe
+from coach.model.environment import Environment, EnvironmentKind
+from coach.model.environment_spelling import spelt_environment, with_absolute_paths
 from coach.model.errors import UserError
 
 
-def choose_python(said: str | None, backend: str, env: Mapping[str, str]) -> tuple[str, str | None]:
-    """The interpreter, a path or a name on the job's PATH, and a note when it was not said. Raises UserError for one that is not there."""
-    if said is not None:
-        return _checked(said, backend, env), None
+def choose_environment(
+    said: str | None,
+    recipe: Recipe,
+    known: Mapping[str, Environment],
+    env: Mapping[str, str],
+    directory: str,
+) -> tuple[Environment, str | None]:
+    """The environment of a launch, its paths absolute, and the words by which a relaunch asks for it from anywhere.
+
+    `said` is a name of `known`, or KIND=VALUE with paths below `directory`; without it the recipe's own counts. Raises UserError.
+    """
+    if said is None:
+        return with_absolute_paths(recipe.environment or Environment(), directory, env), None
+    spelt = spelt_environment(said)
+    if spelt is not None:
+        environment = with_absolute_paths(spelt, directory, env)
+        return environment, spelling_of(environment)
+    if said in known:
+        return with_absolute_paths(known[said], directory, env), said
+    near = get_close_matches(said, known, 1)
+    names = f"known: {', '.join(known)}; or" if known else "expected"
+    hint = (
+        f"did you mean {near[0]}?" if near else f"{names} a spelling such as venv=/path or modules=NAME/1.2"
+    )
+    raise UserError(f"--env {said!r}: there is no environment of this name", hint)
+
+
+def spelling_of(environment: Environment) -> str:
+    """KIND=VALUE, as `--env` takes it."""
+    value = environment.path or environment.image or ",".join(environment.modules)
+    return f"{environment.kind}={value}" if value else str(environment.kind)
+
+
+def describe(environment: Environment, python: str) -> str:
+    """The environment in a sentence: `environment pytorch (modules pytorch/2.6)`."""
+    value = environment.path or environment.image or " ".join(environment.modules)
+    if environment.kind is EnvironmentKind.NONE:
+        value = python
+    what = f"{environment.kind} {value}" if environment.kind is not EnvironmentKind.NONE else value
+    return f"environment {environment.name} ({what})" if environment.name else f"environment {what}"
+
+
+def choose_python(
+    said: str | None, environment: Environment, backend: str, env: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """The interpreter, a path or a name on the job's PATH, and a note when nobody named it. Raises UserError for one that is not there."""
+    kind = environment.kind
+    if kind is EnvironmentKind.PYXIS and backend == "local":
+        raise UserError(
+            "Pyxis is a plugin of Slurm: it does not exist on the local backend",
+            "use --env apptainer=IMAGE, or a venv",
+        )
+    named = said if said is not None else environment.python
+    if named is not None:
+        what = "--python" if said is not None else "the environment's python"
+        return _checked(named, what, environment, backend, env), None
+    if kind is EnvironmentKind.NONE:
+        return _next_to_coach(backend)
+    if kind is EnvironmentKind.VENV or (kind is EnvironmentKind.CONDA and "/" in (environment.path or "")):
+        return f"{environment.path}/bin/python", None
+    # conda's is called python in every version; a module, a distribution or an image may have only python3.
+    return ("python" if kind is EnvironmentKind.CONDA else "python3"), None
+
+
+def _next_to_coach(backend: str) -> tuple[str, str | None]:
     if find_spec("torch") is not None:
         return sys.executable, None
-    name = "python3"
     if backend == "local":
         raise UserError(
             f"torch is not installed beside coach ({sys.executable})",
             "name the interpreter of the training environment with --python, or launch.python in config.toml",
         )
     return (
-        name,
-        "torch is not installed beside coach: the job uses the python3 that it finds; --python names another",
+        "python3",
+        "torch is not installed beside coach: the job uses the python3 that it finds; --env or --python names another",
     )
 
 
-def _checked(said: str, backend: str, env: Mapping[str, str]) -> str:
+def _checked(said: str, what: str, environment: Environment, backend: str, env: Mapping[str, str]) -> str:
+    if environment.is_container:
+        return said  # a path in the image
     if "/" not in said:
-        if backend == "local" and shutil.which(said, path=env.get("PATH")) is None:
-            raise UserError(f"--python {said}: no such command on the PATH")
+        is_in_reach = environment.kind is EnvironmentKind.NONE and backend == "local"
+        if is_in_reach and shutil.which(said, path=env.get("PATH")) is None:
+            raise UserError(f"{what} {said}: no such command on the PATH")
         return said
     path = os.path.abspath(os.path.expanduser(said))  # noqa: PTH100, PTH111 - a venv's link must not be resolved
     if not os.path.exists(path):  # noqa: PTH110 - the same text that will stand in the script
         raise UserError(
-            f"--python {said}: no such file", "expected the interpreter of the training environment"
+            f"{what} {said}: no such file", "expected the interpreter of the training environment"
         )
     if os.path.isdir(path) or not os.access(path, os.X_OK):  # noqa: PTH112 - the same
         raise UserError(
-            f"--python {said}: not an executable file", "expected for example /path/venv/bin/python"
+            f"{what} {said}: not an executable file", "expected for example /path/venv/bin/python"
         )
     return path

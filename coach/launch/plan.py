@@ -16,6 +16,7 @@ from coach.launch.record import run_record
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths, render
 from coach.launch.spelling import check_printable
+from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 
@@ -75,6 +76,7 @@ class Facts:
     coach_version: str
     git: Mapping[str, Any] | None
     notes: tuple[str, ...] = ()
+    environment: Environment = field(default_factory=Environment)
     locked: Mapping[str, str] = field(default_factory=dict)
     """Field of the request → the site's reason why nobody else may set it."""
 
@@ -82,6 +84,7 @@ class Facts:
 def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
     """Check everything and render the script. Raises UserError for the first thing that cannot be."""
     _check_texts(request, site.backend)
+    _check_environment(facts.environment)
     check_run_dir(facts.paths.run_dir)
     parameters, unusual = resolve_parameters(recipe, request.set)
     resolved = resolve_resources(request, recipe, parameters, site)
@@ -99,6 +102,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         warnings=unusual + resolved.warnings,
         choices=resolved.choices,
         locked=facts.locked,
+        environment=facts.environment,
     )
     record = run_record(
         plan,
@@ -140,6 +144,12 @@ def _check_texts(request: LaunchRequest, backend: str) -> None:
         check_printable(value, f"env {name}")
     for key, value in request.sbatch.items():
         _check_sbatch(key, value)
+
+
+def _check_environment(environment: Environment) -> None:
+    places = (environment.path, environment.image, environment.python, *environment.binds, *environment.setup)
+    for text in (*places, *environment.modules, *environment.variables.values()):
+        check_printable(text or "", "environment")
 
 
 def _check_sbatch(key: str, value: str) -> None:

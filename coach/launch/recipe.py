@@ -18,14 +18,20 @@ from typing import Any
 import coach
 from coach.launch import parameters
 from coach.launch.parameters import Parameter
+from coach.launch.requirement import check_requirement
 from coach.launch.spelling import parse_time
+from coach.model.environment import Environment
+from coach.model.environment_spelling import read_environment
 from coach.model.errors import UserError
 from coach.model.launch import Scalar
 
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
-_RECIPE_KEYS = ("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "parameters")
+_RECIPE_KEYS = (
+    *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "environment"),
+    "parameters",
+)
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help")
 
 
@@ -43,6 +49,10 @@ class Recipe:
     time_limit_s: int
     parameters: Mapping[str, Parameter]
     path: Path
+    torch: str | None = None
+    """The versions of torch that it can do with, for example `>=2.6`; None: any."""
+    environment: Environment | None = None
+    """Where it trains unless site or user say otherwise. Table [environment]."""
 
     @property
     def is_single_device(self) -> bool:
@@ -127,6 +137,9 @@ class _Reader:
         if key is not None and not (len(key) == 1 and key.isprintable()):
             raise self._error("key", f"key = {key!r}: expected one character")
         time = self._get(table, "time", str, 'a time such as "00:30:00"')
+        torch = self._get(table, "torch", str, 'a requirement such as ">=2.6"', None)
+        if torch is not None:
+            check_requirement(torch, f"{self._at('torch')}: torch")
         tables = self._get(table, "parameters", dict, "a table", {})
         return Recipe(
             name=name,
@@ -138,7 +151,17 @@ class _Reader:
             time_limit_s=parse_time(time, f"{self._at('time')}: time ="),
             parameters=MappingProxyType({key: self._parameter(key, tables[key]) for key in tables}),
             path=self._path,
+            torch=torch,
+            environment=self._environment(self._get(table, "environment", dict, "a table", None)),
         )
+
+    def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
+        if table is None:
+            return None
+        environment, problems = read_environment(None, table, lambda key: self._at(f"environment.{key}"))
+        if problems:
+            raise problems[0]
+        return environment
 
     def _parameter(self, name: str, table: Any) -> Parameter:
         where = f"parameters.{name}"

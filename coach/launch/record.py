@@ -5,12 +5,13 @@ The batch script carries it too, so that a script which was printed by --dry-run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from coach import runs
 from coach.launch.recipe import Recipe
+from coach.model.environment import Environment
 from coach.model.launch import LaunchRequest, Plan
 
 _NOT_SAID = ("parent_run_id", "fix", "defaulted")
@@ -50,7 +51,8 @@ def run_record(
         "started_time_s": None,
         "ended_time_s": None,
         "state": None,
-        "environment": {"python": python, "setup": list(request.setup or ())},
+        "environment": _environment(plan.environment, python, request.setup or ()),
+        "requires": {"torch": recipe.torch} if recipe.torch else {},
         "versions": {"coach": coach_version, "python": None, "torch": None},
         "device": {"type": None, "name": None},
         "dataset": {"name": None, "path": None, "is_synthetic": None},
@@ -60,6 +62,20 @@ def run_record(
         if request.fix is None
         else {"rule": request.fix.rule, "title": request.fix.title, "changes": dict(request.fix.changes)},
         "resume_from": request.resume_from,
+    }
+
+
+def _environment(environment: Environment, python: str, setup: Sequence[str]) -> dict[str, Any]:
+    return {
+        "kind": str(environment.kind),
+        "name": environment.name,
+        "path": environment.path,
+        "modules": list(environment.modules),
+        "image": environment.image,
+        "binds": list(environment.binds),
+        "python": python,
+        "setup": [*environment.setup, *setup],
+        "torch": environment.torch,
     }
 
 

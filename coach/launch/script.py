@@ -6,13 +6,22 @@ Everything that came from a user or a config passes through one of two doors: `_
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from shlex import quote
 from typing import Any
 
 from coach import runs
+from coach.launch.activation import (
+    STOP_STATUS,
+    activation_lines,
+    container_lines,
+    program_words,
+    recording_lines,
+    recording_words,
+    step_words,
+)
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launch import Plan, Resources
@@ -47,13 +56,23 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _places(paths)
     lines += _run_dir(plan.run_id, is_slurm)
     lines += _records(run_json)
-    lines += _setup(plan.request.setup or (), paths.python)
-    lines += _variables(plan, is_slurm)
-    lines += _rendezvous() if plan.resources.num_nodes > 1 else []
+    lines += _stop()
+    lines += activation_lines(plan.environment, plan.request.setup or (), paths.python)
+    variables = _variables(plan, is_slurm)
+    variables += _rendezvous() if plan.resources.num_nodes > 1 else []
+    lines += variables
+    lines += container_lines(
+        plan.environment,
+        _mounts(plan, paths),
+        paths.cache_dir,
+        plan.resources.gpus_per_node > 0,
+        variables,
+    )
     lines += _signals(plan.resources, is_slurm)
     lines += _training(plan, trainer, paths, is_slurm)
     lines += _requeue() if is_slurm and plan.resources.signal else []
-    lines += _ending(plan.resources) if is_slurm else _local_ending()
+    lines += recording_lines(plan.environment)
+    lines += _ending(plan) if is_slurm else _local_ending(plan)
     return "\n".join(lines) + "\n"
 
 
@@ -169,21 +188,19 @@ def _records(run_json: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _setup(setup: Sequence[str], python: str) -> list[str]:
-    lines: list[str] = []
-    if setup:
-        lines += [
-            "# The site's environment. Module and conda scripts use unset variables and commands that fail."
-        ]
-        lines += ["set +eu", *setup, "set -eu"]
+def _stop() -> list[str]:
     return [
-        *lines,
-        "# The interpreter of the training environment; it need not be the one that coach runs under.",
-        f"PYTHON={quote(python)}",
-        'if ! command -v "$PYTHON" > /dev/null; then',
-        '  echo "coach: $PYTHON: no such interpreter on $(hostname)" >&2',
-        "  exit 127",
-        "fi",
+        "# What the training cannot do without is missing: say so, here and in the run directory, and end.",
+        "stop() {",
+        '  local cause=$1 text=${2//[[:cntrl:]\\"\\\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}',
+        '  echo "coach: $cause: $text on $node" >&2',
+        "  {",
+        f'    echo "{{\\"schema\\": 1, \\"state\\": \\"FAILED\\", \\"exit_code\\": {STOP_STATUS}, '
+        '\\"ended_time_s\\": $(date +%s),"',
+        '    echo " \\"refused\\": {\\"cause\\": \\"$cause\\", \\"text\\": \\"$text\\", \\"node\\": \\"$node\\"}}"',
+        '  } > "$RUN_DIR/exit.json" || true',
+        f"  exit {STOP_STATUS}",
+        "}",
         "",
     ]
 
@@ -214,6 +231,9 @@ def _variables(plan: Plan, is_slurm: bool) -> list[str]:
     else:
         lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
         lines += ['export CUDA_VISIBLE_DEVICES=""']
+    if plan.environment.variables:
+        lines += ["# The environment's own."]
+        lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
     if plan.request.env:
         lines += ["# Asked for with the launch."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.request.env.items()]
@@ -267,13 +287,14 @@ def _signals(resources: Resources, is_slurm: bool) -> list[str]:
 
 def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
-    command = ['"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" --']
+    words = (*program_words(plan.environment), '"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" --')
+    command = [" ".join(words)]
     comments = [
         "# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks."
     ]
     if is_slurm:
         # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they ended.
-        command.insert(0, "srun --kill-on-bad-exit=0 --wait=60")
+        command.insert(0, " ".join(("srun --kill-on-bad-exit=0 --wait=60", *step_words(plan.environment))))
         comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
     torchrun = f'"$PYTHON" -m torch.distributed.run --nnodes={resources.num_nodes}'
     command.append(f"{torchrun} --nproc-per-node={resources.nproc_per_node}")
@@ -317,31 +338,40 @@ def _requeue() -> list[str]:
     ]
 
 
-def _ending(resources: Resources) -> list[str]:
+def _ending(plan: Plan) -> list[str]:
     lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
     lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
-    if resources.time_limit_s:
-        late = max(0, resources.time_limit_s - _SECONDS_OF_GRACE)
+    if plan.resources.time_limit_s:
+        late = max(0, plan.resources.time_limit_s - _SECONDS_OF_GRACE)
         lines += [
             f"if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= {late})); then STATE=TIMEOUT; fi; fi"
         ]
     else:
         lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
-    return [*lines, _ENDED, 'exit "$STATUS"']
+    return [*lines, _ended(plan), 'exit "$STATUS"']
 
 
-def _local_ending() -> list[str]:
+def _local_ending(plan: Plan) -> list[str]:
     return [
         "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.",
         'if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then',
         "  STATE=COMPLETED",
         "  if ((STATUS)); then STATE=FAILED; fi",
-        f"  {_ENDED}",
+        f"  {_ended(plan)}",
         "fi",
         'exit "$STATUS"',
     ]
 
 
-_ENDED = (
-    '"$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true'
-)
+def _mounts(plan: Plan, paths: Paths) -> list[str]:
+    """What a container has to see: everything that the command line of the training names."""
+    run_dir = PurePosixPath(paths.run_dir)
+    places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
+    places += [paths.data_dir] if paths.data_dir else []
+    resume_from = plan.request.resume_from
+    return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
+
+
+def _ended(plan: Plan) -> str:
+    python = recording_words(plan.environment)
+    return f'{python} "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true'

@@ -13,13 +13,15 @@ from typing import Any
 
 from coach import __version__, runs
 from coach.config import Lock, Settings
-from coach.launch.interpreter import choose_python
+from coach.launch.environment_check import check_environment, torch_notes
+from coach.launch.interpreter import choose_environment, choose_python
 from coach.launch.plan import Facts, make_plan
-from coach.launch.recipe import data_dir, get_recipe
+from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
 from coach.launch.spelling import parse_time
+from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 from coach.sources.io import Io, Query
@@ -88,7 +90,9 @@ def plan_for(
     if recipe.path.parent != data_dir() / "recipes":
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
-    python, note = choose_python(request.python, site.backend, env)
+    request, environment, python, environment_notes = _environment(
+        request, recipe, settings, env, io, site.backend
+    )
     paths = Paths(
         run_dir=str(settings.runs_root / run_id),
         code_dir=str(code_dir(settings.runs_root, snapshot_files())),
@@ -104,10 +108,30 @@ def plan_for(
         created_time_s=now_s,
         coach_version=__version__,
         git=read_git_state(io, data_dir()),
-        notes=(note,) if note else (),
+        notes=environment_notes,
+        environment=environment,
         locked=locked_fields(settings.locks),
     )
     return make_plan(request, recipe, site, facts, run_id)
+
+
+def _environment(
+    request: LaunchRequest, recipe: Recipe, settings: Settings, env: Mapping[str, str], io: Io, backend: str
+) -> tuple[LaunchRequest, Environment, str, tuple[str, ...]]:
+    """The request in words that hold everywhere, its environment and interpreter, and what the plan says of them."""
+    is_asked_for = request.environment is not None and "environment" not in request.defaulted
+    if is_asked_for and "python" in request.defaulted:
+        request = replace(request, python=None)  # the config's interpreter belongs to another environment
+    directory = str(Path.cwd())
+    environment, spelling = choose_environment(
+        request.environment, recipe, settings.environments, env, directory
+    )
+    request = replace(request, environment=spelling)
+    python, note = choose_python(request.python, environment, backend, env)
+    check = check_environment(environment, python, env, io)
+    notes = torch_notes(environment, python, check, recipe, find_recipes()[0])
+    is_said = environment != Environment() or request.python is not None
+    return request, environment, python, notes if is_said else (note,) if note else ()
 
 
 def read_git_state(io: Io, repository: Path) -> dict[str, Any] | None:

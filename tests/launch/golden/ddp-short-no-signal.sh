@@ -102,9 +102,17 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
   "ended_time_s": null,
   "state": null,
   "environment": {
+    "kind": "none",
+    "name": null,
+    "path": null,
+    "modules": [],
+    "image": null,
+    "binds": [],
     "python": "/env/bin/python",
-    "setup": []
+    "setup": [],
+    "torch": null
   },
+  "requires": {},
   "versions": {
     "coach": "0.1.0",
     "python": null,
@@ -135,12 +143,20 @@ if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 # A requeued job starts here again: forget how it ended before.
 rm -f "$RUN_DIR/exit.json"
 
+# What the training cannot do without is missing: say so, here and in the run directory, and end.
+stop() {
+  local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}
+  echo "coach: $cause: $text on $node" >&2
+  {
+    echo "{\"schema\": 1, \"state\": \"FAILED\", \"exit_code\": 78, \"ended_time_s\": $(date +%s),"
+    echo " \"refused\": {\"cause\": \"$cause\", \"text\": \"$text\", \"node\": \"$node\"}}"
+  } > "$RUN_DIR/exit.json" || true
+  exit 78
+}
+
 # The interpreter of the training environment; it need not be the one that coach runs under.
 PYTHON=/env/bin/python
-if ! command -v "$PYTHON" > /dev/null; then
-  echo "coach: $PYTHON: no such interpreter on $(hostname)" >&2
-  exit 127
-fi
+if ! command -v "$PYTHON" > /dev/null; then stop file_not_found "$PYTHON: no such interpreter"; fi
 
 # What is printed appears at once.
 export PYTHONUNBUFFERED=1

@@ -1,0 +1,211 @@
+"""What can be known of a training environment here, on the login node, before a job waits hours to find it broken.
+
+Files are read rather than programs started: importing torch takes seconds and gigabytes on a machine that others share. What cannot be
+known from here (a module's content, an image's) is not guessed: the job looks in its first seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach.launch.interpreter import describe
+from coach.launch.recipe import Recipe
+from coach.launch.requirement import satisfies
+from coach.model.environment import Environment, EnvironmentKind
+from coach.model.errors import UserError
+from coach.sources.io import Io, Query
+
+_TIMEOUT_S = 5.0
+_ASK = """
+import importlib.metadata
+try:
+    print(importlib.metadata.version("torch"))
+except importlib.metadata.PackageNotFoundError:
+    print("none")
+"""
+_VERSION = re.compile(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"]([^'\"\s]{1,60})['\"]", re.MULTILINE)
+_PRINTED = re.compile(r"none|\d[0-9A-Za-z.+!-]{0,60}", re.ASCII)
+_MAX_NAMED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentCheck:
+    """What was found. `torch` is None when it is not known, and then `unknown` says why."""
+
+    torch: str | None = None
+    unknown: str | None = None
+    problem: str | None = None
+    """Why no training can start in it; None: nothing is known against it."""
+    hint: str | None = None
+
+
+def check_environment(
+    environment: Environment,
+    python: str | None = None,
+    env: Mapping[str, str] | None = None,
+    io: Io | None = None,
+) -> EnvironmentCheck:
+    """Whether its paths are there, and its torch. `python` is the interpreter when it is known; `io` may start it, if files do not tell."""
+    check = _of_kind(environment, python, env or {}, io)
+    if environment.torch is not None and check.problem is None and check.torch is None:
+        return EnvironmentCheck(torch=environment.torch)
+    return check
+
+
+def torch_notes(
+    environment: Environment, python: str, check: EnvironmentCheck, recipe: Recipe, recipes: Sequence[Recipe]
+) -> tuple[str, ...]:
+    """What the plan says of the environment. Raises UserError when the recipe cannot train in it."""
+    what = describe(environment, python)
+    if check.problem is not None:
+        raise UserError(f"{what}: {check.problem}", check.hint)
+    if check.torch is None:
+        return (f"{what}: {check.unknown}",) if check.unknown else ()
+    if recipe.torch is not None and satisfies(check.torch, recipe.torch) is False:
+        raise UserError(
+            f"recipe {recipe.name} needs torch {recipe.torch}: {what} has {check.torch}",
+            _others(check.torch, recipes) or "name another environment with --env",
+        )
+    return (f"{what}: torch {check.torch}{_who_can(check.torch, recipes)}",)
+
+
+def read_torch_version(prefix: Path) -> str | None:
+    """The version of torch installed below a prefix (a venv, a conda environment), read from its files; None when none is found."""
+    for folder in _package_folders(prefix):
+        try:
+            text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            text = ""
+        if match := _VERSION.search(text):
+            return match[1]
+        for info in folder.glob("torch-*.dist-info"):
+            return info.name.removeprefix("torch-").removesuffix(".dist-info")
+    return None
+
+
+def _of_kind(
+    environment: Environment, python: str | None, env: Mapping[str, str], io: Io | None
+) -> EnvironmentCheck:
+    path, image = environment.path or "", environment.image or ""
+    match environment.kind:
+        case EnvironmentKind.MODULES:
+            return _later("modules")
+        case EnvironmentKind.APPTAINER | EnvironmentKind.PYXIS:
+            if image.startswith("/") and not os.path.exists(image):  # noqa: PTH110 - the same text that will stand in the script
+                return EnvironmentCheck(
+                    problem=f"{image}: no such image", hint="is it visible on this machine?"
+                )
+            return _later("an image")
+        case EnvironmentKind.CONDA if "/" not in path:
+            prefix = _conda_prefix(path, env)
+            if prefix is None:
+                return EnvironmentCheck(
+                    unknown=f"no conda environment {path} was found here: not checked until the job starts"
+                )
+            return _of_prefix(environment, prefix, None, io)
+        case EnvironmentKind.VENV | EnvironmentKind.CONDA:
+            return _of_prefix(environment, Path(path), python, io)
+        case EnvironmentKind.NONE if python is not None and "/" in python:
+            return _of_python(environment, python, io)
+    return EnvironmentCheck()
+
+
+def _later(what: str) -> EnvironmentCheck:
+    return EnvironmentCheck(unknown=f"the torch of {what} is not checked until the job starts")
+
+
+def _of_prefix(environment: Environment, prefix: Path, python: str | None, io: Io | None) -> EnvironmentCheck:
+    if not prefix.is_dir():
+        hint = "expected the folder that `python -m venv` or `conda create --prefix` has made"
+        return EnvironmentCheck(problem=f"{prefix}: no such folder", hint=hint)
+    own = str(prefix / "bin" / "python")
+    if python in (None, own) and not os.access(own, os.X_OK):
+        return EnvironmentCheck(
+            problem=f"{own}: no such program", hint=f"is {prefix} a {environment.kind} environment?"
+        )
+    return _of_python(environment, python if python is not None and "/" in python else own, io)
+
+
+def _of_python(environment: Environment, python: str, io: Io | None) -> EnvironmentCheck:
+    version = read_torch_version(Path(python).parent.parent)
+    if version is not None:
+        return EnvironmentCheck(torch=version)
+    if io is None:
+        return EnvironmentCheck(unknown="its torch was not found by its files")
+    result = io.run(Query("torch-version", (python, "-c", _ASK)), _TIMEOUT_S)
+    printed = result.stdout.decode("ascii", "replace").strip()
+    if result.returncode != 0 or not _PRINTED.fullmatch(printed):
+        because = result.error or f"{python} could not tell"
+        return EnvironmentCheck(unknown=f"its torch is not known: {because}")
+    if printed != "none":
+        return EnvironmentCheck(torch=printed)
+    if environment.setup or "PYTHONPATH" in environment.variables:
+        return EnvironmentCheck(
+            unknown="torch is not installed beside its Python: the job's setup has to bring it"
+        )
+    return EnvironmentCheck(
+        problem=f"torch is not installed in it ({python})",
+        hint="name an environment that has torch with --env",
+    )
+
+
+def _package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
+    """Where the Python of this prefix finds packages: its own folders, those of its .pth files, its base's if it may see them."""
+    own = [
+        folder
+        for pattern in (
+            "lib*/python3*/site-packages",
+            "lib/python3/dist-packages",
+            "lib/python3*/dist-packages",
+        )
+        for folder in sorted(prefix.glob(pattern))
+    ]
+    yield from own
+    for folder in own:
+        for path_file in sorted(folder.glob("*.pth")):
+            for line in _lines(path_file):
+                if line and not line.startswith(("#", "import ", "import\t")):
+                    yield folder / line
+    settings = dict(line.split("=", 1) for line in _lines(prefix / "pyvenv.cfg") if "=" in line)
+    said = {key.strip(): value.strip() for key, value in settings.items()}
+    if depth == 0 and said.get("include-system-site-packages") == "true" and "home" in said:
+        yield from _package_folders(Path(said["home"]).parent, depth + 1)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _conda_prefix(name: str, env: Mapping[str, str]) -> Path | None:
+    """Where the conda environment of this name lies, by the list that conda keeps, or beside conda itself."""
+    listed = [Path(line) for line in _lines(Path(env.get("HOME", "/")) / ".conda" / "environments.txt")]
+    candidates = [path for path in listed if path.name == name]
+    if "CONDA_EXE" in env:
+        base = Path(env["CONDA_EXE"]).parent.parent
+        candidates += [base] if name == "base" else [base / "envs" / name]
+    return next((path for path in candidates if path.is_dir()), None)
+
+
+def _who_can(torch: str, recipes: Sequence[Recipe]) -> str:
+    """Which recipes this torch is enough for; nothing to say when it is enough for all."""
+    others = _others(torch, recipes)
+    if not others:
+        return ""
+    able = [recipe.name for recipe in recipes if not _is_short(torch, recipe)]
+    yes = ", ".join(able) if len(able) <= _MAX_NAMED else f"{len(able)} recipes"
+    return f": {yes} yes; {others}" if able else f": {others}"
+
+
+def _others(torch: str, recipes: Sequence[Recipe]) -> str:
+    return "; ".join(f"{recipe.name} needs {recipe.torch}" for recipe in recipes if _is_short(torch, recipe))
+
+
+def _is_short(torch: str, recipe: Recipe) -> bool:
+    return recipe.torch is not None and satisfies(torch, recipe.torch) is False
