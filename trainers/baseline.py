@@ -1,6 +1,6 @@
 """Train SimpleCNN on CIFAR-10 on one device: the lesson that every other trainer here changes in exactly one idea.
 
-    python trainers/baseline.py --run_dir runs/first
+    python trainers/baseline.py --epochs 1
 
 Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
 """
@@ -11,7 +11,6 @@ import argparse
 import time
 
 import torch
-import torch.nn.functional as F
 from common.checkpoint import (
     load_checkpoint,
     newest_checkpoint,
@@ -19,8 +18,9 @@ from common.checkpoint import (
     rng_state,
     save_checkpoint,
 )
-from common.data import ResumableSampler, leave_signals_to_trainer, load_cifar10, steps_of
+from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
 from common.distributed import (
+    STOPPED_EARLY,
     StopSignal,
     boolean,
     describe_process,
@@ -29,9 +29,11 @@ from common.distributed import (
     print_rank0,
     require_single_process,
     run,
+    run_dir_by_hand,
 )
 from common.metrics import MetricsLog
-from common.models import SimpleCNN, count_parameters
+from common.models import MODELS, build_model, count_parameters, loss_of
+from common.schedule import SCALING_RULES, scaled_lr, warmed_up
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -44,6 +46,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
     )
+    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
         "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
     )
@@ -52,19 +55,22 @@ def parse_arguments() -> argparse.Namespace:
         "--gradient_accumulation", type=int, default=1, help="micro-batches per optimizer step"
     )
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
     parser.add_argument(
-        "--warmup_steps", type=int, default=0, help="steps in which the learning rate rises to --lr"
+        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
     )
     parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
+    parser.add_argument("--model", choices=list(MODELS), default="simplecnn")
     parser.add_argument("--width", type=int, default=64, help="channels of the first convolution")
     parser.add_argument(
         "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
     )
     parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
-    parser.add_argument("--run_dir", required=True, help="where metrics and checkpoints go")
+    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
     parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--cache_dir", help="where generated data is kept")
     parser.add_argument(
@@ -76,7 +82,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    stop = StopSignal()
+    stop = StopSignal(args.max_seconds)
     require_single_process()
     device = pick_device(args.gpus_per_node)
     with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
@@ -87,7 +93,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     torch.manual_seed(args.seed)
 
     # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
-    train_set, test_set, dataset = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
+    train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
     train_loader = DataLoader(
@@ -103,24 +109,26 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
     # Model and optimizer.
-    model = SimpleCNN(args.width).to(device)
+    model = build_model(args.model, args.width).to(device)
+    global_batch_size = args.batch_size * args.gradient_accumulation
+    base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
     if args.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.
     step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
-    made_with = {"width": args.width, "optimizer": args.optimizer}
+    made_with = {"model": args.model, "width": args.width, "optimizer": args.optimizer}
     resume_from = newest_checkpoint(args.run_dir) or args.resume_from
     if resume_from:
-        checkpoint = load_checkpoint(resume_from, made_with)
-        model.load_state_dict(checkpoint["model"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
-        step, epoch, position = checkpoint["step"], checkpoint["epoch"], checkpoint["position"]
+        saved = load_checkpoint(resume_from, made_with)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
         if position >= len(train_set):
             epoch, position = epoch + 1, 0
-        restore_rng_state(checkpoint["rng"], device)
+        restore_rng_state(saved["rng"], device)
 
     metrics.event(
         "start",
@@ -132,7 +140,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         **describe_process(device),
     )
     print_rank0(
-        f"model: SimpleCNN, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
+        f"model: {args.model}, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
     )
     if resume_from:
         metrics.event("resume", step, path=str(resume_from))
@@ -149,7 +157,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
     def why_stop() -> str | None:
         if stop.is_requested:
-            return "signal"
+            return stop.reason
         if args.max_steps:
             return "max_steps" if step >= args.max_steps else None
         return "epochs" if epoch >= args.epochs else None
@@ -162,17 +170,17 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 
         for micro_batches, data_time_s in steps_of(train_loader, args.gradient_accumulation):
-            lr = args.lr * min(1.0, (step + 1) / max(1, args.warmup_steps))
+            lr = warmed_up(base_lr, step, args.warmup_steps)
             for group in optimizer.param_groups:
                 group["lr"] = lr
 
             # One optimizer step: the gradients of its micro-batches add up to the gradient of their mean.
-            num_samples = sum(len(labels) for _, labels in micro_batches)
+            num_samples = sum(len(targets) for _, targets in micro_batches)
             step_loss = torch.zeros((), device=device)
             optimizer.zero_grad()
-            for images, labels in micro_batches:
-                images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-                loss = F.cross_entropy(model(images), labels) * (len(labels) / num_samples)
+            for inputs, targets in micro_batches:
+                inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+                loss = loss_of(model(inputs), targets) * (len(targets) / num_samples)
                 loss.backward()
                 step_loss += loss.detach()
             grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
@@ -203,7 +211,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 save("interval")
                 step_ended = time.perf_counter()
 
-        if reason != "signal":
+        if reason not in STOPPED_EARLY:
             mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
             metrics.event(
                 "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
@@ -218,15 +226,17 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 metrics.event(
                     "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
                 )
-                of_what = " (generated data, not CIFAR-10)" if dataset.is_synthetic else ""
-                print_rank0(f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{of_what}")
+                print_rank0(
+                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
+                )
+                metrics.reached(args.target_accuracy, accuracy, step)
         if position >= len(train_set):
             epoch, position = epoch + 1, 0
         reason = reason or why_stop()
 
-    if reason == "signal":
+    if reason in STOPPED_EARLY:
         print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
-    save("signal" if reason == "signal" else "end")
+    save("signal" if reason in STOPPED_EARLY else "end")
     finish(metrics, step, reason)
 
 
@@ -234,16 +244,16 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 def evaluate(model: nn.Module, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
     """Mean loss and accuracy on the test set."""
     model.eval()
-    totals = torch.zeros(3, device=device)  # loss, correct answers, samples
-    for images, labels in test_loader:
-        images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        logits = model(images)
-        totals[0] += F.cross_entropy(logits, labels, reduction="sum")
-        totals[1] += (logits.argmax(1) == labels).sum()
-        totals[2] += len(labels)
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        logits = model(inputs)
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
     model.train()
-    loss, num_correct, num_samples = totals.tolist()
-    return loss / num_samples, num_correct / num_samples
+    loss, num_correct, num_answers = totals.tolist()
+    return loss / num_answers, num_correct / num_answers
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Train SimpleCNN on CIFAR-10 with DDP: one process per device, each on its own part of the data, gradients averaged.
 
-    torchrun --standalone --nproc-per-node=2 trainers/ddp.py --run_dir runs/first
+    torchrun --standalone --nproc-per-node=2 trainers/ddp.py --epochs 1
 
 Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
 """
@@ -13,7 +13,6 @@ from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from common.checkpoint import (
     load_checkpoint,
     newest_checkpoint,
@@ -21,8 +20,9 @@ from common.checkpoint import (
     rng_state,
     save_checkpoint,
 )
-from common.data import ResumableSampler, leave_signals_to_trainer, load_cifar10, steps_of
+from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
 from common.distributed import (
+    STOPPED_EARLY,
     StopSignal,
     any_rank,
     boolean,
@@ -33,13 +33,18 @@ from common.distributed import (
     print_rank0,
     require_torchrun,
     run,
+    run_dir_by_hand,
     self_check,
 )
 from common.metrics import MetricsLog
-from common.models import SimpleCNN, count_parameters
+from common.models import MODELS, build_model, count_parameters, loss_of
+from common.schedule import SCALING_RULES, scaled_lr, warmed_up
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, Subset
+
+HOOKS = {"fp16": fp16_compress_hook, "bf16": bf16_compress_hook}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -50,6 +55,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
     )
+    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
         "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
     )
@@ -58,19 +64,26 @@ def parse_arguments() -> argparse.Namespace:
         "--gradient_accumulation", type=int, default=1, help="micro-batches per optimizer step"
     )
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
     parser.add_argument(
-        "--warmup_steps", type=int, default=0, help="steps in which the learning rate rises to --lr"
+        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
     )
     parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
+    parser.add_argument("--model", choices=list(MODELS), default="simplecnn")
     parser.add_argument("--width", type=int, default=64, help="channels of the first convolution")
     parser.add_argument(
         "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
     )
     parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
-    parser.add_argument("--run_dir", required=True, help="where metrics and checkpoints go")
+    parser.add_argument("--bucket_cap_mb", type=int, default=25, help="gradients that travel together")
+    parser.add_argument(
+        "--compression", choices=["none", "fp16", "bf16"], default="none", help="of travelling gradients"
+    )
+    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
     parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--cache_dir", help="where generated data is kept")
     parser.add_argument(
@@ -82,12 +95,11 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    stop = StopSignal()
+    stop = StopSignal(args.max_seconds)
     require_torchrun()
     device = pick_device(args.gpus_per_node)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    with MetricsLog(args.run_dir, device, rank, world_size, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
         train(args, device, metrics, stop)
 
 
@@ -96,7 +108,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     torch.manual_seed(args.seed + rank)  # every rank augments and drops out in its own way
 
     # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
-    train_set, test_set, dataset = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
+    train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     sampler = ResumableSampler(shuffle)
     train_loader = DataLoader(
@@ -113,27 +125,32 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
     # Model and optimizer.
-    model = SimpleCNN(args.width).to(device)
+    model = build_model(args.model, args.width).to(device)
+    global_batch_size = args.batch_size * args.gradient_accumulation * world_size
+    base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
     if args.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.
     step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
-    made_with = {"width": args.width, "optimizer": args.optimizer}
+    made_with = {"model": args.model, "width": args.width, "optimizer": args.optimizer}
     resume_from = newest_checkpoint(args.run_dir) or args.resume_from
     if resume_from:
-        checkpoint = load_checkpoint(resume_from, made_with)
-        model.load_state_dict(checkpoint["model"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
-        step, epoch, position = checkpoint["step"], checkpoint["epoch"], checkpoint["position"]
+        saved = load_checkpoint(resume_from, made_with)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
         if position >= len(train_set):
             epoch, position = epoch + 1, 0
-        restore_rng_state(checkpoint["rng"], device, rank)
+        restore_rng_state(saved["rng"], device, rank)
 
     # From here on every backward pass averages the gradients of all ranks. All start with the parameters of rank 0.
-    ddp_model = DDP(model, device_ids=[device.index] if device.type == "cuda" else None)
+    device_ids = [device.index] if device.type == "cuda" else None
+    ddp_model = DDP(model, device_ids=device_ids, bucket_cap_mb=args.bucket_cap_mb)
+    if args.compression != "none":
+        ddp_model.register_comm_hook(None, HOOKS[args.compression])
     self_check(model, device)
 
     metrics.event(
@@ -146,7 +163,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         **describe_process(device),
     )
     print_rank0(
-        f"model: SimpleCNN, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
+        f"model: {args.model}, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
     )
     if resume_from:
         metrics.event("resume", step, path=str(resume_from))
@@ -166,7 +183,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     def why_stop() -> str | None:
         # All ranks leave in the same step, or those that stay would wait forever.
         if any_rank(stop.is_requested):
-            return "signal"
+            return stop.reason
         if args.max_steps:
             return "max_steps" if step >= args.max_steps else None
         return "epochs" if epoch >= args.epochs else None
@@ -179,19 +196,19 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 
         for micro_batches, data_time_s in steps_of(train_loader, args.gradient_accumulation):
-            lr = args.lr * min(1.0, (step + 1) / max(1, args.warmup_steps))
+            lr = warmed_up(base_lr, step, args.warmup_steps)
             for group in optimizer.param_groups:
                 group["lr"] = lr
 
             # One optimizer step: the gradients of its micro-batches add up to the gradient of their mean.
-            num_samples = sum(len(labels) for _, labels in micro_batches)
+            num_samples = sum(len(targets) for _, targets in micro_batches)
             step_loss = torch.zeros((), device=device)
             optimizer.zero_grad()
-            for i, (images, labels) in enumerate(micro_batches, 1):
-                images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+            for i, (inputs, targets) in enumerate(micro_batches, 1):
+                inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
                 # Gradients travel with the last micro-batch only.
                 with nullcontext() if i == len(micro_batches) else ddp_model.no_sync():
-                    loss = F.cross_entropy(ddp_model(images), labels) * (len(labels) / num_samples)
+                    loss = loss_of(ddp_model(inputs), targets) * (len(targets) / num_samples)
                     loss.backward()
                 step_loss += loss.detach()
             grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
@@ -222,7 +239,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 save("interval")
                 step_ended = time.perf_counter()
 
-        if reason != "signal":
+        if reason not in STOPPED_EARLY:
             mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
             metrics.event(
                 "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
@@ -231,23 +248,25 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 f"epoch {epoch}: loss {mean_loss:.4f}, {epoch_samples / seconds:.0f} samples/s on this rank"
             )
             if args.eval_every_epoch:
+                started = time.perf_counter()
                 for buffer in model.buffers():
                     dist.broadcast(buffer, src=0)  # batch norm's statistics differ by rank
-                started = time.perf_counter()
                 loss_on_test, accuracy = evaluate(model, test_loader, device)
                 seconds = time.perf_counter() - started
                 metrics.event(
                     "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
                 )
-                of_what = " (generated data, not CIFAR-10)" if dataset.is_synthetic else ""
-                print_rank0(f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{of_what}")
+                print_rank0(
+                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
+                )
+                metrics.reached(args.target_accuracy, accuracy, step)
         if position >= len(train_set):
             epoch, position = epoch + 1, 0
         reason = reason or why_stop()
 
-    if reason == "signal":
+    if reason in STOPPED_EARLY:
         print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
-    save("signal" if reason == "signal" else "end")
+    save("signal" if reason in STOPPED_EARLY else "end")
     finish(metrics, step, reason)
 
 
@@ -255,17 +274,17 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 def evaluate(model: nn.Module, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
     """Mean loss and accuracy on the test set."""
     model.eval()
-    totals = torch.zeros(3, device=device)  # loss, correct answers, samples
-    for images, labels in test_loader:
-        images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        logits = model(images)
-        totals[0] += F.cross_entropy(logits, labels, reduction="sum")
-        totals[1] += (logits.argmax(1) == labels).sum()
-        totals[2] += len(labels)
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        logits = model(inputs)
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
     model.train()
     dist.all_reduce(totals)
-    loss, num_correct, num_samples = totals.tolist()
-    return loss / num_samples, num_correct / num_samples
+    loss, num_correct, num_answers = totals.tolist()
+    return loss / num_answers, num_correct / num_answers
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ wherever a result is shown that it is not CIFAR-10. Everything reads it through 
 
 from __future__ import annotations
 
-import contextlib
-import glob
-import importlib.util
+import argparse
 import io
 import itertools
 import os
@@ -27,32 +25,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from common.distributed import Refused, TrainerError, node_name, print_rank0
 from common.once import one_at_a_time
-
-
-def _declare_missing_operators() -> torch.library.Library | None:
-    """Make torchvision importable where its compiled part does not load.
-
-    PyPI's torchvision is built for CUDA, its compiled part does not load beside a torch for the CPU, and its import then fails on an
-    operator that nobody declared. Declaring it is all that datasets and transforms need. The library is returned because its
-    declarations end with it.
-    """
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or not spec.submodule_search_locations:
-        return None  # the import below says what is missing
-    for compiled in glob.glob(os.path.join(spec.submodule_search_locations[0], "_C*.so")):
-        with contextlib.suppress(OSError, ImportError):
-            torch.ops.load_library(compiled)
-            return None
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return library
-
-
-_TORCHVISION_OPERATORS = _declare_missing_operators()
-
-from torchvision import datasets  # noqa: E402 - only importable after the declarations above
-from torchvision.transforms import v2  # noqa: E402 - the same
+from common.text import load_text
+from common.vision import datasets, v2
 
 FOLDER = "cifar-10-batches-py"
 MARKER = "SYNTHETIC"
@@ -72,6 +46,11 @@ class DatasetInfo:
     path: str
     is_synthetic: bool
 
+    @property
+    def caveat(self) -> str:
+        """What has to stand beside every result."""
+        return " (generated data, not CIFAR-10)" if self.is_synthetic else ""
+
 
 class GeneratedCIFAR10(datasets.CIFAR10):
     """The generated files: as torchvision reads the real ones, without the published checksums."""
@@ -79,6 +58,15 @@ class GeneratedCIFAR10(datasets.CIFAR10):
     meta: ClassVar = {**datasets.CIFAR10.meta, "md5": None}
     train_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.train_list]
     test_list: ClassVar = [[name, None] for name, _ in datasets.CIFAR10.test_list]
+
+
+def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
+    """The training set, the test set, and what they are: bytes of text for the GPT, images for all others."""
+    if args.model != "gpt":
+        return load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
+    train_set, test_set, name, path = load_text(args.num_train_samples)
+    print_rank0(f"data: {name} in {path}")
+    return train_set, test_set, DatasetInfo(name, path, is_synthetic=False)
 
 
 def load_cifar10(

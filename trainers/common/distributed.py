@@ -15,6 +15,7 @@ import re
 import signal
 import socket
 import sys
+import time
 import traceback
 from types import FrameType
 from typing import Any, Callable, Mapping, NoReturn
@@ -23,6 +24,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
+
+from common.timing import as_text
 
 
 class TrainerError(Exception):
@@ -59,6 +62,9 @@ def finish(metrics: Any, step: int, reason: str) -> NoReturn:
     metrics.flush()
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
+    summary = metrics.timing.summary()
+    metrics.event("summary", step, **summary)
+    print_rank0(as_text(summary))
     print_rank0(f"finished at step {step} ({reason})")
     metrics.event("end", step, exit_code=0, reason=reason, logging_time_s=round(metrics.logging_time_s, 6))
     metrics.close()
@@ -78,11 +84,19 @@ def _leave(exit_code: int) -> NoReturn:
     os._exit(exit_code)
 
 
-class StopSignal:
-    """Remembers that SIGUSR1 (the time limit is near) or SIGTERM (cancelled, preempted) came. Ask at the end of a step."""
+STOPPED_EARLY = ("signal", "max_seconds")
+"""Why a training ends before its epochs or steps are done."""
 
-    def __init__(self) -> None:
+
+class StopSignal:
+    """Remembers that SIGUSR1 (the time limit is near) or SIGTERM (cancelled, preempted) came, or that `max_seconds` are over.
+
+    Ask at the end of a step. `max_seconds` of 0 are never over.
+    """
+
+    def __init__(self, max_seconds: float = 0) -> None:
         self.name: str | None = None
+        self._ends = time.monotonic() + max_seconds if max_seconds else float("inf")
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._receive)
 
@@ -91,7 +105,19 @@ class StopSignal:
 
     @property
     def is_requested(self) -> bool:
-        return self.name is not None
+        return self.name is not None or time.monotonic() >= self._ends
+
+    @property
+    def reason(self) -> str:
+        """`signal`, also where another rank was asked, or `max_seconds`."""
+        return "max_seconds" if self.name is None and time.monotonic() >= self._ends else "signal"
+
+
+def run_dir_by_hand() -> str:
+    """Where a trainer that was started without --run_dir writes: a new folder, the same one for all ranks of one torchrun."""
+    started = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    label = time.strftime("%Y%m%d-%H%M%S") if started == "none" else started[:8]
+    return os.path.join("runs", f"{os.path.basename(sys.argv[0]).partition('.')[0]}-{label}")
 
 
 def boolean(text: str) -> bool:
@@ -111,6 +137,10 @@ def print_rank0(*texts: object) -> None:
 
 def rank_from_env() -> int:
     return int(os.environ.get("RANK", "0"))
+
+
+def world_size_from_env() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def local_rank_from_env() -> int:

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from common.distributed import print_rank0
+from common.distributed import print_rank0, rank_from_env, world_size_from_env
+from common.timing import Timing, process_age_s
 
 INTERVAL_STEPS = 10
 INTERVAL_S = 1.0
@@ -28,12 +29,11 @@ MIB = 1024 * 1024
 class MetricsLog:
     """Writes the metrics of one rank. `logging_time_s` adds up all the time that training spent in here."""
 
-    def __init__(
-        self, run_dir: str, device: torch.device, rank: int = 0, world_size: int = 1, log_steps: bool = True
-    ) -> None:
-        self.rank = rank
-        self.world_size = world_size
+    def __init__(self, run_dir: str, device: torch.device, log_steps: bool = True) -> None:
+        self.rank = rank_from_env()
+        self.world_size = world_size_from_env()
         self.logging_time_s = 0.0
+        self.timing = Timing()
         self._device = device
         self._log_steps = log_steps
         self._records: list[dict[str, Any]] = []
@@ -42,9 +42,10 @@ class MetricsLog:
         self._time_reported_s = 0.0
         self._printed = float("-inf")
         self._is_lost = False
+        self._has_reached_target = False
         folder = Path(run_dir) / "metrics"
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"rank-{rank}.jsonl"
+        self._path = folder / f"rank-{self.rank}.jsonl"
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
         if _ends_within_a_line(self._path):
             self._append(
@@ -63,6 +64,7 @@ class MetricsLog:
 
     def step(self, **record: Any) -> None:
         """Take the record of the step that has just ended. Values may be tensors of one element on the device."""
+        self.timing.add_step(record["step_time_s"], record["data_time_s"], record["num_samples_global"])
         if not self._log_steps:
             return
         started = time.perf_counter()
@@ -79,10 +81,23 @@ class MetricsLog:
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Write an event at once, after the records of the steps before it."""
+        if "seconds" in fields:
+            self.timing.add_event(event, fields["seconds"])
         self.flush()
         started = time.perf_counter()
         self._append(encode_record({"event": event, "time_s": time.time(), "step": step, **fields}))
         self.logging_time_s += time.perf_counter() - started
+
+    def reached(self, target_accuracy: float, accuracy: float, step: int) -> None:
+        """Record once when an accuracy that was set as the target is reached. The time counts from the first step on."""
+        if not target_accuracy or accuracy < target_accuracy or self._has_reached_target:
+            return
+        self._has_reached_target = True
+        seconds = process_age_s() - (self.timing.start_up_s or 0.0)
+        self.event(
+            "target", step, accuracy=accuracy, target_accuracy=target_accuracy, time_to_target_s=seconds
+        )
+        print_rank0(f"accuracy {accuracy:.2%} reached after {seconds:.1f} s of training")
 
     def flush(self) -> None:
         """Write all that was taken, waiting for the device where that is needed."""

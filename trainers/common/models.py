@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 
@@ -15,9 +18,9 @@ class SimpleCNN(nn.Module):
     def __init__(self, width: int = 64, num_classes: int = 10) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            *conv_block(3, width),  # 32x32 -> 16x16
-            *conv_block(width, 2 * width),  # 16x16 -> 8x8
-            *conv_block(2 * width, 4 * width),  # 8x8 -> 4x4
+            conv_block(3, width),  # 32x32 -> 16x16
+            conv_block(width, 2 * width),  # 16x16 -> 8x8
+            conv_block(2 * width, 4 * width),  # 8x8 -> 4x4
         )
         self.classifier = nn.Sequential(
             nn.Flatten(),
@@ -32,9 +35,131 @@ class SimpleCNN(nn.Module):
         return logits
 
 
-def conv_block(num_in: int, num_out: int) -> tuple[nn.Module, ...]:
+def conv_block(num_in: int, num_out: int) -> nn.Sequential:
     """A 3x3 convolution that keeps the size, normalised, rectified, and then halved in height and width."""
-    return nn.Conv2d(num_in, num_out, 3, padding=1), nn.BatchNorm2d(num_out), nn.ReLU(), nn.MaxPool2d(2)
+    return nn.Sequential(
+        nn.Conv2d(num_in, num_out, 3, padding=1), nn.BatchNorm2d(num_out), nn.ReLU(), nn.MaxPool2d(2)
+    )
+
+
+def cifar_resnet18(width: int = 64, num_classes: int = 10) -> nn.Module:
+    """torchvision's ResNet-18 with the stem for images of 32x32: a 3x3 convolution instead of 7x7 with stride 2, and no pooling after it.
+
+    11,173,962 parameters at width 64, the only width that torchvision's blocks have.
+    """
+    from common.vision import models  # a second, for the one model that needs it
+
+    if width != 64:
+        raise ValueError(f"resnet18 has width 64, not {width}")
+    model: nn.Module = models.resnet18(num_classes=num_classes)
+    model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    model.maxpool = nn.Identity()
+    return model
+
+
+class GPT(nn.Module):
+    """A small decoder-only transformer over bytes: no batch norm and no dropout, so that its losses can be compared exactly.
+
+    Inputs are (batch, sequence) of byte values, outputs (batch, sequence, 256) logits of the next byte. Pre-norm blocks; the output
+    layer has weights of its own.
+    """
+
+    def __init__(
+        self,
+        embedding: int = 128,
+        num_layers: int = 4,
+        num_heads: int = 4,
+        max_length: int = 128,
+        vocabulary: int = 256,
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, embedding)
+        self.positions = nn.Embedding(max_length, embedding)
+        self.blocks = nn.ModuleList(Block(embedding, num_heads) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(embedding)
+        self.output = nn.Linear(embedding, vocabulary, bias=False)
+        self.apply(_initialize)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            hidden = block(hidden)
+        logits: torch.Tensor = self.output(self.norm(hidden))
+        return logits
+
+
+class Block(nn.Module):
+    """Attention, then an MLP, each added to what it read."""
+
+    def __init__(self, embedding: int, num_heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(embedding)
+        self.attention = Attention(embedding, num_heads)
+        self.norm2 = nn.LayerNorm(embedding)
+        self.up = nn.Linear(embedding, 4 * embedding)
+        self.down = nn.Linear(4 * embedding, embedding)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = hidden + self.attention(self.norm1(hidden))
+        result: torch.Tensor = hidden + self.down(F.gelu(self.up(self.norm2(hidden))))
+        return result
+
+
+class Attention(nn.Module):
+    """Causal self-attention. The number of heads follows from the width that the projections give, so that they can be split by heads."""
+
+    def __init__(self, embedding: int, num_heads: int) -> None:
+        super().__init__()
+        self.head_size = embedding // num_heads
+        self.query = nn.Linear(embedding, embedding)
+        self.key = nn.Linear(embedding, embedding)
+        self.value = nn.Linear(embedding, embedding)
+        self.projection = nn.Linear(embedding, embedding)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = hidden.shape
+
+        def heads(projected: torch.Tensor) -> torch.Tensor:
+            return projected.view(batch, length, -1, self.head_size).transpose(1, 2)
+
+        seen = F.scaled_dot_product_attention(
+            heads(self.query(hidden)), heads(self.key(hidden)), heads(self.value(hidden)), is_causal=True
+        )
+        result: torch.Tensor = self.projection(seen.transpose(1, 2).reshape(batch, length, -1))
+        return result
+
+
+def _initialize(module: nn.Module) -> None:
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+MODELS: dict[str, Callable[[int], nn.Module]] = {
+    "simplecnn": SimpleCNN,
+    "resnet18": cifar_resnet18,
+    "gpt": lambda width: GPT(embedding=2 * width),
+}
+
+
+def build_model(name: str, width: int) -> nn.Module:
+    """The model of this name. `width`: channels of the first convolution, or half the embedding of the GPT."""
+    return MODELS[name](width)
+
+
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """The parts that follow each other in the model and hold most of it: what is sharded, computed again or put on other devices."""
+    if isinstance(model, SimpleCNN):
+        return [*model.features, model.classifier]
+    if isinstance(model, GPT):
+        return list(model.blocks)
+    return [part for name, part in model.named_children() if name.startswith("layer")]
+
+
+def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy over all that is predicted: one class per image, or one byte per position."""
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -1,0 +1,88 @@
+"""Where the time of a training went: start-up, warm-up, steady state, evaluation and checkpoints apart.
+
+A mean over everything is the commonest false throughput: the first steps load libraries and choose kernels, a compiled model compiles in
+them, and an evaluation is no training.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from statistics import median
+from typing import Any
+
+WARM_UP_STEPS = 3
+"""Steps in which libraries are loaded, kernels chosen and caches filled."""
+
+
+class Timing:
+    """Adds up what one rank measured. A step costs some bytes."""
+
+    def __init__(self) -> None:
+        self.start_up_s: float | None = None
+        self._step_times = array("f")
+        self._data_times = array("f")
+        self._num_samples = 0
+        self._first_samples = 0
+        self._seconds_of: dict[str, float] = {}
+
+    def add_step(self, step_time_s: float, data_time_s: float, num_samples_global: int) -> None:
+        if self.start_up_s is None:
+            self.start_up_s = max(0.0, process_age_s() - step_time_s)
+        if len(self._step_times) < WARM_UP_STEPS:
+            self._first_samples += num_samples_global
+        self._num_samples += num_samples_global
+        self._step_times.append(step_time_s)
+        self._data_times.append(data_time_s)
+
+    def add_event(self, event: str, seconds: float) -> None:
+        self._seconds_of[event] = self._seconds_of.get(event, 0.0) + seconds
+
+    def summary(self) -> dict[str, Any]:
+        """The fields of the `summary` event; what was not measured is None. Throughput is of all ranks together."""
+        steady, waits = self._step_times[WARM_UP_STEPS:], self._data_times[WARM_UP_STEPS:]
+        total = sum(steady)
+        ordered = sorted(steady)
+        return {
+            "start_up_s": self.start_up_s,
+            "warm_up_s": sum(self._step_times[:WARM_UP_STEPS]) if self._step_times else None,
+            "num_steady_steps": len(steady),
+            "step_time_median_s": median(ordered) if ordered else None,
+            "step_time_p95_s": ordered[int(0.95 * (len(ordered) - 1))] if ordered else None,
+            "samples_per_s": (self._num_samples - self._first_samples) / total if total else None,
+            "data_wait_share": sum(waits) / total if total else None,
+            "compile_s": self._seconds_of.get("compile"),
+            "eval_s": self._seconds_of.get("eval"),
+            "checkpoint_s": self._seconds_of.get("checkpoint"),
+        }
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """The summary for the end of the log, without what was not measured."""
+    parts = [
+        ("start-up {:.1f} s", "start_up_s"),
+        ("compilation {:.1f} s", "compile_s"),
+        (f"first {WARM_UP_STEPS} steps {{:.2f}} s", "warm_up_s"),
+        ("then {:.4g} s a step (median", "step_time_median_s"),
+        ("p95 {:.4g} s", "step_time_p95_s"),
+        ("n {})", "num_steady_steps"),
+        ("{:.0f} samples/s on all ranks", "samples_per_s"),
+        ("{:.0%} of the time waiting for data", "data_wait_share"),
+        ("evaluation {:.1f} s", "eval_s"),
+        ("checkpoints {:.1f} s", "checkpoint_s"),
+    ]
+    is_steady = summary["num_steady_steps"] > 0
+    shown = [(text, summary[key]) for text, key in parts if is_steady or key != "num_steady_steps"]
+    return "time: " + ", ".join(text.format(value) for text, value in shown if value is not None)
+
+
+def process_age_s() -> float:
+    """Seconds since this process was started, the interpreter's and torch's own start included."""
+    try:
+        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+            started_ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/uptime", encoding="ascii") as file:
+            return float(file.read().split()[0]) - started_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return time.process_time()
