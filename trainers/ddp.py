@@ -151,7 +151,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     ddp_model = DDP(model, device_ids=device_ids, bucket_cap_mb=args.bucket_cap_mb)
     if args.compression != "none":
         ddp_model.register_comm_hook(None, HOOKS[args.compression])
-    self_check(model, device)
+    self_check(model, device, train_loader)
 
     metrics.event(
         "start",

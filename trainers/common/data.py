@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
-from common.distributed import Refused, TrainerError, node_name, print_rank0
+from common.checks import is_same_order
+from common.distributed import Refused, TrainerError, node_name, print_rank0, rank_from_env
 from common.once import one_at_a_time
 from common.text import load_text
 from common.vision import datasets, v2
@@ -134,14 +135,22 @@ def default_cache_dir() -> Path:
 
 
 class ResumableSampler(Sampler[int]):
-    """Another sampler's order, from the position `start` on."""
+    """Another sampler's order, from the position `start` on. Raises TrainerError when an epoch has the order of the one before."""
 
     def __init__(self, sampler: Sampler[int]) -> None:
         self.sampler = sampler
         self.start = 0
+        self._last_order: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
-        return itertools.islice(iter(self.sampler), self.start, None)
+        order = list(self.sampler)
+        if self.start == 0 and is_same_order(order, self._last_order):
+            raise TrainerError(
+                f"rank {rank_from_env()} would train in the order of the epoch before: call set_epoch(epoch), or seed the"
+                " shuffling generator anew, at the start of every epoch"
+            )
+        self._last_order = order
+        return itertools.islice(order, self.start, None)
 
     def __len__(self) -> int:
         assert isinstance(self.sampler, Sized)

@@ -24,7 +24,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.utils.data import DataLoader
 
+from common.checks import cores_of_process, cores_per_rank, order_of_epoch, what_is_wrong
 from common.timing import as_text
 
 
@@ -280,35 +282,51 @@ def gather(value: Any) -> list[Any]:
     return values
 
 
-def self_check(model: nn.Module, device: torch.device) -> None:
-    """Prove in a second what would otherwise be found after hours: every rank has its own place, and all have the same model."""
+def self_check(
+    model: nn.Module,
+    device: torch.device,
+    train_loader: DataLoader[Any] | None = None,
+    shard: int | None = None,
+) -> None:
+    """Prove in a second what would otherwise be found after hours, or never: every rank has its own place and its own part of the data,
+    and all have the same model and software. What is wrong stops all ranks, as all of them see what every rank has said.
+
+    Without `train_loader`, data are not looked at. `shard` is the part of the data that this rank reads; None: one of its own. Ranks
+    that hold parts of one model read the same. Call it before the model is cut into parts.
+    """
     mine = {
         "place": (node_name(), local_rank_from_env()),
         "device": (node_name(), device_identity(device)),
+        "cores": cores_of_process(),
+        "python": platform.python_version(),
         "torch": torch.__version__,
         "parameters": hash_of_parameters(model),
+        "shard": rank_from_env() if shard is None else shard,
     }
+    if train_loader is not None:
+        mine["order"], mine["is_repeated"] = order_of_epoch(train_loader)
     ranks = gather(mine)
-    expected = int(os.environ.get("WORLD_SIZE", "1"))
+    expected = world_size_from_env()
     if len(ranks) != expected:
         raise TrainerError(f"self-check: {len(ranks)} ranks joined, but WORLD_SIZE is {expected}")
-    for key, what in (("place", "local rank"), ("device", "device")):
-        for rank, theirs in enumerate(ranks):
-            first = next(other for other in range(len(ranks)) if ranks[other][key] == theirs[key])
-            if first != rank:
-                raise TrainerError(f"self-check: ranks {first} and {rank} share one {what}: {theirs[key]}")
-    for key, what in (("torch", "torch version"), ("parameters", "parameters after start")):
-        for rank, theirs in enumerate(ranks):
-            if theirs[key] != ranks[0][key]:
-                raise TrainerError(
-                    f"self-check: rank {rank} on {theirs['place'][0]} has another {what} than rank 0:"
-                    f" {theirs[key]} instead of {ranks[0][key]}"
-                )
+    trouble = what_is_wrong(ranks, None if train_loader is None else len(train_loader.dataset))  # type: ignore[arg-type] # it has a length
+    if trouble:
+        raise TrainerError(f"self-check: {trouble}")
+
     num_nodes = len({theirs["place"][0] for theirs in ranks})
-    print_rank0(
-        f"self-check: {len(ranks)} ranks on {num_nodes} node(s), each with its own place and device,"
-        f" same parameters ({ranks[0]['parameters']}), torch {torch.__version__} on all"
-    )
+    cores = cores_per_rank([(theirs["place"][0], theirs["cores"]) for theirs in ranks])
+    proved = [f"{len(ranks)} ranks on {num_nodes} node(s), each with its own place and device"]
+    proved += [f"{min(cores):.3g} core(s) per rank"]
+    if train_loader is not None:
+        proved += ["every sample on one rank and in another order every epoch"]
+    proved += [f"same parameters ({ranks[0]['parameters']})", f"torch {torch.__version__}"]
+    print_rank0(f"self-check: {', '.join(proved)} and Python {platform.python_version()} on all")
+    num_workers = 0 if train_loader is None else train_loader.num_workers
+    if min(cores) < 1 + num_workers:
+        print_rank0(
+            f"warning: self-check: rank {cores.index(min(cores))} has {min(cores):.3g} core(s) for itself and its {num_workers}"
+            " loading processes, which will wait for each other: ask for more cores (--cpus-per-task), or lower num_workers"
+        )
 
 
 def device_identity(device: torch.device) -> str:

@@ -158,8 +158,8 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Mean cross entropy over all that is predicted: one class per image, or one byte per position."""
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+    """Mean cross entropy over all that is predicted, one class per image or one byte per position, in fp32 whatever the model's precision."""
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
 
 
 def count_parameters(model: nn.Module) -> int:

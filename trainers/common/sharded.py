@@ -1,0 +1,121 @@
+"""Checkpoints that every rank writes its share of: called like those of common.checkpoint, complete as soon as they are visible.
+
+All ranks write into a directory of another name, and when all have finished, rank 0 renames it: whoever sees `step-00000040` can load
+it. torch.distributed.checkpoint cuts tensors by their place in the whole, so that any number of ranks reads what any other number wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+from common.checkpoint import NUM_KEPT, first_line
+from common.checkpoint import load_checkpoint as load_plain
+from common.distributed import TrainerError, rank_from_env
+
+_NAME = re.compile(r"step-(\d{8,})")
+_PLAIN = "trainer.pt"
+"""What is no share of anything: step, position, random numbers."""
+
+
+def save_checkpoint(
+    run_dir: str, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer
+) -> Path:
+    """Write `checkpoints/step-<step>/`: the shares of model and optimizer by all ranks, `state` by the first. All ranks call it."""
+
+    def write(folder: Path) -> None:
+        # What all ranks have whole, such as the statistics of batch norm, is rank 0's.
+        planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
+        dcp.save(_shares(model, optimizer), checkpoint_id=folder, planner=planner)
+        if rank_from_env() == 0:
+            torch.save(state, folder / _PLAIN)
+
+    return write_together(run_dir, state["step"], write)
+
+
+def load_checkpoint(
+    path: str | Path, made_with: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, Any]:
+    """Fill model and optimizer, which are sharded already, and return the rest. `made_with` is what must be the same. All ranks call it."""
+    state = load_plain(Path(path) / _PLAIN, made_with)
+    shares = _shares(model, optimizer)
+    try:
+        dcp.load(shares, checkpoint_id=path)
+    except Exception as error:
+        raise TrainerError(f"{path}: not a checkpoint of this trainer ({first_line(error)})") from error
+    set_state_dict(model, optimizer, model_state_dict=shares["model"], optim_state_dict=shares["optimizer"])
+    return state
+
+
+def newest_checkpoint(run_dir: str) -> Path | None:
+    """The checkpoint that a restarted run goes on from."""
+    found = _checkpoints(Path(run_dir) / "checkpoints")
+    return found[-1] if found else None
+
+
+def write_together(run_dir: str, step: int, write: Callable[[Path], object]) -> Path:
+    """Let every rank write into one directory, which becomes `checkpoints/step-<step>` when all have. Old ones are removed.
+
+    An error on one rank ends the job before the directory has its name.
+    """
+    folder = Path(run_dir) / "checkpoints"
+    unfinished, final = folder / f".step-{step:08d}.unfinished", folder / f"step-{step:08d}"
+    if rank_from_env() == 0:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed while it wrote
+        unfinished.mkdir(parents=True)
+    dist.barrier()
+    write(unfinished)
+    dist.barrier()
+    if rank_from_env() == 0:
+        _publish(unfinished, final)
+    dist.barrier()
+    return final
+
+
+def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    return {"model": of_model, "optimizer": of_optimizer}
+
+
+def _publish(unfinished: Path, final: Path) -> None:
+    for path in [*unfinished.rglob("*"), unfinished]:
+        _to_disk(path)
+    if final.exists():  # the same step again: a training that had ended was started again
+        _remove(final)
+    unfinished.rename(final)
+    _to_disk(final.parent)
+    for old in _checkpoints(final.parent)[:-NUM_KEPT]:
+        with contextlib.suppress(OSError):
+            _remove(old)
+
+
+def _remove(path: Path) -> None:
+    hidden = path.with_name(f".{path.name}.removed")  # half of a checkpoint must not be visible
+    shutil.rmtree(hidden, ignore_errors=True)
+    path.rename(hidden)
+    shutil.rmtree(hidden)
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    numbered = [
+        (int(match[1]), path) for path in folder.glob("step-*") if (match := _NAME.fullmatch(path.name))
+    ]
+    return [path for _, path in sorted(numbered)]
