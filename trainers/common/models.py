@@ -163,4 +163,5 @@ def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def count_parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+    # Of a parameter that DeepSpeed has sharded, nothing but its size is left in the model.
+    return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters())

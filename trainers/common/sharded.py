@@ -24,30 +24,28 @@ from common.checkpoint import load_checkpoint as load_plain
 from common.distributed import TrainerError, rank_from_env
 
 _NAME = re.compile(r"step-(\d{8,})")
-_PLAIN = "trainer.pt"
+_WHOLE = "trainer.pt"
 """What is no share of anything: step, position, random numbers."""
 
 
 def save_checkpoint(
     run_dir: str, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> Path:
-    """Write `checkpoints/step-<step>/`: the shares of model and optimizer by all ranks, `state` by the first. All ranks call it."""
+    """Write `checkpoints/step-<step>/`: every rank its shares of model and optimizer, rank 0 also `state`. All ranks call it."""
+    # What all ranks have whole, such as the statistics of batch norm, is rank 0's.
+    planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
 
     def write(folder: Path) -> None:
-        # What all ranks have whole, such as the statistics of batch norm, is rank 0's.
-        planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
         dcp.save(_shares(model, optimizer), checkpoint_id=folder, planner=planner)
-        if rank_from_env() == 0:
-            torch.save(state, folder / _PLAIN)
 
-    return write_together(run_dir, state["step"], write)
+    return save_together(run_dir, state, write)
 
 
 def load_checkpoint(
     path: str | Path, made_with: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """Fill model and optimizer, which are sharded already, and return the rest. `made_with` is what must be the same. All ranks call it."""
-    state = load_plain(Path(path) / _PLAIN, made_with)
+    """Fill model and optimizer, which are sharded already, and return the state. `made_with` must be the same. All ranks call it."""
+    state = load_state(path, made_with)
     shares = _shares(model, optimizer)
     try:
         dcp.load(shares, checkpoint_id=path)
@@ -57,19 +55,13 @@ def load_checkpoint(
     return state
 
 
-def newest_checkpoint(run_dir: str) -> Path | None:
-    """The checkpoint that a restarted run goes on from."""
-    found = _checkpoints(Path(run_dir) / "checkpoints")
-    return found[-1] if found else None
-
-
-def write_together(run_dir: str, step: int, write: Callable[[Path], object]) -> Path:
-    """Let every rank write into one directory, which becomes `checkpoints/step-<step>` when all have. Old ones are removed.
+def save_together(run_dir: str, state: dict[str, Any], write: Callable[[Path], object]) -> Path:
+    """Let every rank write into one directory, which becomes `checkpoints/step-<step>` when all have. All ranks call it.
 
     An error on one rank ends the job before the directory has its name.
     """
     folder = Path(run_dir) / "checkpoints"
-    unfinished, final = folder / f".step-{step:08d}.unfinished", folder / f"step-{step:08d}"
+    unfinished, final = (folder / f"{prefix}step-{state['step']:08d}" for prefix in (".unfinished-", ""))
     if rank_from_env() == 0:
         shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed while it wrote
         unfinished.mkdir(parents=True)
@@ -77,9 +69,21 @@ def write_together(run_dir: str, step: int, write: Callable[[Path], object]) -> 
     write(unfinished)
     dist.barrier()
     if rank_from_env() == 0:
+        torch.save(state, unfinished / _WHOLE)
         _publish(unfinished, final)
     dist.barrier()
     return final
+
+
+def load_state(path: str | Path, made_with: dict[str, Any]) -> dict[str, Any]:
+    """The state of a checkpoint that was saved together, without anyone's shares. `made_with` must be the same."""
+    return load_plain(Path(path) / _WHOLE, made_with)
+
+
+def newest_checkpoint(run_dir: str) -> Path | None:
+    """The checkpoint that a restarted run goes on from."""
+    found = _checkpoints(Path(run_dir) / "checkpoints")
+    return found[-1] if found else None
 
 
 def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def _publish(unfinished: Path, final: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    hidden = path.with_name(f".{path.name}.removed")  # half of a checkpoint must not be visible
+    hidden = path.with_name(f".removed-{path.name}")  # half of a checkpoint must not be visible
     shutil.rmtree(hidden, ignore_errors=True)
     path.rename(hidden)
     shutil.rmtree(hidden)
