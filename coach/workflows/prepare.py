@@ -7,12 +7,12 @@ controller again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from coach import __version__, runs
-from coach.config import Lock, Settings
+from coach.config import Settings
 from coach.launch.environment_check import check_environment, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python
 from coach.launch.plan import Facts, make_plan
@@ -20,7 +20,6 @@ from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
-from coach.launch.spelling import parse_time
 from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
@@ -29,6 +28,8 @@ from coach.sources.machine import read_machine
 from coach.sources.slurm import read_partitions_and_nodes
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
+from coach.workflows.defaults import locked_fields
+from coach.workflows.defaults import with_defaults as with_defaults
 
 _GIT_TIMEOUT_S = 2.0
 
@@ -39,33 +40,6 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env), io)
     return plan_for(request, settings, env, io, site, now_s)
-
-
-def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """What was not said comes from the config."""
-    defaults = settings.launch
-    names = (
-        *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
-        *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
-        *("environment", "python", "setup"),
-    )
-    unsaid = {name: getattr(defaults, name) for name in names if getattr(request, name) is None}
-    filled: dict[str, Any] = dict(unsaid)
-    filled["defaulted"] = frozenset(name for name, value in unsaid.items() if value is not None)
-    filled["backend"] = request.backend if request.backend != "auto" else defaults.backend
-    filled["sbatch"] = {**defaults.sbatch, **request.sbatch}
-    if request.time_limit_s is None and defaults.time is not None:
-        filled["time_limit_s"] = parse_time(
-            defaults.time, f"{settings.origins.get('launch.time', '[launch]')}: time ="
-        )
-    return replace(request, **filled)
-
-
-def locked_fields(locks: Mapping[str, Lock]) -> dict[str, str]:
-    """Field of a request → the site's reason why nobody else may set it, and where the site says so."""
-    keys = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time"}
-    named = {item.name: f"launch.{keys.get(item.name, item.name)}" for item in fields(LaunchRequest)}
-    return {name: f"{locks[key].reason} ({locks[key].origin})" for name, key in named.items() if key in locks}
 
 
 def look_at_site(backend: str, io: Io) -> Site:
