@@ -18,7 +18,7 @@ from coach.launch import submit as slurm
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.sources.io import Io, Query
-from coach.sources.local_process import find_supervisor, state_of
+from coach.sources.local_process import find_supervisor, look
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.readonly import refuse_if_readonly
@@ -76,10 +76,12 @@ def _plan_run(run_id: str, run_dir: Path, io: Io) -> Cancellation:
         if not isinstance(job_id, str) or not slurm.is_job_id(job_id):
             raise UserError(f"{run_id}: it has no job id, it was never submitted")
         return _plan_job(job_id, run_dir, io)
-    state = state_of(run_json)
+    seen = look(run_json)
     supervisor = find_supervisor(run_json)
-    if is_final(state):
-        raise HasEnded(f"{run_id}: it has ended already ({state})")
+    if is_final(seen.state):
+        raise HasEnded(f"{run_id}: it has ended already ({seen.state})")
+    if not seen.is_visible:
+        raise local.elsewhere(run_id, seen)
     if supervisor is None:
         raise UserError(f"{run_id}: nothing of this run is running on this machine")
     return Cancellation("local", run_id, str(run_dir), f"kill -TERM {supervisor.pid}")

@@ -16,9 +16,9 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.local_process import as_recorded
 from coach.sources.machine import read_machine
 from coach.sources.user import user_name
-from coach.sources.values import text
 from coach.workflows.targets import SourceFactory, TargetKind, resolve_target
 from coach.workflows.watch import WatchSession, slurm_sources
 
@@ -54,8 +54,7 @@ def open_replay(
                 REPLAY_INTERVAL_S,
                 read_node=lambda: machine or Node("local", "unknown", None, (), None, None, None, None, ()),
                 # Which processes lived, and where, is told by the recorded files alone.
-                state_of=lambda run_json: text(run_json.get("state")),
-                is_here=lambda supervisor: True,
+                look=as_recorded,
             )
 
         return {"jobs": make}
@@ -74,6 +73,7 @@ def open_replay(
         header.user,
         cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
         can_write=False,
+        look=as_recorded,
     )
 
 

@@ -23,6 +23,7 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.job_files import JobFiles
 from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.local_process import Look, look
 from coach.sources.log import LogSource
 from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
@@ -100,7 +101,9 @@ def list_runs(io: Io, runs_root: Path) -> tuple[Run, ...]:
     return ()
 
 
-def target_sources(target: Target, io: Io, signatures: Signatures) -> Mapping[str, SourceFactory]:
+def target_sources(
+    target: Target, io: Io, signatures: Signatures, look: Look = look
+) -> Mapping[str, SourceFactory]:
     """The sources that follow a target, by `source:target`."""
     name, path = target.name, target.path
     if target.kind is TargetKind.JOB:
@@ -112,7 +115,7 @@ def target_sources(target: Target, io: Io, signatures: Signatures) -> Mapping[st
     paths = runs.RunPaths(path)
     logs = (paths.stdout_log, paths.stderr_log)
     return {
-        f"run:{name}": lambda: RunFilesSource(io, name, path),
+        f"run:{name}": lambda: RunFilesSource(io, name, path, look),
         f"metrics:{name}": lambda: MetricsSource(io, name, path),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(io, name, lambda: logs, signatures),

@@ -22,6 +22,7 @@ from coach.monitor import Monitor
 from coach.poller import Poller
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.local_process import Look, look
 from coach.sources.run_list import RunListSource
 from coach.sources.slurm import JobsSource, NodesSource
 from coach.sources.user import user_name
@@ -78,13 +79,15 @@ class WatchSession:
         *,
         cluster_sources: ClusterSources | None = None,
         can_write: bool = True,
+        look: Look = look,
         on_reading: OnReading | None = None,
     ) -> None:
-        """`can_write` is False where the run directories are not real: a replay. `on_reading` sees every reading (a recorder)."""
+        """`can_write` is False where the run directories are not real, and `look` then believes them: a replay. `on_reading` sees every reading (a recorder)."""
         self._settings = settings
         self._io = io
         self._user = user
         self._cluster_sources = cluster_sources or (slurm_sources if backend == "slurm" else local_sources)
+        self._look = look
         self._can_write = can_write and backend == "slurm" and not settings.is_readonly
         self._on_reading = on_reading
         self._engine = LazyEngine(settings)
@@ -198,7 +201,7 @@ class WatchSession:
         }
         self._targets = {**followed, **kept}
         awaited = {
-            name: [key.partition(":")[0] for key in target_sources(target, self._io, self._engine.signatures)]
+            name: [key.partition(":")[0] for key in self._sources_of(target)]
             for name, target in self._targets.items()
         }
         with self._lock:
@@ -219,7 +222,10 @@ class WatchSession:
         sources: dict[str, SourceFactory] = {}
         if watch.is_cluster_watched:
             sources.update(self._cluster_sources(io, settings, self._user, watch))
-            sources["runs"] = lambda: RunListSource(io, settings.runs_root)
+            sources["runs"] = lambda: RunListSource(io, settings.runs_root, look=self._look)
         for target in self._targets.values():
-            sources.update(target_sources(target, io, self._engine.signatures))
+            sources.update(self._sources_of(target))
         return sources
+
+    def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
+        return target_sources(target, self._io, self._engine.signatures, self._look)
