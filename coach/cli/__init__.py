@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": "explain a rule by its code",
     "compare": "compare two runs: what a change did",
     "cancel": "cancel one of your jobs or runs",
+    "doctor": "say what works here, what does not, and what to do",
     "record": "keep what coach reads in a file, to replay it",
     "run": "run a command beside the sampler, in a run directory",
     "sample": "sample GPUs and processes of this node",

@@ -232,6 +232,23 @@ class ActionApp(App[None]):
 
         self.push_screen(FindingScreen(self.context, message.run_id))
 
+    def action_open_doctor(self) -> None:
+        """Look at this place: on a new screen, or again on the one that shows it."""
+        from coach.tui.screens.doctor import DoctorScreen
+
+        top = self.top
+        screen = top if isinstance(top, DoctorScreen) else DoctorScreen(self.context)
+        if screen is not top:
+            self.push_screen(screen)
+        screen.begin()
+        looking = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        looking.do(
+            self.launcher.examine,
+            lambda report: screen.set_report(report) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+        )
+        looking.finish(timeout_s=0.0)  # its thread ends with the answer
+
     # The desk
 
     def _ask(

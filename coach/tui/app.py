@@ -114,7 +114,7 @@ class CoachApp(ActionApp):
             if top.PLACE == "cluster":
                 newest = [run for run in newest if not is_final(self.context.state_of(run))]
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
-        elif top is None or top.PLACE in ("help", "plan", "confirm", "job"):
+        elif top is None or top.PLACE in ("help", "plan", "confirm", "job", "doctor"):
             targets = self._watch.targets if self._watch else ()
         watch = Watch(targets=targets)
         if watch != self._watch:
@@ -160,6 +160,9 @@ class CoachApp(ActionApp):
             self.push_screen(HelpScreen(self.context, top.PLACE, top.crumbs))
 
     def action_refresh_data(self) -> None:
+        if self.top is not None and self.top.PLACE == "doctor":
+            self.action_open_doctor()
+            return
         self.context.session.refresh_soon()
         if self.top is not None:
             self.top.note("reading everything again")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.config import Settings
+from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
 from coach.model.launch import LaunchRequest, Plan, Submitted
@@ -142,6 +143,12 @@ class LiveLauncher:
         from coach.workflows.submit import submit
 
         return submit(plan, self._settings, self._env, self._io)
+
+    def examine(self) -> Report:
+        from coach.sources.terminal import read_terminal
+        from coach.workflows.doctor import examine
+
+        return examine(self._settings, self._env, self._io, read_terminal(self._env))
 
     def cancel_command(self, target: str) -> str:
         from coach.workflows.cancel import plan_cancel

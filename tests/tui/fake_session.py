@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.history import History
@@ -70,6 +71,7 @@ class FakeLauncher:
     relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
     requests: list[LaunchRequest] = field(default_factory=list)
     refusal: UserError | None = None
+    report: Report = field(default_factory=lambda: Report((), 0.0))
     before_prepare: Callable[[], None] = lambda: None
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
@@ -88,6 +90,9 @@ class FakeLauncher:
             raise self.refusal
         self.submitted.append(plan)
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
+
+    def examine(self) -> Report:
+        return self.report
 
     def cancel_command(self, target: str) -> str:
         return f"scancel {target}"
