@@ -15,6 +15,7 @@ from coach import __version__, runs
 from coach.config import Settings
 from coach.launch.environment_check import check_environment, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python
+from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe
 from coach.launch.resources import Site
@@ -30,6 +31,8 @@ from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
 from coach.workflows.defaults import locked_fields
 from coach.workflows.defaults import with_defaults as with_defaults
+from coach.workflows.room import with_room
+from coach.workflows.targets import list_runs
 
 _GIT_TIMEOUT_S = 2.0
 
@@ -38,7 +41,7 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
     request = with_defaults(request, settings)
     get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
-    site = look_at_site(resolve_backend(request.backend, env), io)
+    site = look_at_site(resolve_backend(request.backend, env, settings), io)
     return plan_for(request, settings, env, io, site, now_s)
 
 
@@ -86,7 +89,16 @@ def plan_for(
         environment=environment,
         locked=locked_fields(settings.locks),
     )
-    return make_plan(request, recipe, site, facts, run_id)
+    plan = make_plan(request, recipe, site, facts, run_id)
+    alive = _num_alive(settings, io, now_s, request.parent_run_id)
+    check_limits(plan.resources, alive, settings.limits, settings.origins)
+    return plan
+
+
+def _num_alive(settings: Settings, io: Io, now_s: float, parent_run_id: str | None) -> int:
+    if settings.limits.max_running is None:
+        return 0
+    return num_alive(list_runs(io, settings.runs_root), now_s, without=parent_run_id)
 
 
 def _environment(
