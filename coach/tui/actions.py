@@ -118,7 +118,7 @@ class ActionApp(App[None]):
         if isinstance(screen, AskingScreen):
             self._change(
                 screen,
-                lambda: self.launcher.submit(message.plan),
+                lambda: self.launcher.submit(message.plan, message.answers),
                 lambda done: self._show_launched(screen, done),
             )
 
@@ -127,6 +127,8 @@ class ActionApp(App[None]):
         if self.screen is screen:
             self.pop_screen()
             self._open_run(submitted.run_id)
+        for text in submitted.notes:
+            self.call_after_refresh(self._say, UserError(text))
 
     # Cancel
 

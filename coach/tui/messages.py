@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from textual.message import Message
 
@@ -75,9 +75,12 @@ class PlanRequested(Message):
 
 
 class SubmitRequested(Message):
-    def __init__(self, plan: Plan) -> None:
+    """`answers`: fields that a refusal had asked for, as they are now; they are remembered when the submission is taken."""
+
+    def __init__(self, plan: Plan, answers: Mapping[str, str]) -> None:
         super().__init__()
         self.plan = plan
+        self.answers = answers
 
 
 class CancelRequested(ScreenAsked):
