@@ -11,6 +11,7 @@ from typing import Any
 
 from coach.cli.text import print_table, printable
 from coach.config import Settings
+from coach.model.elsewhere import place
 from coach.model.errors import UserError
 from coach.model.reading import RunList
 from coach.model.run import Run
@@ -57,6 +58,9 @@ def _fields(item: Run) -> dict[str, Any]:
         "backend": item.backend,
         "job_id": item.job_id,
         "state": item.state,
+        "host": item.host,
+        "is_visible": item.is_visible,
+        "last_word_time_s": item.last_word_time_s,
         "created_time_s": item.created_time_s,
         "started_time_s": item.started_time_s,
         "ended_time_s": item.ended_time_s,
@@ -74,7 +78,7 @@ def _row(item: Run) -> tuple[str | None, ...]:
     return (
         item.run_id,
         item.recipe or None,
-        item.state,
+        item.state if item.is_visible else place(item.host),
         item.backend,
         None if item.job_id == item.run_id else item.job_id,
         _local_time(item.created_time_s),

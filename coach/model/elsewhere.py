@@ -9,6 +9,6 @@ def place(host: str | None) -> str:
 
 
 def last_word(state: str | None, age: str | None) -> str:
-    """Why that is not known, and what was. `age` is that of the last word, as it is shown: `3m`."""
+    """Why that is not known, and what was. `age` is that of the last word, as it is shown: `3 min`."""
     as_of = f" {age} ago" if age else ""
     return f"not visible from here: {state or 'nothing said yet'}{as_of}"
