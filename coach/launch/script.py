@@ -22,6 +22,7 @@ from coach.launch.activation import (
     recording_words,
     step_words,
 )
+from coach.launch.caches import cache_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launch import Plan, Resources
@@ -41,6 +42,8 @@ class Paths:
     """The interpreter of the training environment: a path, or a name that `setup` puts on the PATH."""
     cache_dir: str
     data_dir: str | None = None
+    scratch_cache_dir: str | None = None
+    """Where libraries keep their caches; None: where they put them themselves."""
 
 
 def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], coach_version: str) -> str:
@@ -58,7 +61,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _records(run_json)
     lines += _stop()
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python)
-    variables = _variables(plan, is_slurm)
+    variables = _variables(plan, paths, is_slurm)
     variables += _rendezvous() if plan.resources.num_nodes > 1 else []
     lines += variables
     lines += container_lines(
@@ -205,7 +208,7 @@ def _stop() -> list[str]:
     ]
 
 
-def _variables(plan: Plan, is_slurm: bool) -> list[str]:
+def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
     lines = ["# What is printed appears at once."]
     lines += ["export PYTHONUNBUFFERED=1"]
@@ -231,6 +234,7 @@ def _variables(plan: Plan, is_slurm: bool) -> list[str]:
     else:
         lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
         lines += ['export CUDA_VISIBLE_DEVICES=""']
+    lines += cache_lines(paths.scratch_cache_dir)
     if plan.environment.variables:
         lines += ["# The environment's own."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
@@ -367,7 +371,7 @@ def _mounts(plan: Plan, paths: Paths) -> list[str]:
     """What a container has to see: everything that the command line of the training names."""
     run_dir = PurePosixPath(paths.run_dir)
     places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
-    places += [paths.data_dir] if paths.data_dir else []
+    places += [place for place in (paths.data_dir, paths.scratch_cache_dir) if place]
     resume_from = plan.request.resume_from
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
 

@@ -76,6 +76,7 @@ def plan_for(
         python=python,
         cache_dir=str(settings.cache_dir),
         data_dir=str(settings.data_dir) if settings.data_dir else None,
+        scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
     )
     if request.resume_from is not None and not Path(request.resume_from).is_file():
         raise UserError(f"resume from {request.resume_from}: no such checkpoint")
@@ -92,7 +93,7 @@ def plan_for(
     plan = make_plan(request, recipe, site, facts, run_id)
     alive = _num_alive(settings, io, now_s, request.parent_run_id)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
-    return plan
+    return with_room(plan, settings, io, now_s)
 
 
 def _num_alive(settings: Settings, io: Io, now_s: float, parent_run_id: str | None) -> int:
