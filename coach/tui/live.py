@@ -42,13 +42,14 @@ class Opening:
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
+    from coach.sources.cluster_name import cluster_name
     from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
     from coach.workflows.watch import live_session
 
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
-    name = _cluster_name(env) if resolved == "slurm" else socket.gethostname()
+    name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
     return Opening(
         live_session(settings, resolved, env),
         LiveLauncher(settings, env),
@@ -88,21 +89,6 @@ def demo_recording_path() -> Path:
     return Path(__file__).resolve().parent.parent / "demo" / "demo.coach"
 
 
-def _cluster_name(env: Mapping[str, str]) -> str:
-    """ClusterName from the configuration; empty where there is none to read."""
-    files = (env.get("SLURM_CONF"), "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
-    for file in filter(None, files):
-        try:
-            with open(file, encoding="utf-8", errors="replace") as config:
-                for text in config:
-                    key, _, value = text.partition("=")
-                    if key.strip().lower() == "clustername":
-                        return value.split("#")[0].strip()
-        except OSError:
-            continue
-    return ""
-
-
 class LiveLauncher:
     """Launches, cancels and relaunches for real. Called by the desk alone, one thing at a time."""
 
@@ -128,7 +114,7 @@ class LiveLauncher:
 
         request = with_defaults(request, self._settings)
         get_recipe(request.recipe)
-        backend = resolve_backend(request.backend, self._env)
+        backend = resolve_backend(request.backend, self._env, self._settings)
         now_s = time.monotonic()
         if (
             run_id is None
@@ -139,7 +125,7 @@ class LiveLauncher:
             self._site = (now_s, look_at_site(backend, self._io))
         return plan_for(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
 
-    def submit(self, plan: Plan) -> Submitted:
+    def submit(self, plan: Plan, answers: Mapping[str, str]) -> Submitted:
         from coach.workflows.submit import submit
 
         return submit(plan, self._settings, self._env, self._io)
