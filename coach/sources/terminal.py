@@ -12,6 +12,11 @@ from dataclasses import dataclass
 
 _MULTIPLEXERS = {"TMUX": "tmux", "STY": "screen", "ZELLIJ": "zellij"}
 
+_WITH_256_COLOURS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm")
+_WITH_8_COLOURS = frozenset(
+    {"xterm", "screen", "tmux", "linux", "rxvt", "konsole", "gnome", "putty", "ansi", "cygwin", "eterm", "st"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
@@ -43,33 +48,20 @@ def read_terminal(env: Mapping[str, str]) -> Terminal:
 
 
 def count_colours(env: Mapping[str, str]) -> int | None:
-    """How many colours the terminal says it has; None when its name is not known."""
+    """How many colours the terminal says it has, by its name; None when the name is not known.
+
+    The terminfo database is not asked: curses reads it once per process, and login nodes lack the newer entries.
+    """
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return 2**24
     term = env.get("TERM", "")
-    if term in ("", "dumb", "unknown"):
-        return 0
     if "direct" in term or "truecolor" in term:
         return 2**24
-    if "256color" in term or term.startswith(
-        ("xterm-kitty", "alacritty", "foot", "wezterm", "xterm-ghostty")
-    ):
+    if "256color" in term or term.startswith(_WITH_256_COLOURS):
         return 256
-    return _terminfo_colours(term)
-
-
-def _terminfo_colours(term: str) -> int | None:
-    try:
-        import curses
-    except ImportError:  # a Python that was built without it
-        return None
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            curses.setupterm(term, nowhere.fileno())
-    except (curses.error, OSError):
-        return None
-    number = curses.tigetnum("colors")
-    return number if number > 0 else 0
+    if term in ("", "dumb", "unknown") or term.startswith("vt"):
+        return 0
+    return 8 if term.partition("-")[0] in _WITH_8_COLOURS else None
 
 
 def locale_encoding(env: Mapping[str, str]) -> str | None:

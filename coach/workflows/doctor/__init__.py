@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from coach.config import Settings
@@ -32,6 +32,8 @@ LIMIT_S = 3.0
 """One client's time. A controller that needs longer is in trouble, and a launch would be slow."""
 DEADLINE_S = 4.5
 """The whole report's."""
+LEFT_TO_READ_S = 0.2
+"""Of the whole time, what the last answer needs to be read and judged."""
 AREAS = ("slurm", "gpus", "launch", "environments", "roots", "config", "python", "terminal")
 """In the order to be read."""
 
@@ -41,12 +43,14 @@ def examine(
     env: Mapping[str, str],
     io: Io,
     terminal: Terminal,
-    clock: Callable[[], float] = time.monotonic,
+    *,
+    limit_s: float = LIMIT_S,
+    within_s: float = DEADLINE_S,
 ) -> Report:
     """Look at everything. `settings.launch.backend` says at which backend."""
-    started_s = clock()
-    deadline_s = started_s + DEADLINE_S
-    hurried = HurriedIo(io, LIMIT_S, deadline_s - 0.2, clock)
+    started_s = time.monotonic()
+    deadline_s = started_s + within_s
+    hurried = HurriedIo(io, limit_s, deadline_s - LEFT_TO_READ_S)
     backend = resolve_backend(settings.launch.backend, env)
     probes: dict[tuple[str, str], Probe] = {}
     if backend == "slurm":
@@ -57,13 +61,13 @@ def examine(
     probes.update(place_probes(settings))
     checks = [
         here.judge_permission(settings),
-        *side_by_side(probes, deadline_s, clock),
+        *side_by_side(probes, deadline_s),
         *here.judge_config(settings),
         *here.judge_python(data_dir()),
         *here.judge_terminal(terminal),
     ]
     checks.sort(key=lambda check: AREAS.index(check.area))
-    return Report(tuple(checks), clock() - started_s)
+    return Report(tuple(checks), time.monotonic() - started_s)
 
 
 class _Config:

@@ -17,7 +17,7 @@ from coach.sources.terminal import Terminal
 from coach.workflows.readonly import why_readonly
 
 MIN_COLUMNS, MIN_ROWS = 80, 24
-MIN_COLOURS = 16
+MIN_COLOURS = 8
 MAX_SKEW_S = 2.0
 """Ages of readings and of checkpoints are shown in seconds: less is not seen."""
 

@@ -20,18 +20,15 @@ Probe = Callable[[], Sequence[Check]]
 
 
 class HurriedIo:
-    """An Io whose commands get at most `limit_s` each, and nothing beyond `deadline_s` on `clock`."""
+    """An Io whose commands get at most `limit_s` each, and nothing beyond `deadline_s` on the monotonic clock."""
 
-    def __init__(
-        self, inner: Io, limit_s: float, deadline_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, inner: Io, limit_s: float, deadline_s: float) -> None:
         self._inner = inner
         self._limit_s = limit_s
         self._deadline_s = deadline_s
-        self._clock = clock
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
-        left_s = min(timeout_s, self._limit_s, self._deadline_s - self._clock())
+        left_s = min(timeout_s, self._limit_s, self._deadline_s - time.monotonic())
         if left_s <= 0:
             error = f"{query.argv[0]}: not asked, no time was left"
             return CommandResult(query, None, b"", "", self._inner.now(), 0.0, error)
@@ -79,14 +76,12 @@ class _Running:
             self.done.set()
 
 
-def side_by_side(
-    probes: Mapping[tuple[str, str], Probe], deadline_s: float, clock: Callable[[], float] = time.monotonic
-) -> list[Check]:
+def side_by_side(probes: Mapping[tuple[str, str], Probe], deadline_s: float) -> list[Check]:
     """The checks of all probes, in the order of the probes. A probe is named by its area and by what it looks at."""
     running = [_Running(area, name, probe) for (area, name), probe in probes.items()]
     checks: list[Check] = []
     for each in running:
-        if each.done.wait(max(0.0, deadline_s - clock())):
+        if each.done.wait(max(0.0, deadline_s - time.monotonic())):
             checks.extend(each.checks)
         else:
             checks.append(_unanswered(each.area, each.name))
