@@ -189,14 +189,17 @@ def _answers(refused: Refused, label: str, width: int) -> list[Line]:
     named = Span(f" {label}: ", "strong")
     if not refused.choices:
         return [clip(line(named, "type it into the marked field", muted(" · Esc leaves")), width)]
-    spans: list[Span | str] = []
+    rows: list[list[Span]] = [[named]]
     for number, choice in enumerate(refused.choices, 1):
-        spans += [Span(str(number), "key"), f" {printable(choice.text)}  "]
-    offered = line(named, *spans)
-    said = line(muted("a digit picks, or type it · Esc leaves"))
-    if line_width(offered) + line_width(said) <= width:
-        return [(*offered, *said)]
-    return [clip(offered, width), clip(line("   ", *said), width)]
+        offer = [Span(str(number), "key"), Span(f" {printable(choice.text)}  ")]
+        if len(rows[-1]) > 1 and line_width((*rows[-1], *offer)) > width:
+            rows.append([Span(" " * min(line_width((named,)), width // 4))])
+        rows[-1] += offer
+    said = muted("a digit picks, or type it · Esc leaves")
+    if line_width((*rows[-1], said)) > width:
+        rows.append([Span("   ")])
+    rows[-1].append(said)
+    return [clip(tuple(row), width) for row in rows]
 
 
 def script_lines(script: str) -> list[Line]:
