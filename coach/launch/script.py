@@ -59,6 +59,7 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _places(paths)
     lines += _run_dir(plan.run_id, is_slurm)
     lines += _records(run_json)
+    lines += _attempt() if is_slurm else []
     lines += _stop()
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python)
     variables = _variables(plan, paths, is_slurm)
@@ -187,6 +188,17 @@ def _records(run_json: Mapping[str, Any]) -> list[str]:
         "",
         "# A requeued job starts here again: forget how it ended before.",
         'rm -f "$RUN_DIR/exit.json"',
+        "",
+    ]
+
+
+def _attempt() -> list[str]:
+    return [
+        "# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.",
+        "if ((${SLURM_RESTART_COUNT:-0})); then",
+        '  ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"',
+        '  echo "$ATTEMPT"; echo "$ATTEMPT" >&2',
+        "fi",
         "",
     ]
 
