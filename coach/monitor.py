@@ -15,7 +15,7 @@ from typing import Protocol
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.history import History
-from coach.model.log import LogHit, LogTail
+from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.reading import (
     JobList,
@@ -59,6 +59,10 @@ class _Hits:
         if len(self.last) > MAX_LAST_HITS:
             del self.last[0]
 
+    def drop_before(self, line: int) -> None:
+        kept = [hit for hit in (*self.first, *self.last) if hit.line >= line]
+        self.first, self.last = kept[:MAX_FIRST_HITS], kept[MAX_FIRST_HITS:]
+
 
 @dataclass(slots=True)
 class _Target:
@@ -71,6 +75,8 @@ class _Target:
     facts: RunFacts | None = None
     job: Job | None = None
     hits: dict[tuple[str, str, str], _Hits] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], LogHit] = field(default_factory=dict)
+    """File and signature → the last line there that parts the attempts of a requeued job."""
     tails: dict[str, LogTail] = field(default_factory=dict)
     events: list[MetricEvent] = field(default_factory=list)
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
@@ -237,6 +243,7 @@ class Monitor:
         self._join_job(target)
         facts = target.facts
         hits = [hit for kept in target.hits.values() for hit in (*kept.first, *kept.last)]
+        hits = [hit for hit in hits if hit.line > _last_line_before_attempt(target, hit.file)]
         hits.sort(key=lambda hit: (hit.file, hit.line))
         return TargetSnapshot(
             target=target.name,
@@ -320,7 +327,18 @@ def _apply_log(target: _Target, chunk: LogChunk) -> bool:
     tail = chunk.tail
     if chunk.is_restart:
         target.hits = {key: hits for key, hits in target.hits.items() if key[0] != tail.file}
+        target.attempts = {key: hit for key, hit in target.attempts.items() if key[0] != tail.file}
     for hit in chunk.hits:
+        if hit.rule == ATTEMPT.rule:
+            target.attempts[(hit.file, hit.signature)] = hit
+    begun = target.attempts.get((tail.file, ATTEMPT.name))
+    if begun is not None:
+        # They are dropped, not only passed over: what is kept is bounded, and must have room for this attempt's.
+        for kept in (kept for key, kept in target.hits.items() if key[0] == tail.file):
+            kept.drop_before(begun.line)
+    for hit in chunk.hits:
+        if hit.rule == ATTEMPT.rule or (begun is not None and hit.line < begun.line):
+            continue
         target.hits.setdefault((hit.file, hit.rule, hit.signature), _Hits()).add(hit)
     is_news = bool(chunk.hits) or chunk.is_restart or target.tails.get(tail.file) not in (tail, None)
     if tail.size_bytes:
@@ -329,6 +347,19 @@ def _apply_log(target: _Target, chunk: LogChunk) -> bool:
     elif target.tails.pop(tail.file, None) is not None:
         is_news = True  # nothing stands in it: to the rules that is the same as no log
     return is_news
+
+
+def _last_line_before_attempt(target: _Target, file: str) -> int:
+    """The line that parts the present attempt of a requeued job from those before; 0 where there is none."""
+    begun = target.attempts.get((file, ATTEMPT.name))
+    ended, job = target.attempts.get((file, REQUEUED.name)), target.job
+    lines = [0, begun.line if begun is not None else 0]
+    if ended is not None and job is not None and job.state != "PENDING":
+        # Slurm tells a job that it ends to be requeued; whether it was started again after that, the queue knows.
+        ended_s, started_s = ended.time_s, job.start_time_s
+        if ended_s is not None and started_s is not None and started_s >= ended_s:
+            lines.append(ended.line)
+    return max(lines)
 
 
 def _note_times(target: _Target, times: Iterable[float | None], read_s: float) -> None:
