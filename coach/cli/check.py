@@ -44,10 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.workflows.diagnosing import rules_of
 
-    engine = Engine(build(settings.thresholds, settings.muted_rules, settings.origins))
+    engine = Engine(rules_of(settings))
     io = SystemIo(scrubbed_environment(os.environ))
     if args.target is not None:
         diagnoses = [diagnose(args.target, settings, io, engine, args.backend)]
@@ -104,6 +104,7 @@ def _judge(
 ) -> Diagnosis:
     from coach.rules.registry import signatures
     from coach.sources.user import user_name
+    from coach.workflows.diagnosing import with_advice
     from coach.workflows.read import read_once
 
     wanted = signatures(engine.rules)
@@ -113,7 +114,7 @@ def _judge(
         raise UserError(
             f"{printable(target.name)}: a binary file, not a log", "give a text log, a run or a job id"
         )
-    return engine.diagnose(snapshot, history)
+    return with_advice(engine.diagnose(snapshot, history), settings.advice)
 
 
 def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:

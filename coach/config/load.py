@@ -224,4 +224,10 @@ def _thresholds(values: Mapping[str, Said]) -> Mapping[str, Mapping[str, float]]
 
 def _origins(values: Mapping[str, Said]) -> dict[str, str]:
     usual = (SCRATCH_ORIGIN, HOME_ORIGIN)
-    return {key: said.origin for key, said in values.items() if said.origin not in usual}
+    found = {key: said.origin for key, said in values.items() if said.origin not in usual}
+    for key in list(found):
+        if key.startswith("rules.") and key.count(".") == 2:
+            found.setdefault(
+                key.rpartition(".")[0], found[key]
+            )  # where a code that does not exist is written
+    return found
