@@ -43,6 +43,8 @@ class Run:
     is_visible: bool = True
     """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
     last_word_time_s: float | None = None
+    cluster: str | None = None
+    """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its name."""
 
     @property
     def num_gpus(self) -> int | None:

@@ -58,6 +58,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         dataset=table(value.get("dataset")),
         versions=table(value.get("versions")),
         parameter_info=table(value.get("parameter_info")),
+        cluster=text(value.get("cluster")),
         user=text(value.get("user")),
     )
 

@@ -11,9 +11,10 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from coach import runs
-from coach.config import Settings
+from coach.config import DEFAULT_CLUSTER, Settings
 from coach.launch import local
 from coach.launch import submit as slurm
 from coach.launch.refusal import Refused
@@ -70,7 +71,9 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     paths = runs.RunPaths(plan.run_dir)
     try:
         runs.write_atomic(paths.job_script, plan.script)
-        submitted = {"submitted_time_s": io.now(), "state": "PENDING"}
+        submitted: dict[str, Any] = {"submitted_time_s": io.now(), "state": "PENDING"}
+        if plan.backend == "slurm" and settings.cluster != DEFAULT_CLUSTER:
+            submitted["cluster"] = settings.cluster
         runs.write_json(paths.run_json, {**plan.run_json, **submitted})
     except OSError as error:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
