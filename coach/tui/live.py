@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,9 +126,12 @@ class LiveLauncher:
         return plan_for(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
 
     def submit(self, plan: Plan, answers: Mapping[str, str]) -> Submitted:
+        from coach.workflows.refusal import remember_answers
         from coach.workflows.submit import submit
 
-        return submit(plan, self._settings, self._env, self._io)
+        submitted = submit(plan, self._settings, self._env, self._io)
+        self._settings, notes = remember_answers(answers, self._settings)
+        return replace(submitted, notes=notes)
 
     def examine(self) -> Report:
         from coach.sources.terminal import read_terminal
