@@ -25,7 +25,11 @@ NCCL = MappingProxyType({"NCCL_DEBUG": "WARN", "GREETING": "it's $HOME"})
 
 ENVIRONMENTS: dict[str, tuple[Site, str, Environment]] = {
     "venv": (CLUSTER, "/sw/a venv/bin/python", Environment(EnvironmentKind.VENV, path="/sw/a venv")),
-    "conda-name": (CLUSTER, "python", Environment(EnvironmentKind.CONDA, path="torch-2.6")),
+    "conda-name": (
+        CLUSTER,
+        "python",
+        Environment(EnvironmentKind.CONDA, path="torch-2.6", modules=("miniforge/24.9",)),
+    ),
     "conda-prefix": (
         CLUSTER,
         "/sw/conda/torch/bin/python",

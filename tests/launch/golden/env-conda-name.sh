@@ -109,7 +109,9 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
     "kind": "conda",
     "name": null,
     "path": "torch-2.6",
-    "modules": [],
+    "modules": [
+      "miniforge/24.9"
+    ],
     "image": null,
     "binds": [],
     "python": "python",
@@ -147,6 +149,12 @@ if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 # A requeued job starts here again: forget how it ended before.
 rm -f "$RUN_DIR/exit.json"
 
+# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
+if ((${SLURM_RESTART_COUNT:-0})); then
+  ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"
+  echo "$ATTEMPT"; echo "$ATTEMPT" >&2
+fi
+
 # What the training cannot do without is missing: say so, here and in the run directory, and end.
 stop() {
   local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}
@@ -160,8 +168,26 @@ stop() {
 
 # The environment. Module and conda scripts use unset variables and commands that fail.
 set +eu
-# conda is a shell function too, and its place is known from the login shell that submitted the job.
-CONDA=${CONDA_EXE:-$(type -P conda)}
+# The site's modules. A batch shell may not have the `module` command yet: it is a shell function.
+for INIT in "${MODULESHOME:-}/init/bash" /etc/profile.d/lmod.sh /usr/share/lmod/lmod/init/bash /etc/profile.d/modules.sh; do
+  if ! type module > /dev/null 2>&1 && [[ -r $INIT ]]; then source "$INIT"; fi
+done
+if ! type module > /dev/null 2>&1; then stop module_not_found "no module command"; fi
+load_module() {
+  local before=${LOADEDMODULES:-}
+  module load "$1" || return
+  # Before version 4, Environment Modules did not tell a failure by its status.
+  [[ ${LOADEDMODULES:-} != "$before" || :$before: == *:"${1%%/*}"[/:]* ]]
+}
+# Slurm's own commands may come from a module as well.
+SRUN=$(type -P srun)
+module purge
+if [[ $SRUN ]] && ! type -P srun > /dev/null; then export PATH="$PATH:${SRUN%/*}"; fi
+for MODULE in miniforge/24.9; do
+  load_module "$MODULE" || stop module_not_found "module $MODULE cannot be loaded"
+done
+# conda is a shell function too; where it lies, the login shell that submitted the job knew.
+CONDA=$(type -P conda) || CONDA=${CONDA_EXE:-}
 if [[ ! -x $CONDA ]]; then stop conda_not_initialised "no conda on the PATH"; fi
 source "$("$CONDA" info --base)/etc/profile.d/conda.sh"
 conda activate torch-2.6 || stop conda_not_initialised 'the conda environment torch-2.6 cannot be activated'
