@@ -17,8 +17,8 @@ from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.run import Refusal
 from coach.model.snapshot import TargetSnapshot
-from coach.rules import losslines
 from coach.rules.base import Need, Rule
+from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
 
 UNHEEDED = r"^(?!.*?\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
@@ -31,13 +31,9 @@ _FAILING_WINDOW_LINES = 200
 def ending_signatures(
     code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
 ) -> tuple[Signature, ...]:
-    """A rule's own signatures, with those that every rule of this kind has. `refusal` narrows what coach's own line must say."""
+    """A rule's own signatures, with coach's own line, which every rule of this kind knows. `refusal` narrows what coach's own line must say."""
     words = re.compile(rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})")
-    return (
-        *own,
-        Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words),
-        Signature(code, "progress", losslines.LITERALS, losslines.FINITE),
-    )
+    return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
 
 
 class EndingRule(Rule):
@@ -76,7 +72,7 @@ class EndingRule(Rule):
         if said and snapshot.state != "COMPLETED" and refusal is None:
             yield self._refused(said[0].fields["text"], None, said, snapshot, said[0].fields["cause"])
             return
-        hits = [hit for hit in hits_of(snapshot, self.code) if hit.signature not in ("refused", "progress")]
+        hits = [hit for hit in hits_of(snapshot, self.code) if hit.signature != "refused"]
         if hits:
             yield self._ended(hits, snapshot)
 
@@ -126,8 +122,7 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     state = snapshot.state
     if state == "COMPLETED" or (state is not None and not is_final(state)):
         return True
-    later = [line for line in hits_of(snapshot, hit.rule, "progress") if line.file == hit.file]
-    if not any(line.line > hit.line for line in later):
+    if not losses_after(hit, snapshot):
         return False
     last_line = max(
         (tail.num_lines for tail in snapshot.log_tails if tail.file == hit.file), default=hit.line
