@@ -2,7 +2,8 @@
 
 The real one cannot be installed from Debian. This one makes an empty root in namespaces of its own, as an ordinary user may, mounts into
 it what the image lists and what `--bind` names, and starts the program there. An option that it does not know is an error, and so is a
-bind whose source is missing, as with the real one. Its image is a text file: PATH inside, then a path of this machine on each line.
+bind whose source is missing, and the image cannot be written to, as with the real one. It is stricter than the real one usually is in
+that home and /tmp are not there by themselves. Its image is a text file: PATH inside, then a path of this machine on each line.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ exec unshare --user --map-root-user --mount bash -c '
     see "$source" "${target:-$source}" "${options%%:*}"
   done
   for path in /proc /sys /dev; do see "$path" "$path" rw; done
-  mkdir -p "$inside/tmp"
+  mkdir -p "$inside/tmp" "$inside/var/tmp"
+  mount -t tmpfs tmpfs "$inside/var/tmp"
+  mount -o remount,bind,ro "$inside"
   for name in $(compgen -e APPTAINERENV_); do export "${name#APPTAINERENV_}=${!name}"; done
   exec /usr/sbin/chroot "$inside" /usr/bin/env "PATH=$path_inside" "$@"
 ' apptainer "$image" "${#binds[@]}" ${binds[@]+"${binds[@]}"} "$@"
