@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
+from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.history import History
@@ -37,7 +38,6 @@ DIAGNOSE_INTERVAL_S = 1.0
 MAX_EVENTS = 2000
 
 _MAX_CLOCK_SKEW_S = 3600.0
-_MAX_SUBMIT_SKEW_S = 300.0
 
 
 class Diagnose(Protocol):
@@ -89,16 +89,21 @@ class _Target:
 
 
 class Monitor:
-    """Applies readings; tells what is known. `diagnose` is `Engine.diagnose`, or None where nobody asks for findings."""
+    """Applies readings; tells what is known.
 
-    def __init__(self, user: str, diagnose: Diagnose | None) -> None:
+    `diagnose` is `Engine.diagnose`, or None where nobody asks for findings; `cluster` is whose queue is read, None when it has no name.
+    """
+
+    def __init__(self, user: str, diagnose: Diagnose | None, cluster: str | None = None) -> None:
         self._user = user
+        self._cluster = cluster
         self._diagnose = diagnose
         self._nodes: tuple[Node, ...] = ()
         self._partitions: tuple[Partition, ...] = ()
         self._jobs: dict[str, Job] = {}
         self._has_jobs = False
         self._runs: tuple[Run, ...] = ()
+        self._newest_of_job: dict[str, Run] = {}
         self._run_problems: tuple[str, ...] = ()
         self._targets: dict[str, _Target] = {}
         self._diagnoses: dict[str, Diagnosis] = {}
@@ -164,6 +169,7 @@ class Monitor:
             case RunList(runs=runs, problems=problems):
                 is_news = (runs, problems) != (self._runs, self._run_problems)
                 self._runs, self._run_problems = runs, problems
+                self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
                 return is_news
             case None:
                 return False
@@ -226,6 +232,11 @@ class Monitor:
         known = self._targets.get(target)
         return known.history if known is not None else History()
 
+    def judge_again(self) -> None:
+        """Diagnose every target anew: the rules have changed, though its data have not."""
+        for target in self._targets.values():
+            target.is_changed, target.diagnosed_s = True, None
+
     def _refresh(self, target: _Target, now_s: float) -> None:
         is_live = target.snapshot is None or not target.snapshot.has_ended
         is_due = target.diagnosed_s is None or not 0 <= now_s - target.diagnosed_s < DIAGNOSE_INTERVAL_S
@@ -283,11 +294,13 @@ class Monitor:
         return max([*known, *([target.last_record_s] if target.last_record_s else [])], default=now_s)
 
     def _row_of(self, run: Run) -> Job | None:
-        """The run's row in the queue. A cluster that was set up anew counts its jobs from 1 again: an older one is not the run's."""
+        """The run's row in the queue; of several runs with its number it belongs to the newest that it can belong to."""
         row = self._jobs.get(run.job_id or run.run_id)
-        if row is None or row.submit_time_s is None or run.created_time_s is None:
-            return row
-        return row if row.submit_time_s >= run.created_time_s - _MAX_SUBMIT_SKEW_S else None
+        if row is None or not is_job_of(row, run, self._cluster):
+            return None
+        newest = self._newest_of_job.get(row.job_id)
+        is_overtaken = newest is not None and newest.run_id > run.run_id
+        return None if newest and is_overtaken and is_job_of(row, newest, self._cluster) else row
 
     def _with_job_state(self, run: Run) -> Run:
         job = self._row_of(run)

@@ -97,6 +97,14 @@ def test_a_job_of_a_cluster_set_up_anew_is_not_taken_for_the_run_of_the_same_num
     assert monitor.snapshot(60_000.0).targets[RUN_ID].job is None
 
 
+def test_a_row_belongs_to_the_newest_of_the_runs_with_its_number() -> None:
+    newer = replace(RUN, run_id="20261121-150000-ddp-0001", created_time_s=895.0)
+    monitor = Monitor("me", None)
+    monitor.apply(reading("runs", RunList((newer, RUN), ())))
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    assert [run.state for run in monitor.snapshot(1000.0).runs] == ["RUNNING", None]
+
+
 def test_a_failed_source_keeps_its_last_data_with_their_age_and_says_why() -> None:
     monitor = Monitor("me", None)
     monitor.apply(reading("nodes", NodeList((Node("n1", "idle", None, (), 1, 0, 1, 0, ()),)), 1000.0))

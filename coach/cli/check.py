@@ -82,7 +82,7 @@ def _diagnose_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str 
         resolve_backend(backend or settings.launch.backend, os.environ),
         list_runs(io, settings.runs_root),
     )
-    targets = [locate_target(job.job_id, settings, io, known) for job in jobs]
+    targets = [locate_target(job.job_id, settings, io, known, job) for job in jobs]
     return [_one_of_many(target, settings, io, engine, chosen, JobList(jobs, False)) for target in targets]
 
 

@@ -19,7 +19,7 @@ from coach.monitor import Monitor
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.log_scanner import LogScanner
-from coach.workflows.targets import Target, TargetKind, jobs_source, target_sources
+from coach.workflows.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
 
 _STDIN_FILE = "<stdin>"
 _STDIN_BITE_BYTES = 1 << 20
@@ -42,7 +42,7 @@ def read_once(
     A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` is what it has said
     already; then it is not asked again.
     """
-    monitor = Monitor(user, None)
+    monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
     if target.kind is TargetKind.STDIN:
         monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coach.config import Settings
+from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.cluster import GpuCount, Node, is_final
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
@@ -62,6 +62,7 @@ def open_replay(
     replayed = replace(
         settings,
         runs_root=Path(header.runs_root),
+        cluster=DEFAULT_CLUSTER,
         jobs_interval_s=REPLAY_INTERVAL_S,
         nodes_interval_s=REPLAY_INTERVAL_S,
         is_readonly=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, is_final
 from coach.model.elsewhere import place
 from coach.model.finding import Diagnosis, Finding
@@ -56,6 +57,7 @@ def run_rows(
     rows = []
     for run in newest_first:
         job = jobs.get(run.job_id) if run.job_id else None
+        job = job if job is not None and is_job_of(job, run) else None
         state = run_state(run, job, targets.get(run.run_id))
         diagnosis = diagnoses.get(run.run_id)
         rows.append(
