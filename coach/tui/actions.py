@@ -41,6 +41,13 @@ class ActionApp(App[None]):
         )
         self.desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
         self._recipes: tuple[RecipeKey, ...] | None = None
+        self._standing = opening.standing
+        self.note_standing()
+
+    def note_standing(self) -> None:
+        """Whether anything may be changed, as the settings in force have it."""
+        if self._standing is not None:
+            self.context.mode, self.context.why_readonly = self._standing()
 
     async def on_done(self, message: messages.Done) -> None:
         result = message.callback()

@@ -314,12 +314,12 @@ def bindings_of(place: str) -> list[BindingType]:
     ]
 
 
-def reason_off(key: Key, mode: Mode) -> str | None:
-    """Why a key does nothing; None when it works."""
+def reason_off(key: Key, mode: Mode, why_readonly: str | None = None) -> str | None:
+    """Why a key does nothing; None when it works. `why_readonly` is who says so, where it was not said when coach was opened."""
     if not key.is_change or mode is Mode.LIVE:
         return None
     if mode is Mode.READONLY:
-        return "coach was opened read-only"
+        return why_readonly or "coach was opened read-only"
     if mode is Mode.ROOT:
         return "you are root; `coach --as-root` allows it"
     return "this is a recording: nothing in it can be changed"

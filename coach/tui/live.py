@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ class Opening:
     user: str
     place: str
     backend: str
+    standing: Callable[[], tuple[Mode, str | None]] | None = None
+    """The mode as the settings in force have it, and who says that nothing may be changed; None where it stays as it was opened."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
@@ -50,22 +52,27 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
+    launcher = LiveLauncher(settings, env)
     return Opening(
-        live_session(settings, resolved, env),
-        LiveLauncher(settings, env),
-        _mode(settings, is_readonly),
+        live_session(settings, resolved, env, launcher.use),
+        launcher,
+        _standing(settings, is_readonly)[0],
         user_name(),
         f"{resolved} · {name}" if name else resolved,
         resolved,
+        lambda: _standing(launcher.settings, is_readonly),
     )
 
 
-def _mode(settings: Settings, is_readonly: bool) -> Mode:
-    from coach.workflows.readonly import is_held_back
+def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
+    from coach.workflows.readonly import is_held_back, why_readonly
 
     if is_held_back(settings):
-        return Mode.ROOT
-    return Mode.READONLY if is_readonly else Mode.LIVE
+        return Mode.ROOT, None
+    if is_readonly:
+        return Mode.READONLY, None
+    why = why_readonly(settings)
+    return (Mode.LIVE, None) if why is None else (Mode.READONLY, f"coach is read-only: {why[0]}")
 
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
@@ -100,6 +107,15 @@ class LiveLauncher:
         self._io = SystemIo(scrubbed_environment(env))
         self._site: tuple[float, Site] | None = None
         self._cancellations: dict[str, Cancellation] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._settings
+
+    def use(self, settings: Settings) -> None:
+        """Go on by these settings. May be called from any thread."""
+        self._settings = settings
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
         from coach.launch.recipe import find_recipes

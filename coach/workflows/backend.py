@@ -22,11 +22,19 @@ def resolve_backend(requested: str, env: Mapping[str, str], settings: Settings |
     if requested not in BACKENDS:
         raise UserError(f"backend {requested!r}: expected one of {', '.join(BACKENDS)}")
     resolved = requested if requested != "auto" else _found(env)
+    if settings is not None:
+        _refuse_if_locked(requested, resolved, env, settings)
     why = why_no_local_backend(settings) if settings is not None and resolved == "local" else None
     if why is not None:
         said = "--backend local" if requested == "local" else "there is no Slurm here, and a local launch"
         raise UserError(f"{said}: {why}", "launch where Slurm is: --backend slurm")
     return resolved
+
+
+def _refuse_if_locked(requested: str, resolved: str, env: Mapping[str, str], settings: Settings) -> None:
+    lock, wanted = settings.lock_of("launch.backend"), settings.launch.backend
+    if lock is not None and resolved != (wanted if wanted != "auto" else _found(env)):
+        raise UserError(f"--backend {requested}: {lock.words}", f"leave it out: the site's is {wanted}")
 
 
 def why_no_local_backend(settings: Settings) -> str | None:

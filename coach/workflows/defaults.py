@@ -50,9 +50,9 @@ def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     if not settings.locks:
         return request
     kept: dict[str, Any] = {}
-    for field in (*_FIELDS, "time_limit_s", "backend"):
+    for field in (*_FIELDS, "time_limit_s"):
         said, lock = getattr(request, field), settings.lock_of(_key(field))
-        if lock is None or said is None or (field, said) == ("backend", "auto"):
+        if lock is None or said is None:
             continue
         wanted = _default(field, settings)
         if said == wanted:
