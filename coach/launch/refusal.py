@@ -43,10 +43,14 @@ class Refused(UserError):
         choices: Sequence[Choice] = (),
         hint: str | None = None,
     ) -> None:
-        super().__init__(f"sbatch: {'; '.join(lines)}", hint)
+        super().__init__(f"sbatch: {' '.join(map(_sentence, lines))}".rstrip(";"), hint)
         self.lines = tuple(lines)
         self.field = field
         self.choices = tuple(choices)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", ":", ";")) else f"{text};"
 
 
 def slurms_words(stderr: str) -> tuple[str, ...]:
