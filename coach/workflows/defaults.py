@@ -5,8 +5,7 @@ Flags, the plan's form, fixes and relaunches all pass here, so that a lock of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from coach.config import Lock, Settings
@@ -37,12 +36,10 @@ def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
     return replace(request, **filled)
 
 
-def locked_fields(locks: Mapping[str, Lock]) -> dict[str, str]:
+def locked_fields(settings: Settings) -> dict[str, str]:
     """Field of a request → the site's reason why nobody else may set it, and where the site says so."""
-    named = {item.name: _key(item.name) for item in fields(LaunchRequest)}
-    return {
-        field: f"{locks[key].reason} ({locks[key].origin})" for field, key in named.items() if key in locks
-    }
+    locks = {field: settings.lock_of(_key(field)) for field in (*_FIELDS, "time_limit_s", "sbatch")}
+    return {field: f"{lock.reason} ({lock.origin})" for field, lock in locks.items() if lock is not None}
 
 
 def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:

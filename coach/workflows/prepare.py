@@ -88,7 +88,7 @@ def plan_for(
         git=read_git_state(io, data_dir()),
         notes=environment_notes,
         environment=environment,
-        locked=locked_fields(settings.locks),
+        locked=locked_fields(settings),
     )
     plan = make_plan(request, recipe, site, facts, run_id)
     alive = _num_alive(settings, io, now_s, request.parent_run_id)

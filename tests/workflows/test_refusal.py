@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coach.config import Settings
+from coach.config import Lock, Settings
 from coach.launch.refusal import Refused
+from coach.launch.submit import NoAnswer
 from coach.model.launch import LaunchRequest
-from coach.workflows.prepare import with_defaults
+from coach.workflows.defaults import locked_fields, with_defaults
 from coach.workflows.refusal import remember_answers
 from coach.workflows.submit import submit
 from tests.workflows.test_launching import World
@@ -48,6 +49,30 @@ def test_an_accounting_database_that_hangs_delays_a_refusal_by_no_more_than_its_
     with pytest.raises(Refused) as caught:
         submit(world.plan(), world.settings, world.env, world.io)
     assert (caught.value.field, caught.value.choices) == ("account", ())
+
+
+def test_a_submission_whose_answer_was_lost_keeps_the_run_that_may_be_queued(world: World) -> None:
+    lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+    world.client("sbatch", f"echo '{lost}' >&2; exit 1")
+    plan = world.plan()
+    with pytest.raises(NoAnswer, match="Socket timed out") as caught:
+        submit(plan, world.settings, world.env, world.io)
+    assert "may have taken it" in (caught.value.hint or "")
+    assert Path(plan.run_dir, "job.sh").is_file()
+
+
+def test_what_the_site_locks_is_known_to_the_plan_by_field_and_reason(world: World) -> None:
+    locks = {
+        "launch.time": Lock("one hour each", "/etc/coach/site.toml:8"),
+        "launch.sbatch": Lock("no more", "s:9"),
+    }
+    world.settings = replace(world.settings, locks=locks)
+    assert world.plan().locked == {
+        "time_limit_s": "one hour each (/etc/coach/site.toml:8)",
+        "sbatch": "no more (s:9)",
+    }
+    whole = replace(world.settings, locks={"launch": Lock("all of it", "s:1")})
+    assert {"account", "partition", "num_nodes", "sbatch"} <= set(locked_fields(whole))
 
 
 def test_an_answer_that_was_taken_is_the_next_launch_s_default(world: World) -> None:
