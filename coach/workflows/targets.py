@@ -23,7 +23,7 @@ from coach.model.reading import JobList, RunList
 from coach.model.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
-from coach.sources.job_files import JobFiles
+from coach.sources.job_files import JobFiles, OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
 from coach.sources.log import LogSource
@@ -143,12 +143,16 @@ def list_runs(io: Io, runs_root: Path) -> tuple[Run, ...]:
 
 
 def target_sources(
-    target: Target, io: Io, signatures: Signatures, look: Look = look
+    target: Target,
+    io: Io,
+    signatures: Signatures,
+    look: Look = look,
+    output_paths: OutputPaths | None = None,
 ) -> Mapping[str, SourceFactory]:
-    """The sources that follow a target, by `source:target`."""
+    """The sources that follow a target, by `source:target`. `output_paths` are known of many jobs at once."""
     name, path = target.name, target.path
     if target.kind is TargetKind.JOB:
-        return {f"log:{name}": lambda: LogSource(io, name, JobFiles(io, name), signatures)}
+        return {f"log:{name}": lambda: LogSource(io, name, JobFiles(io, name, output_paths), signatures)}
     if path is None:
         return {}
     if target.kind is TargetKind.LOG:
