@@ -86,7 +86,7 @@ def plan_for(
         created_time_s=now_s,
         coach_version=__version__,
         git=read_git_state(io, data_dir()),
-        notes=environment_notes,
+        notes=(*settings.notes, *environment_notes),
         environment=environment,
         locked=locked_fields(settings),
     )
