@@ -97,3 +97,14 @@ def size_of_file(path: Path) -> int:
     except OSError:
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def size_of_tree(path: Path) -> int | None:
+    """Bytes of a file, or of all files below a directory; None when there are too many to look at."""
+    total, num_files = size_of_file(path), 0
+    for place, _, names in os.walk(path):
+        num_files += len(names)
+        if num_files > MAX_OPERATIONS_PER_RUN:
+            return None
+        total += sum(size_of_file(Path(place, name)) for name in names)
+    return total
