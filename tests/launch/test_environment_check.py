@@ -161,3 +161,34 @@ def test_the_plan_says_which_recipes_an_older_torch_is_enough_for(tmp_path: Path
     assert torch_notes(new, "python3", check_environment(new), fsdp, recipes) == (
         "environment pytorch (modules cuda/12.1 pytorch/2.3): torch 2.6.0",
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "requirement", "is_enough"),
+    [
+        ("2.6.0", ">=2.6", True),
+        ("2.6.0+cu124", ">=2.6", True),
+        ("2.10.0", ">=2.6", True),
+        ("2.5.1", ">=2.6", False),
+        ("2.3.1+cpu", ">=2.6,<3", False),
+        ("3.0", ">=2.6,<3", False),
+        ("2.13.0", ">= 2.6 , <3", True),
+        ("2.7.0a0+ecf3bae40a.nv25.02", ">=2.7", True),
+        ("2.6", "==2.6.0", True),
+        ("2.6.1", "!=2.6.1", False),
+        ("2.6.1", ">2.6.1", False),
+        ("2.6.1", "<=2.6.1", True),
+        ("unknown", ">=2.6", None),
+    ],
+)
+def test_a_torch_is_enough_by_its_release_and_one_that_cannot_be_compared_is_not_refused(
+    tmp_path: Path, version: str, requirement: str, is_enough: bool | None
+) -> None:
+    environment = Environment(EnvironmentKind.MODULES, modules=("pytorch",), torch=version)
+    ddp = needing(tmp_path, "ddp", requirement)
+    if is_enough is False:
+        with pytest.raises(UserError, match="recipe ddp needs torch"):
+            torch_notes(environment, "python3", check_environment(environment), ddp, (ddp,))
+    else:
+        (note,) = torch_notes(environment, "python3", check_environment(environment), ddp, (ddp,))
+        assert note.endswith(f": torch {version}")

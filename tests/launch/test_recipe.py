@@ -151,7 +151,8 @@ def test_a_recipe_states_the_torch_it_needs_and_may_bring_its_environment(tmp_pa
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ('torch = "2.6"\n', 9, "torch = '2.6': expected for example \">=2.6\""),
+        ('torch = "2.6"\n', 9, "torch = '2.6': expected a requirement such as"),
+        ('torch = "about 2.6"\n', 9, "expected a requirement such as"),
         ("torch = 2.6\n", 9, "torch = 2.6: expected a requirement"),
         ('[environment]\nkind = "venv"\n', 10, "kind venv needs path"),
         (
