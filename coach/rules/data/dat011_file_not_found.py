@@ -14,15 +14,18 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:^|[\s(|\]])(?:"
     # A missing compiler or a worker's socket is another cause, or the consequence of one.
-    r"(?:FileNotFoundError|NotADirectoryError): \[Errno (?:2|20)\] [A-Z][\w ]+: '(?!\S*/pymp-|\S*/torch_|(?:nvcc|ninja|gcc|g\+\+|cc|git|which)')(?P<path>[^']+)'"
+    r"(?:FileNotFoundError|NotADirectoryError): (?!\[Errno 2\] No such file or directory$)"
+    r"(?!.*'(?:\S*/pymp-|\S*/torch_|(?:nvcc|ninja|gcc|g\+\+|cc|git|which)'))(?P<words>(?:[^']*'(?P<path>[^']+)')?.*)"
     r"|\S*python[\d.]*: can't open file '?(?P<program>[^']+?)'?: \[Errno 2\]"
     r"|OSError: Incorrect path_or_model_id: '(?P<model>[^']+)'"
     r"|OSError: (?P<repository>\S+) is not a local folder and is not a valid model identifier"
     r"|RuntimeError: (?P<dataset>Dataset not found)(?: or corrupted)?\."
-    r"|FileNotFoundError: (?P<words>(?!\[Errno)(?:Couldn't find|Unable to find|Cannot find|Could not find|No such)[^\n]*)"
+    r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
+    r"|OSError: (?P<weights>Error no file named .*? found in directory \S+|Can't load \w+ for '[^']+')"
+    r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
 )
-_FIELDS = ("path", "program", "model", "repository", "words")
+_FIELDS = ("path", "program", "model", "repository", "repo_id", "weights", "fopen", "words")
 
 
 class FileNotFound(EndingRule):
@@ -60,6 +63,10 @@ class FileNotFound(EndingRule):
                 "Incorrect path_or_model_id",
                 "is not a local folder",
                 "Dataset not found",
+                "HFValidationError",
+                "Error no file named",
+                "Can't load ",
+                "on fopen",
             ),
             _MISSING,
         ),
@@ -69,11 +76,15 @@ class FileNotFound(EndingRule):
         if "dataset" in hit.fields:
             return "The data set is not there, and was not to be downloaded"
         what = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "a file")
-        return what if "words" in hit.fields else f"Not there, seen from the job: {what}"
+        return f"Not there, seen from the job: {what}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         path = hit.fields.get("path") if hit is not None else None
-        if path and path.startswith("/"):
+        if hit is None or "text" in hit.fields:
+            yield Fix(
+                "Put the data on a file system that compute nodes see, and name that as data_dir in the config"
+            )
+        elif path and path.startswith("/"):
             yield Fix(
                 "See whether compute nodes have it, and put it on a file system that they all see",
                 command=f"srun ls -ld {shlex.quote(path)}",
@@ -82,5 +93,5 @@ class FileNotFound(EndingRule):
             yield Fix("Name it by its full path, on a file system that compute nodes see")
         if snapshot.run is not None:
             yield Fix(
-                "Fetch the data on a login node and name their folder as data_dir in the config; without it data are generated"
+                "Fetch data on a login node, never in the job; without data_dir coach's recipes train on generated data"
             )

@@ -15,6 +15,10 @@ _INITIALIZATION = re.compile(
     r"The NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"
     r"|CUDA driver version is insufficient for CUDA runtime version|cudaErrorInsufficientDriver"
 )
+_MISMATCH = re.compile(
+    r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted on non supported HW"
+    r"|unsupported display driver / cuda driver combination|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+)
 _KERNEL = re.compile(
     r"(?:Error|error): .*?(?:the )?provided PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 )
@@ -25,7 +29,8 @@ class DriverTooOld(EndingRule):
 
     What it sees
         torch's "The NVIDIA driver on your system is too old (found version 12080)", CUDA's "driver version is insufficient for CUDA
-        runtime version", "the provided PTX was compiled with an unsupported toolchain"; or what the job's own first look found, which
+        runtime version", "the provided PTX was compiled with an unsupported toolchain", a container's "unsatisfied condition: cuda>=…",
+        "forward compatibility was attempted on non supported HW"; or what the job's own first look found, which
         compares the CUDA of the torch wheel with the one that the driver supports.
     Why it matters
         No kernel of this torch runs there. torch only warns and sees no GPU, and a program that chooses its device by itself then trains
@@ -55,6 +60,17 @@ class DriverTooOld(EndingRule):
                 "cudaErrorInsufficientDriver",
             ),
             _INITIALIZATION,
+        ),
+        Signature(
+            "ENV002",
+            "mismatch",
+            (
+                "please update your driver",
+                "forward compatibility was attempted",
+                "unsupported display driver",
+                "SYSTEM_DRIVER_MISMATCH",
+            ),
+            _MISMATCH,
         ),
         Signature(
             "ENV002",

@@ -17,7 +17,10 @@ _NONE = re.compile(
     UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
     r"|Error: .*?Found no NVIDIA driver on your system"
     r"|Error: .*?no CUDA-capable device is detected|cudaErrorNoDevice"
-    r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False)"
+    r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
+    r"|Error: CUDA is not available|(?:Error|Exception): No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
+    r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA devices"
+    r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
 _ORDINAL = re.compile(UNHEEDED + r".*?(?:CUDA|HIP) error: invalid device ordinal")
 
@@ -27,7 +30,7 @@ class NoGpuInJob(EndingRule):
 
     What it sees
         "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected", loading a CUDA
-        checkpoint where `torch.cuda.is_available()` is False; as a cause of its own, "invalid device ordinal": a rank asked for a
+        checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its own, "invalid device ordinal": a rank asked for a
         GPU beyond those of the job. Or what the job's own first look found: no device, no driver, all of them hidden.
     Why it matters
         Without an error the same job would train on the CPU, hundreds of times slower, while it holds its GPUs.
@@ -57,6 +60,12 @@ class NoGpuInJob(EndingRule):
                 "no CUDA-capable device",
                 "cudaErrorNoDevice",
                 "deserialize object on a CUDA device",
+                "CUDA is not available",
+                "n: No ",
+                "r: No ",
+                "CUDAAccelerator",
+                "on CUDA devices",
+                "cudaGetDeviceCount",
             ),
             _NONE,
         ),

@@ -13,8 +13,12 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
     r"|^\S*python[\d.]*: No module named (?P<started>[\w.]+)"
-    r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment)"
+    r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
+    r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
+    r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )
+
+_FIELDS = ("module", "started", "library", "distribution", "package")
 
 
 class ModuleNotFound(EndingRule):
@@ -44,7 +48,17 @@ class ModuleNotFound(EndingRule):
     signatures = ending_signatures(
         "ENV007",
         ("module_not_found",),
-        Signature("ENV007", "missing", ("No module named", "library but it was not found"), _MISSING),
+        Signature(
+            "ENV007",
+            "missing",
+            (
+                "No module named",
+                "library but it was not found",
+                "DistributionNotFound",
+                "PackageNotFoundError",
+            ),
+            _MISSING,
+        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
@@ -60,6 +74,4 @@ class ModuleNotFound(EndingRule):
 
 
 def _module(hit: LogHit) -> str:
-    return next(
-        (hit.fields[key] for key in ("module", "started", "library") if key in hit.fields), "it needs"
-    )
+    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), "it needs")

@@ -14,6 +14,7 @@ _PATTERN = re.compile(
     r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
     r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
     r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:command )?not found"
+    r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
     r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
 )
 
@@ -23,7 +24,7 @@ class CondaNotInitialised(EndingRule):
 
     What it sees
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda activate'",
-        "conda: command not found" in the job's log.
+        "conda: command not found", "Could not find conda environment" in the job's log.
     Why it matters
         A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
         later for a module that is missing, or trains with versions that nobody chose.
@@ -45,12 +46,21 @@ class CondaNotInitialised(EndingRule):
         Signature(
             "ENV008",
             "activate",
-            ("conda activate'", "mamba activate'", "conda deactivate'", "not found", "activate: "),
+            (
+                "conda activate'",
+                "mamba activate'",
+                "conda deactivate'",
+                "not found",
+                "activate: ",
+                "NotFound: ",
+            ),
             _PATTERN,
         ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "NotFound: " in hit.text:
+            return "The conda environment was not activated: this user has none of that name or path"
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -12,11 +12,11 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
 _ERRNO = re.compile(
-    UNHEEDED
-    + r".*?(?:PermissionError: \[Errno 1?[13]\]|OSError: \[Errno (?:30|116)\]) (?P<what>[A-Z][\w -]+?)(?:: '(?P<path>[^']+)'|$)"
+    UNHEEDED + r".*?(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno (?:30|116)\]) "
+    r"(?P<what>Permission denied|Operation not permitted|Read-only file system|Stale (?:NFS )?file handle)(?:: b?'(?P<path>[^']+)')?"
 )
 _SHELL = re.compile(
-    r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|/\S+|line \d+): .*?"
+    r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
     r"(?P<what>Permission denied|Read-only file system|Stale file handle)$"
 )
 
@@ -58,7 +58,7 @@ class PermissionDenied(EndingRule):
     )
 
     def cause_of(self, hit: LogHit) -> str | None:
-        return "stale_nfs" if hit.fields.get("what") == "Stale file handle" else None
+        return "stale_nfs" if "Stale" in hit.fields.get("what", "") else None
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""

@@ -15,9 +15,25 @@ _CONFLICT = re.compile(
     r"RuntimeError: (?P<operator>operator torchvision::\w+ does not exist)"
     r"|ImportError: (?P<requirement>\S+ ?[<>=!~]=?.*? is required for a normal functioning of this module, but found .*)"
     r"|ImportError: (?P<name>cannot import name '\w+' from '(?:torch|torchvision|torchaudio)(?:\.[\w.]+)?')"
-    r"|AttributeError: (?P<attribute>module 'torch(?:\.[\w.]+)?' has no attribute '\w+')"
+    r"|ImportError: (?P<other_name>cannot import name '\w+' from '[\w.]+') \(\S*(?:site|dist)-packages"
+    r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
+    r"|Error: (?P<numpy>numpy\.dtype size changed, may indicate binary incompatibility|Numpy is not available)"
+    r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
+    r"|RuntimeError: (?P<cuda>Detected that PyTorch and torchvision were compiled with different CUDA(?: major)? versions)"
     r"|pkg_resources\.(?P<packages>(?:Contextual)?VersionConflict: .*)"
     r")"
+)
+
+_FIELDS = (
+    "operator",
+    "requirement",
+    "name",
+    "other_name",
+    "attribute",
+    "numpy",
+    "protobuf",
+    "cuda",
+    "packages",
 )
 
 
@@ -26,8 +42,9 @@ class VersionConflict(EndingRule):
 
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
-        this module, but found Y", names that torch does not have; or what the job's own first look found: a torch other than the
-        recipe needs.
+        this module, but found Y", names that torch, numpy or another installed package does not have, a changed `numpy.dtype`; as a
+        cause of its own, torch and torchvision for different CUDA versions. Or what the job's own first look found: a torch other than
+        the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.
     When it stays silent
@@ -55,10 +72,17 @@ class VersionConflict(EndingRule):
                 "cannot import name",
                 "has no attribute",
                 "VersionConflict",
+                "numpy.dtype size changed",
+                "Numpy is not available",
+                "Descriptors cannot",
+                "with different CUDA",
             ),
             _CONFLICT,
         ),
     )
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        return "cuda_version_mismatch" if "cuda" in hit.fields else None
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
@@ -70,6 +94,3 @@ class VersionConflict(EndingRule):
         )
         if hit is not None and "operator" in hit.fields:
             yield Fix("Install torch and torchvision together, so that they belong to one release")
-
-
-_FIELDS = ("operator", "requirement", "name", "attribute", "packages")
