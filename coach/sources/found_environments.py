@@ -1,16 +1,15 @@
 """Training environments that lie about: module systems, conda's prefixes, venvs, container images.
 
 Found by looking at files only: nothing is activated and no interpreter is started, because on a login node each of them may take
-seconds and a shared file system may hang. Whether torch is in one is read from what its installer left there.
+seconds and a shared file system may hang.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,15 +24,6 @@ _CONTAINER_PROGRAMS = ("apptainer", "singularity", "enroot")
 _IMAGE_SUFFIXES = (".sif", ".sqsh", ".squashfs")
 MAX_PREFIXES = 20
 """Environments that are looked into: a home on a slow file system has to answer for each."""
-_DIST_INFO = re.compile(r"^torch-(\d[^-]*)\.dist-info$")
-
-
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """A venv or a conda environment, and the version of torch in it; None: it has none."""
-
-    path: Path
-    torch: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +76,3 @@ def find_images(folders: Iterable[Path]) -> list[Path]:
             continue
         found += [folder / name for name in sorted(names) if name.endswith(_IMAGE_SUFFIXES)]
     return found
-
-
-def look_into(prefixes: Iterable[Path]) -> list[Prefix]:
-    """Each prefix with its torch."""
-    return [Prefix(path, torch_in(path)) for path in prefixes]
-
-
-def torch_in(prefix: Path) -> str | None:
-    """The version of torch installed under a prefix, read from its metadata; None when there is none."""
-    for packages in _site_packages(prefix):
-        try:
-            names = os.listdir(packages)  # noqa: PTH208 (names are enough)
-        except OSError:
-            continue
-        for name in names:
-            if match := _DIST_INFO.match(name):
-                return match[1]
-        if (version := _version_file(packages / "torch" / "version.py")) is not None:
-            return version
-    return None
-
-
-def _site_packages(prefix: Path) -> Iterator[Path]:
-    for lib in ("lib", "lib64"):
-        yield from sorted(prefix.glob(f"{lib}/python3.*/site-packages"), reverse=True)
-
-
-def _version_file(file: Path) -> str | None:
-    """conda's packages and builds from source say it here alone."""
-    try:
-        match = re.search(r"__version__\s*=\s*['\"]([^'\"]+)", file.read_text(errors="replace"))
-    except OSError:
-        return None
-    return match[1] if match else None

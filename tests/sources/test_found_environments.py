@@ -1,4 +1,4 @@
-"""Environments are found by their files: nothing is started, and torch is not imported to learn its version."""
+"""Environments are found by their files: nothing is started."""
 
 from __future__ import annotations
 
@@ -12,29 +12,7 @@ from coach.sources.found_environments import (
     find_conda_prefixes,
     find_images,
     find_module_system,
-    torch_in,
 )
-
-
-def packages_of(prefix: Path) -> Path:
-    packages = prefix / "lib" / "python3.11" / "site-packages"
-    packages.mkdir(parents=True)
-    return packages
-
-
-def test_the_version_of_torch_is_read_from_its_metadata(tmp_path: Path) -> None:
-    packages = packages_of(tmp_path)
-    (packages / "torchvision-0.21.0.dist-info").mkdir()
-    assert torch_in(tmp_path) is None
-    (packages / "torch-2.6.0+cu124.dist-info").mkdir()
-    assert torch_in(tmp_path) == "2.6.0+cu124"
-
-
-def test_a_build_without_metadata_is_asked_for_its_version_file(tmp_path: Path) -> None:
-    torch = packages_of(tmp_path) / "torch"
-    torch.mkdir()
-    (torch / "version.py").write_text("__all__ = []\n__version__ = '2.7.0a0+git1f2'\ndebug = False\n")
-    assert torch_in(tmp_path) == "2.7.0a0+git1f2"
 
 
 def test_conda_s_own_list_is_read_and_what_was_deleted_is_left_out(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ dead controller or file server costs seconds and shows as itself.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +20,7 @@ from coach.sources.slurm_jobs import jobs_query, parse_jobs
 from coach.sources.slurm_text import failure_words
 from coach.sources.terminal import Terminal
 from coach.sources.user import user_name
-from coach.workflows.backend import resolve_backend
+from coach.workflows.backend import resolve_backend, why_no_local_backend
 from coach.workflows.doctor import here, slurm
 from coach.workflows.doctor.environments import environment_probes
 from coach.workflows.doctor.launching import look_at_launch
@@ -57,10 +56,10 @@ def examine(
         probes.update(_slurm_probes(settings, env, hurried))
     else:
         probes["launch", "plan"] = lambda: look_at_launch("local", settings, env, hurried, _judge_machine)
-    probes.update(environment_probes(settings.environments, env))
-    probes.update(place_probes(settings))
+    probes.update(environment_probes(settings, env, hurried))
+    probes.update(place_probes(settings, hurried))
     checks = [
-        here.judge_permission(settings),
+        here.judge_permission(settings, why_no_local_backend(settings) if backend == "local" else None),
         *side_by_side(probes, deadline_s),
         *here.judge_config(settings),
         *here.judge_python(data_dir()),
@@ -70,23 +69,13 @@ def examine(
     return Report(tuple(checks), time.monotonic() - started_s)
 
 
-class _Config:
-    """The controller's configuration, asked once by whoever needs it first; the others wait for the answer."""
-
-    def __init__(self, io: Io) -> None:
-        self._io = io
-        self._lock = threading.Lock()
-        self._result: CommandResult | None = None
-
-    def ask(self) -> tuple[dict[str, str] | None, str | None]:
-        """The values, or why there are none."""
-        with self._lock:
-            if self._result is None:
-                self._result = self._io.run(CONFIG_QUERY)
-        error = failure_of(self._result)
-        if error is not None:
-            return None, error
-        return parse_config(self._result.stdout.decode("utf-8", "replace")), None
+def _ask_config(io: Io) -> tuple[dict[str, str] | None, str | None]:
+    """The controller's configuration, or why there is none."""
+    result = io.run(CONFIG_QUERY)
+    error = failure_of(result)
+    return (
+        (None, error) if error is not None else (parse_config(result.stdout.decode("utf-8", "replace")), None)
+    )
 
 
 def failure_of(result: CommandResult) -> str | None:
@@ -99,10 +88,8 @@ def failure_of(result: CommandResult) -> str | None:
 
 
 def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tuple[str, str], Probe]:
-    config = _Config(io)
-
     def look_at_controller() -> list[Check]:
-        values, error = config.ask()
+        values, error = _ask_config(io)
         if values is None:
             ping = io.run(PING_QUERY, 1.0)
             said = (
@@ -125,11 +112,11 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
 
     def look_at_accounting() -> list[Check]:
         error = failure_of(io.run(ACCOUNTING_QUERY))
-        values, _ = config.ask()
+        values, _ = _ask_config(io)
         return [slurm.judge_accounting(values, error)]
 
     def judge_site(site: Site) -> list[Check]:
-        values, _ = config.ask()
+        values, _ = _ask_config(io)
         return slurm.judge_gpus(site.partitions, values)
 
     return {

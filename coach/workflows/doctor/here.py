@@ -22,9 +22,14 @@ MAX_SKEW_S = 2.0
 """Ages of readings and of checkpoints are shown in seconds: less is not seen."""
 
 
-def judge_permission(settings: Settings) -> Check:
-    """Whether a launch would be allowed at all."""
+def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
+    """Whether a launch would be allowed at all. `why_not_here` is why the site has no training on this machine."""
     why = why_readonly(settings)
+    if why is None and why_not_here is not None:
+        todo = "open coach where Slurm is"
+        return Check(
+            "launch", "permission", CheckState.WRONG, "nothing trains on this machine", why_not_here, todo
+        )
     if why is None:
         return Check("launch", "permission", CheckState.OK, "coach may launch and cancel")
     reason, todo = why
@@ -96,20 +101,17 @@ def _judge_letters(terminal: Terminal) -> Check:
 
 def judge_config(settings: Settings) -> list[Check]:
     """The files that the settings came from. They are valid: coach does not start with one that is not."""
-    said = [file for origin in settings.origins.values() if (file := _file_of(origin)) is not None]
-    keys = "1 value" if len(said) == 1 else f"{len(said)} values"
-    value = f"{', '.join(sorted(set(said)))}: valid, {keys}" if said else "no file: every value is a default"
+    files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
+    value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"
     checks = [Check("config", "files", CheckState.OK, value, is_needed=False)]
-    checks.extend(
-        Check("config", key, CheckState.OK, "locked", f"{lock.reason} ({lock.origin})", is_needed=False)
-        for key, lock in sorted(settings.locks.items())
-    )
+    todo = "`coach config --explain` shows every value and where it comes from"
+    checks += [
+        Check("config", "note", CheckState.WARNING, None, note, todo, False) for note in settings.notes
+    ]
+    locked = ", ".join(sorted(settings.locks))
+    if locked:
+        checks.append(Check("config", "locked by the site", CheckState.OK, locked, None, todo, False))
     return checks
-
-
-def _file_of(origin: str) -> str | None:
-    file, colon, line = origin.rpartition(":")
-    return file if colon and line.isdecimal() else None
 
 
 def judge_skew(directory: Path, skew: Skew) -> Check:

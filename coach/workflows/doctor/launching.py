@@ -8,10 +8,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from shlex import join
 
 from coach.config import Settings
+from coach.launch.environment_check import EnvironmentCheck, check_environment
+from coach.launch.interpreter import describe
 from coach.launch.recipe import find_recipes
+from coach.launch.refusal import fields_in_question, is_unanswered, option_of, slurms_words
 from coach.launch.resources import Site
 from coach.launch.spelling import format_time
 from coach.launch.submit import check_command
@@ -20,7 +22,6 @@ from coach.model.environment import EnvironmentKind
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 from coach.sources.io import CommandResult, Io, Query
-from coach.sources.slurm_text import failure_words
 from coach.workflows.prepare import look_at_site, plan_for, with_defaults
 
 AREA = "launch"
@@ -52,9 +53,9 @@ def look_at_launch(
     except UserError as error:
         return [*checks, Check(AREA, what, CheckState.WRONG, "refused", error.message, error.hint)]
     checks.append(judge_plan(what, plan))
-    checks.append(judge_environment(plan, has_own_torch=find_spec("torch") is not None))
+    checks.append(_look_at_environment(plan, env, io))
     if backend == "slurm":
-        checks.append(judge_test(*_test(plan, io)))
+        checks.append(_test(plan, io))
     return checks
 
 
@@ -77,41 +78,52 @@ def judge_plan(what: str, plan: Plan) -> Check:
     return Check(AREA, what, CheckState.OK, value)
 
 
-def judge_environment(plan: Plan, has_own_torch: bool) -> Check:
-    """Where torch would come from, as far as it is known."""
-    environment, python = plan.environment, str(plan.run_json["environment"]["python"])
-    known = f", torch {environment.torch}" if environment.torch else ""
-    if environment.kind is not EnvironmentKind.NONE:
-        name = f"{environment.name} ({environment.kind})" if environment.name else str(environment.kind)
-        return Check(AREA, "environment", CheckState.OK, f"{name}{known}")
-    if has_own_torch or "/" in python or known:
-        return Check(AREA, "environment", CheckState.OK, f"{python}{known}")
+def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) -> Check:
+    """Where torch would come from, as far as it can be known here."""
+    python = str(plan.run_json["environment"]["python"])
+    what = describe(plan.environment, python).removeprefix("environment ")
+    if check.torch is not None:
+        return Check(AREA, "environment", CheckState.OK, f"{what}, torch {check.torch}")
+    if plan.environment.kind is not EnvironmentKind.NONE:
+        todo = 'say torch = "2.6.0" in its description, whichever it is; the job looks in its first seconds'
+        return Check(AREA, "environment", CheckState.UNKNOWN, what, check.unknown, todo)
+    if has_own_torch or "/" in python:
+        return Check(AREA, "environment", CheckState.OK, what, check.unknown)
     because = (
         "torch is not installed beside coach, and nobody said where it is: the job takes its PATH's python3"
     )
     todo = (
         'set launch.environment in config.toml, for example "venv=/path" or "modules=NAME/VERSION"; or --env'
     )
-    return Check(AREA, "environment", CheckState.UNKNOWN, python, because, todo)
+    return Check(AREA, "environment", CheckState.UNKNOWN, what, because, todo)
 
 
-def judge_test(result: CommandResult, command: str) -> Check:
+def _look_at_environment(plan: Plan, env: Mapping[str, str], io: Io) -> Check:
+    python = str(plan.run_json["environment"]["python"])
+    check = check_environment(plan.environment, python, env, io)
+    return judge_environment(plan, check, has_own_torch=find_spec("torch") is not None)
+
+
+def judge_test(result: CommandResult, plan: Plan) -> Check:
     """Slurm's word on the very script that Enter would submit."""
-    what, words = "sbatch --test-only", failure_words(result.stderr)
+    what = "sbatch --test-only"
     if result.error is not None:
         todo = "try again; a launch waits longer for the answer"
         return Check(AREA, what, CheckState.UNKNOWN, None, result.error, todo)
+    lines = slurms_words(result.stderr)
     if result.returncode == 0:
-        said = " ".join(result.stderr.split()).removeprefix("sbatch: ")
-        return Check(AREA, what, CheckState.OK, "Slurm takes it", said or None)
-    todo = f"set what is missing in the plan or in [launch] of config.toml; {command} tells the same"
-    return Check(AREA, what, CheckState.WRONG, "refused", words or f"exit status {result.returncode}", todo)
+        return Check(AREA, what, CheckState.OK, "Slurm takes it", "; ".join(lines) or None)
+    if is_unanswered(lines):
+        return Check(AREA, what, CheckState.UNKNOWN, None, "; ".join(lines), "try again")
+    options = " or ".join(option_of(field) for field in fields_in_question(lines, plan))
+    todo = f"set {options or 'what is missing'} in the plan, or for good in [launch] of config.toml"
+    return Check(
+        AREA, what, CheckState.WRONG, "refused", "; ".join(lines) or f"exit status {result.returncode}", todo
+    )
 
 
-def _test(plan: Plan, io: Io) -> tuple[CommandResult, str]:
+def _test(plan: Plan, io: Io) -> Check:
     with tempfile.NamedTemporaryFile("w", prefix="coach-", suffix=".sh", encoding="utf-8") as script:
         script.write(plan.script)
         script.flush()
-        argv = check_command(script.name)
-        shown = f"`coach launch {plan.recipe} --dry-run > job.sh; {join(argv[:-1])} job.sh`"
-        return io.run(Query("test-only", argv)), shown
+        return judge_test(io.run(Query("test-only", check_command(script.name))), plan)

@@ -19,15 +19,33 @@ from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
 Probe = Callable[[], Sequence[Check]]
 
 
+class _Asked:
+    """One command and its answer; its lock is held while it is being asked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.result: CommandResult | None = None
+
+
 class HurriedIo:
-    """An Io whose commands get at most `limit_s` each, and nothing beyond `deadline_s` on the monotonic clock."""
+    """An Io whose commands are asked once, whoever wants the answer, and get at most `limit_s` each, and nothing beyond `deadline_s` on the monotonic clock."""
 
     def __init__(self, inner: Io, limit_s: float, deadline_s: float) -> None:
         self._inner = inner
         self._limit_s = limit_s
         self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._asked: dict[tuple[str, ...], _Asked] = {}
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        with self._lock:
+            asked = self._asked.setdefault(query.argv, _Asked())
+        with asked.lock:
+            if asked.result is None:
+                asked.result = self._run(query, timeout_s)
+            return asked.result
+
+    def _run(self, query: Query, timeout_s: float) -> CommandResult:
         left_s = min(timeout_s, self._limit_s, self._deadline_s - time.monotonic())
         if left_s <= 0:
             error = f"{query.argv[0]}: not asked, no time was left"

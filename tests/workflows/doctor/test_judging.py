@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from coach.config import Lock, Settings
+from coach.launch.environment_check import EnvironmentCheck
+from coach.launch.room import Room
 from coach.model.cluster import GpuCount, Partition
 from coach.model.doctor import Check, CheckState, Report
+from coach.model.environment import Environment, EnvironmentKind
 from coach.sources.disk import Space
 from coach.sources.file_clock import Skew, read_skew
-from coach.sources.found_environments import Prefix
+from coach.sources.quota import Quota
 from coach.sources.slurm_config import parse_rate_limit
 from coach.sources.terminal import Terminal
 from coach.workflows.doctor import environments, here, places, slurm
@@ -114,23 +118,31 @@ def test_gpus_are_told_by_partition_and_their_absence_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "space", "state"),
+    ("problem", "space", "quota", "state"),
     [
-        ("/home is on a read-only file system", None, WRONG),
-        (None, None, OK),
-        (None, Space(10**12, 2 * 10**12, 10**6, 10**7), OK),
-        (None, Space(5 * 10**8, 10**10, None, None), WARNING),
-        (None, Space(10**11, 10**13, None, None), WARNING),
-        (None, Space(10**6, 10**10, None, None), WRONG),
-        (None, Space(10**12, 2 * 10**12, 3, 10**7), WRONG),
+        ("/home is on a read-only file system", None, None, WRONG),
+        (None, None, None, OK),
+        (None, Space(10**12, 2 * 10**12, 10**6, 10**7), None, OK),
+        (None, Space(5 * 10**8, 10**10, None, None), None, WARNING),
+        (None, Space(10**6, 10**10, None, None), None, WRONG),
+        (None, Space(10**12, 2 * 10**12, 3, 10**7), None, WRONG),
+        (None, Space(10**12, 2 * 10**12, None, None), Quota(10**10, 10**10 + 10, 5, None), WRONG),
     ],
 )
 def test_a_place_is_well_when_it_can_be_written_and_has_room(
-    problem: str | None, space: Space | None, state: CheckState
+    problem: str | None, space: Space | None, quota: Quota | None, state: CheckState
 ) -> None:
-    check = places.judge_place("runs", Path("/scratch/ada"), "runs_root", problem, space)
+    room = Room("/scratch/ada", "runs_root", space, quota, {})
+    check = places.judge_place("runs", room, problem)
     assert check.state is state
     assert (check.todo is None) == (state is OK)
+    assert "/scratch/ada" in (check.value or "")
+
+
+def test_a_root_that_is_not_the_first_choice_says_what_was_passed_over() -> None:
+    room = Room("/home/ada/coach/runs", "runs_root", None, None, {})
+    chosen = "/home/ada/coach/runs (home); passed over: /scratch/ada/coach/runs ($SCRATCH): cannot be written by you"
+    assert "passed over: /scratch" in (places.judge_place("runs", room, None, chosen).because or "")
 
 
 TERMINAL = Terminal("xterm-256color", 256, "UTF-8", 120, 40, None)
@@ -167,7 +179,7 @@ def test_a_file_server_whose_clock_is_off_is_told_and_by_how_much(tmp_path: Path
 
 
 def test_found_environments_say_how_they_would_be_used() -> None:
-    bare, full = Prefix(Path("/c/base"), None), Prefix(Path("/c/torch"), "2.6.0")
+    bare, full = environments.Prefix(Path("/c/base"), None), environments.Prefix(Path("/c/torch"), "2.6.0")
     (conda,) = environments.judge_conda([bare, full], 2, has_program=True)
     assert conda.value == "/c/torch (torch 2.6.0); /c/base and 2 more"
     assert conda.todo == "--env conda=/c/torch"
@@ -176,3 +188,46 @@ def test_found_environments_say_how_they_would_be_used() -> None:
     (images,) = environments.judge_images([Path("/i/a.sif")], [])
     assert images.todo == "--env apptainer=/i/a.sif"
     assert "on the PATH here" in (images.because or "")
+
+
+def test_a_configured_environment_that_is_gone_is_wrong_only_when_launches_use_it() -> None:
+    gone = Environment(EnvironmentKind.VENV, "pt", path="/sw/pt", origin="/etc/coach/site.toml:4")
+    check = EnvironmentCheck(problem="/sw/pt: no such folder", hint="make it")
+    used = environments.judge_configured(gone, check, is_used=True)
+    assert (used.state, used.value, used.todo) == (
+        WRONG,
+        "venv=/sw/pt",
+        "make it; correct /etc/coach/site.toml:4",
+    )
+    assert environments.judge_configured(gone, check, is_used=False).state is WARNING
+
+
+def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_described() -> None:
+    modules = Environment(EnvironmentKind.MODULES, "pt", modules=("pytorch/2.6",))
+    check = environments.judge_configured(
+        modules, EnvironmentCheck(unknown="not checked until the job starts"), True
+    )
+    assert (check.state, check.value) == (OK, "modules=pytorch/2.6")
+    assert 'say torch = "2.6.0" in [environments.pt]' in (check.todo or "")
+    known = environments.judge_configured(modules, EnvironmentCheck(torch="2.6.0"), True)
+    assert (known.value, known.todo) == ("modules=pytorch/2.6, torch 2.6.0", None)
+
+
+def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: Path) -> None:
+    settings = Settings(
+        runs_root=tmp_path,
+        cache_dir=tmp_path,
+        config_dir=tmp_path,
+        notes=("config.toml:3: partition does not count",),
+        locks={"launch.partition": Lock("exam week", "site.toml:9")},
+    )
+    files, note, locked = here.judge_config(settings)
+    assert files.value == "no file: every value is a default"
+    assert (note.state, note.because) == (WARNING, "config.toml:3: partition does not count")
+    assert locked.value == "launch.partition"
+
+
+def test_a_site_without_training_on_the_login_node_says_so(tmp_path: Path) -> None:
+    settings = Settings(runs_root=tmp_path, cache_dir=tmp_path, config_dir=tmp_path)
+    check = here.judge_permission(settings, "switched off by the site (site.toml:2)")
+    assert (check.state, check.because) == (WRONG, "switched off by the site (site.toml:2)")
