@@ -125,7 +125,7 @@ class ActionApp(App[None]):
         if isinstance(screen, AskingScreen):
             self._change(
                 screen,
-                lambda: self.launcher.submit(message.plan, message.answers),
+                lambda: self.launcher.submit(message.plan),
                 lambda done: self._show_launched(screen, done),
             )
 

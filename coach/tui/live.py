@@ -141,12 +141,12 @@ class LiveLauncher:
             self._site = (now_s, look_at_site(backend, self._io))
         return plan_for(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
 
-    def submit(self, plan: Plan, answers: Mapping[str, str]) -> Submitted:
+    def submit(self, plan: Plan) -> Submitted:
         from coach.workflows.refusal import remember_answers
         from coach.workflows.submit import submit
 
         submitted = submit(plan, self._settings, self._env, self._io)
-        self._settings, notes = remember_answers(answers, self._settings)
+        self._settings, notes = remember_answers(plan, self._settings)
         return replace(submitted, notes=notes)
 
     def examine(self) -> Report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from textual.message import Message
 
@@ -75,12 +75,9 @@ class PlanRequested(Message):
 
 
 class SubmitRequested(Message):
-    """`answers`: fields that a refusal had asked for, as they are now; they are remembered when the submission is taken."""
-
-    def __init__(self, plan: Plan, answers: Mapping[str, str]) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
-        self.answers = answers
 
 
 class CancelRequested(ScreenAsked):

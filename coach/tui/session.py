@@ -5,7 +5,7 @@ The screens are written against these two; `live.py` fills them with the real wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -77,9 +77,7 @@ class Launcher(Protocol):
         """`run_id` keeps the name of a plan that is being changed."""
         ...
 
-    def submit(self, plan: Plan, answers: Mapping[str, str]) -> Submitted:
-        """`answers`: fields that a refusal had asked for; they are remembered once the plan was taken."""
-        ...
+    def submit(self, plan: Plan) -> Submitted: ...
 
     def cancel_command(self, target: str) -> str:
         """The exact command that `cancel` will run, to be shown before."""

@@ -27,7 +27,7 @@ from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.local_process import state_of
 from coach.workflows.prepare import prepare as prepare
 from coach.workflows.readonly import refuse_if_readonly
-from coach.workflows.refusal import explained
+from coach.workflows.refusal import explained, keep_question
 
 _LOOK_INTERVAL_S = 0.5
 _QUEUE_INTERVAL_S = 5.0
@@ -82,7 +82,9 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         yield
     except slurm.NoAnswer:
         raise
-    except UserError:
+    except UserError as error:
+        if isinstance(error, Refused):
+            keep_question(error, settings)
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise
 

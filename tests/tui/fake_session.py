@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -73,7 +73,6 @@ class FakeLauncher:
     refusal: UserError | None = None
     refusals: list[UserError] = field(default_factory=list)
     """Refusals of submissions, one after the other."""
-    answers: list[dict[str, str]] = field(default_factory=list)
     report: Report = field(default_factory=lambda: Report((), 0.0))
     before_prepare: Callable[[], None] = lambda: None
 
@@ -88,13 +87,12 @@ class FakeLauncher:
         self.requests.append(request)
         return make_plan(request)
 
-    def submit(self, plan: Plan, answers: Mapping[str, str]) -> Submitted:
+    def submit(self, plan: Plan) -> Submitted:
         if self.refusals:
             raise self.refusals.pop(0)
         if self.refusal is not None:
             raise self.refusal
         self.submitted.append(plan)
-        self.answers.append(dict(answers))
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
 
     def examine(self) -> Report:

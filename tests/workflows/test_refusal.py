@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from coach.config import Lock, Settings
+from coach.config import Lock
 from coach.launch.refusal import Refused
 from coach.launch.submit import NoAnswer
+from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
 from coach.workflows.defaults import locked_fields, with_defaults
 from coach.workflows.refusal import remember_answers
@@ -75,33 +77,91 @@ def test_what_the_site_locks_is_known_to_the_plan_by_field_and_reason(world: Wor
     assert {"account", "partition", "num_nodes", "sbatch"} <= set(locked_fields(whole))
 
 
-def test_an_answer_that_was_taken_is_the_next_launch_s_default(world: World) -> None:
-    answers = {"account": "lab", "gpu_type": "a100", "time_limit_s": "600"}
-    settings, notes = remember_answers(answers, world.settings)
-    assert notes == (f"remembered for {settings.cluster}: account lab, gpu_type a100",)
-    request = with_defaults(LaunchRequest("ddp"), settings)
-    assert (request.account, request.gpu_type) == ("lab", "a100")
-    assert request.time_limit_s is None
-    assert {"account", "gpu_type"} <= request.defaulted
-    assert with_defaults(LaunchRequest("ddp", account="other"), settings).account == "other"
+def launched(world: World, **said: Any) -> tuple[str, ...]:
+    """A launch that is taken when it names an account and a reservation, and what is told of it. Its answers are in the settings then."""
+    world.client("sbatch", REFUSING)
+    plan = world.plan(LaunchRequest("ddp", python="python3", **said))
+    submit(plan, world.settings, world.env, world.io)
+    world.settings, notes = remember_answers(plan, world.settings)
+    return notes
+
+
+REFUSING = """\
+words() { echo "sbatch: error: $1"; echo "sbatch: error: Batch job submission failed: Unspecified error"; exit 1; } >&2
+for script; do :; done
+grep -q -e --account= "$script" || words "no account"
+grep -q -e --reservation= "$script" || words "--reservation=NAME is needed"
+echo 17
+"""
+
+
+def test_what_a_site_asked_for_is_the_next_launch_s_default_once_it_was_taken(world: World) -> None:
+    with pytest.raises(Refused):
+        launched(world)
+    with pytest.raises(Refused):
+        launched(world, account="lab")
+    said = {"account": "lab", "reservation": "workshop", "time_limit_s": 600, "qos": "normal"}
+    assert launched(world, **said) == ("remembered for default: --account=lab --reservation=workshop",)
+    request = with_defaults(LaunchRequest("ddp"), world.settings)
+    assert (request.account, request.reservation, request.qos, request.time_limit_s) == (
+        *("lab", "workshop", None, None),
+    )
+    assert with_defaults(LaunchRequest("ddp", account="other"), world.settings).account == "other"
+    assert launched(world) == ()
+    assert launched(world, account="other") == ()  # nobody had asked
+
+
+def test_another_process_of_coach_may_give_the_answer(world: World) -> None:
+    with pytest.raises(Refused):
+        launched(world, reservation="workshop")
+    world.settings = replace(world.settings)
+    assert launched(world, account="lab", reservation="workshop") == (
+        "remembered for default: --account=lab",
+    )
 
 
 def test_a_reservation_that_was_left_out_is_forgotten(world: World) -> None:
-    settings, _ = remember_answers({"account": "lab", "reservation": "workshop"}, world.settings)
-    assert settings.launch.reservation == "workshop"
-    settings, notes = remember_answers({"reservation": ""}, settings)
-    assert notes == (f"remembered for {settings.cluster}: reservation none",)
-    assert (settings.launch.account, settings.launch.reservation) == ("lab", None)
-    written = (settings.config_dir / "remembered.toml").read_text()
-    assert "lab" in written
-    assert "workshop" not in written
+    with pytest.raises(Refused):
+        launched(world, account="lab")
+    launched(world, account="lab", reservation="workshop")
+    expired = "sbatch: error: Batch job submission failed: Requested reservation is invalid"
+    world.client("sbatch", f"echo '{expired}' >&2; exit 1")
+    with pytest.raises(Refused) as caught:
+        submit(world.plan(), world.settings, world.env, world.io)
+    assert [choice.changes for choice in caught.value.choices] == [{"reservation": ""}]
+    world.client("sbatch", "echo 18")
+    plan = world.plan(LaunchRequest("ddp", python="python3", reservation=""))
+    submit(plan, world.settings, world.env, world.io)
+    settings, notes = remember_answers(plan, world.settings)
+    assert notes == ("remembered for default: --reservation=none",)
+    assert settings.launch.reservation is None
+    assert "workshop" not in (settings.config_dir / "remembered.toml").read_text()
 
 
-def test_an_answer_that_cannot_be_written_is_told_and_fails_nothing(world: World) -> None:
+def test_an_answer_that_cannot_be_written_is_told_and_fails_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Refused):
+        launched(world, reservation="workshop")
+
+    def refuse(*_: object) -> None:
+        raise UserError("remembered.toml: cannot be written: No space left on device")
+
+    monkeypatch.setattr("coach.workflows.refusal.remember", refuse)
+    (note,) = launched(world, account="lab", reservation="workshop")
+    assert note.startswith("not remembered for the next launch: remembered.toml: cannot be written")
+
+
+@pytest.mark.parametrize("spoilt", ["{", "[]", '{"default": "account"}', '{"default": [3, "time"]}'])
+def test_a_spoilt_file_of_questions_asks_nothing(world: World, spoilt: str) -> None:
+    world.settings.config_dir.mkdir()
+    (world.settings.config_dir / "asked.json").write_text(spoilt)
+    assert launched(world, account="lab", reservation="workshop") == ()
+
+
+def test_a_home_that_cannot_be_written_is_no_reason_to_hide_the_refusal(world: World) -> None:
     blocked = world.root / "file"
     blocked.write_text("")
-    settings: Settings = replace(world.settings, config_dir=blocked / "config")
-    same, (note,) = remember_answers({"account": "lab"}, settings)
-    assert same == settings
-    assert note.startswith("not remembered for the next launch: ")
-    assert remember_answers({}, settings) == (settings, ())
+    world.settings = replace(world.settings, config_dir=blocked / "config")
+    with pytest.raises(Refused, match="no account"):
+        launched(world)

@@ -117,8 +117,6 @@ class PlanScreen(AskingScreen):
         self.plan: Plan | None = None
         self._request: LaunchRequest | None = None
         self._edit = 0
-        self._asked: set[str] = set()
-        """Fields that a refusal has asked for."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="heading", can_focus=False)
@@ -153,8 +151,6 @@ class PlanScreen(AskingScreen):
             self.query_one("#plan").display = False
         row = self._refused_row()
         if isinstance(error, Refused) and row is not None:
-            names = {name for choice in error.choices for name in choice.changes}
-            self._asked |= names | {row.input.field.name}
             row.mark(is_refused=True, choices=error.choices)
             row.input.focus()
 
@@ -236,6 +232,4 @@ class PlanScreen(AskingScreen):
         if self.plan is None or not self.admits_key():
             return
         self.work("submitting…")
-        values = {name: getattr(self._request, name, None) for name in self._asked}
-        answers = {name: value for name, value in values.items() if isinstance(value, str)}
-        self.post_message(SubmitRequested(self.plan, answers))
+        self.post_message(SubmitRequested(self.plan))
