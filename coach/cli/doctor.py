@@ -1,4 +1,7 @@
-"""`coach doctor`: what works here and what does not, each line with what to do."""
+"""`coach doctor`: what works here and what does not, each line with what to do.
+
+It reads the settings itself: a config that is too broken to start with is what somebody comes to the doctor for.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,14 @@ from typing import Any
 from coach.cli.text import UNKNOWN, print_json, print_line, printable
 from coach.config import BACKENDS, Settings
 from coach.model.doctor import Check, CheckState, Report
+from coach.model.errors import UserError
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.terminal import read_terminal
-from coach.workflows.doctor import examine, with_backend
+from coach.workflows.doctor import examine, with_backend, without_files
+from coach.workflows.readonly import held_back
+
+LOADS_SETTINGS = False
+"""The settings are not read before this command is."""
 
 _SIGNS = {
     CheckState.OK: "ok",
@@ -32,12 +40,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to examine (default: auto)")
 
 
-def run(args: argparse.Namespace, settings: Settings) -> int:
+def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     """Exit status: 0 all well, 1 something does not work here, 2 cannot tell."""
-    env = os.environ
-    report = examine(
-        with_backend(settings, args.backend), env, SystemIo(scrubbed_environment(env)), read_terminal(env)
-    )
+    from coach import cli
+
+    env, problem = os.environ, None
+    try:
+        settings = settings or cli.load_settings()
+    except UserError as error:
+        settings, problem = held_back(without_files(env), env), error
+    settings = with_backend(settings, args.backend)
+    io = SystemIo(scrubbed_environment(env))
+    report = examine(settings, env, io, read_terminal(env), config_problem=problem)
     if args.format == "json":
         print_json("checks", [as_json(check) for check in report.checks])
     else:

@@ -250,9 +250,13 @@ class ActionApp(App[None]):
         if screen is not top:
             self.push_screen(screen)
         screen.begin()
+        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
+        backend = (
+            "auto" if is_recorded else self.backend
+        )  # of this machine, not of where the recording was made
         looking = Desk(lambda callback: self.post_message(messages.Done(callback)))
         looking.do(
-            self.launcher.examine,
+            lambda: self.launcher.examine(backend),
             lambda report: screen.set_report(report) if screen.is_attached else None,
             lambda error: screen.refuse(error) if screen.is_attached else None,
         )

@@ -149,11 +149,12 @@ class LiveLauncher:
         self._settings, notes = remember_answers(plan, self._settings)
         return replace(submitted, notes=notes)
 
-    def examine(self) -> Report:
+    def examine(self, backend: str) -> Report:
         from coach.sources.terminal import read_terminal
-        from coach.workflows.doctor import examine
+        from coach.workflows.doctor import examine, with_backend
 
-        return examine(self._settings, self._env, self._io, read_terminal(self._env))
+        settings = with_backend(self.settings, backend)
+        return examine(settings, self._env, self._io, read_terminal(self._env))
 
     def cancel_command(self, target: str) -> str:
         from coach.workflows.cancel import plan_cancel

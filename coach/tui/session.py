@@ -93,6 +93,6 @@ class Launcher(Protocol):
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
 
-    def examine(self) -> Report:
-        """What works here. It changes nothing, so it need not wait for its turn."""
+    def examine(self, backend: str) -> Report:
+        """What works here on `slurm`, `local` or `auto`. It changes nothing, so it need not wait for its turn."""
         ...

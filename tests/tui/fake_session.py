@@ -95,7 +95,7 @@ class FakeLauncher:
         self.submitted.append(plan)
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
 
-    def examine(self) -> Report:
+    def examine(self, backend: str) -> Report:
         return self.report
 
     def cancel_command(self, target: str) -> str:

@@ -54,7 +54,7 @@ async def test_the_report_is_read_and_read_again() -> None:
 
 async def test_an_examination_that_fails_says_so() -> None:
     class Failing(FakeLauncher):
-        def examine(self) -> Report:
+        def examine(self, backend: str) -> Report:
             raise UserError("backend 'x': expected slurm or local")
 
     async with opened(launcher=Failing()) as driver:

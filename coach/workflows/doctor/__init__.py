@@ -10,10 +10,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coach import runs
 from coach.config import Settings
 from coach.launch.recipe import data_dir
 from coach.launch.resources import Site
 from coach.model.doctor import Check, CheckState, Report
+from coach.model.errors import UserError
 from coach.sources.io import CommandResult, Io
 from coach.sources.slurm_config import ACCOUNTING_QUERY, CONFIG_QUERY, PING_QUERY, parse_config
 from coach.sources.slurm_jobs import jobs_query, parse_jobs
@@ -43,10 +45,11 @@ def examine(
     io: Io,
     terminal: Terminal,
     *,
+    config_problem: UserError | None = None,
     limit_s: float = LIMIT_S,
     within_s: float = DEADLINE_S,
 ) -> Report:
-    """Look at everything. `settings.launch.backend` says at which backend."""
+    """Look at everything. `settings.launch.backend` says at which backend; `config_problem` is why they are not the user's own."""
     started_s = time.monotonic()
     deadline_s = started_s + within_s
     hurried = HurriedIo(io, limit_s, deadline_s - LEFT_TO_READ_S)
@@ -61,7 +64,7 @@ def examine(
     checks = [
         here.judge_permission(settings, why_no_local_backend(settings) if backend == "local" else None),
         *side_by_side(probes, deadline_s),
-        *here.judge_config(settings),
+        *here.judge_config(settings, config_problem),
         *here.judge_python(data_dir()),
         *here.judge_terminal(terminal),
     ]
@@ -137,6 +140,15 @@ def _judge_machine(site: Site) -> list[Check]:
     because = "no NVIDIA GPU with a working driver: training is on the CPUs"
     value = f"no GPUs, {machine.num_cpus} CPUs"
     return [no_slurm, Check("gpus", machine.name, CheckState.OK, value, because, is_needed=False)]
+
+
+def without_files(env: Mapping[str, str]) -> Settings:
+    """What coach would do without any config: for looking around while it is broken."""
+    return Settings(
+        runs_root=runs.default_runs_root(env),
+        cache_dir=runs.default_cache_dir(env),
+        config_dir=runs.default_config_dir(env),
+    )
 
 
 def with_backend(settings: Settings, backend: str | None) -> Settings:

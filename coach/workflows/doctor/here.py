@@ -12,6 +12,7 @@ from pathlib import Path
 from coach import __version__
 from coach.config import Settings
 from coach.model.doctor import Check, CheckState
+from coach.model.errors import UserError
 from coach.sources.file_clock import Skew
 from coach.sources.terminal import Terminal
 from coach.workflows.readonly import why_readonly
@@ -99,8 +100,12 @@ def _judge_letters(terminal: Terminal) -> Check:
     return Check("terminal", "letters", CheckState.WARNING, encoding or "C locale", because, todo)
 
 
-def judge_config(settings: Settings) -> list[Check]:
-    """The files that the settings came from. They are valid: coach does not start with one that is not."""
+def judge_config(settings: Settings, problem: UserError | None = None) -> list[Check]:
+    """The files that the settings came from, what in them does not count, and what the site locked."""
+    if problem is not None:
+        todo = "; ".join(filter(None, (problem.hint, "`coach config --check` names all that is wrong")))
+        because = f"{problem.message}; what stands above and below is how it would be without any config"
+        return [Check("config", "files", CheckState.WRONG, "coach does not start with them", because, todo)]
     files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
     value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"
     checks = [Check("config", "files", CheckState.OK, value, is_needed=False)]
@@ -116,13 +121,13 @@ def judge_config(settings: Settings) -> list[Check]:
 
 def judge_skew(directory: Path, skew: Skew) -> Check:
     """The clock of the file server under the runs against ours."""
-    what = f"clock of {directory}"
+    what = "clock"
     off_s = abs(skew.skew_s)
     if off_s - skew.error_s <= MAX_SKEW_S:
-        value = f"within {max(off_s, skew.error_s):.1g} s of this machine's"
+        value = f"{directory}: within {max(off_s, skew.error_s):.1g} s of this machine's"
         return Check("roots", what, CheckState.OK, value, is_needed=False)
     side = "ahead of" if skew.skew_s > 0 else "behind"
     because = "ages on the screen are off by as much"
     todo = "ask the site to keep the clocks together (chrony, ntpd)"
-    value = f"{off_s:.1f} s {side} this machine's"
+    value = f"{directory}: {off_s:.1f} s {side} this machine's"
     return Check("roots", what, CheckState.WARNING, value, because, todo, is_needed=False)

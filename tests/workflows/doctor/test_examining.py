@@ -143,3 +143,17 @@ def test_the_command_prints_one_object_and_its_exit_status_agrees_with_it(tmp_pa
     text = subprocess.run(argv, env=env, capture_output=True, text=True)
     assert text.returncode == done.returncode
     assert "permission" in text.stdout
+
+
+def test_a_broken_config_is_a_finding_and_the_rest_is_examined(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("launc = 3\n")
+    env = {**os.environ, "COACH_HOME": str(tmp_path)}
+    argv = [sys.executable, "-m", "coach", "doctor", "--backend", "local", "--format", "json"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    checks = {(check["area"], check["what"]): check for check in json.loads(done.stdout)["checks"]}
+    config = checks["config", "files"]
+    assert config["state"] == "wrong"
+    assert f"{tmp_path}/config.toml:1: unknown key launc" in config["because"]
+    assert "coach config --check" in config["todo"]
+    assert checks["roots", "runs"]["state"] == "ok"

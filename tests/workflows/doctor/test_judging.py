@@ -174,7 +174,7 @@ def test_a_file_server_whose_clock_is_off_is_told_and_by_how_much(tmp_path: Path
     assert here.judge_skew(tmp_path, read_skew(tmp_path)).state is OK
     assert list(tmp_path.iterdir()) == []
     ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
-    assert (ahead.state, ahead.value) == (WARNING, "90.0 s ahead of this machine's")
+    assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
     assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # it was slow to answer: nobody knows
 
 
