@@ -81,9 +81,7 @@ class FileNotFound(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         path = hit.fields.get("path") if hit is not None else None
         if hit is None or "text" in hit.fields:
-            yield Fix(
-                "Put the data on a file system that compute nodes see, and name that as data_dir in the config"
-            )
+            yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
         elif path and path.startswith("/"):
             yield Fix(
                 "See whether compute nodes have it, and put it on a file system that they all see",
