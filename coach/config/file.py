@@ -78,7 +78,7 @@ def parse_toml(path: Path, said: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         words = str(error)
         place = _SYNTAX_PLACE.search(words)
-        where = f"{path}:{place[1]}" if place else str(path)
+        where = f"{path}:{place[1] if place else len(said.splitlines())}"
         raise UserError(f"{where}: not valid TOML: {_SYNTAX_PLACE.sub('', words)}") from None
     except RecursionError:
         raise UserError(f"{path}: not valid TOML: nested too deeply") from None
