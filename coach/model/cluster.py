@@ -12,6 +12,9 @@ ACTIVE_STATES = frozenset(
 )
 """Job states that can still change; every other state is final (squeue(1), JOB STATE CODES)."""
 
+SUPERVISOR_DIED = "SupervisorDied"
+MACHINE_RESTARTED = "MachineRestarted"
+"""Reasons of local runs that could not say themselves how they ended."""
 
 _WHOLE_SECOND_S = 1.0
 """Slurm cuts its times to whole seconds."""

@@ -9,6 +9,12 @@ def place(host: str | None) -> str:
 
 
 def last_word(state: str | None, age: str | None) -> str:
-    """Why that is not known, and what was. `age` is that of the last word, as it is shown: `3 min`."""
+    """What was last known, and why no more is. `age` is that of the last word, as it is shown: `3 min`."""
     as_of = f" {age} ago" if age else ""
-    return f"not visible from here: {state or 'nothing said yet'}{as_of}"
+    return f"{state or 'nothing said yet'}{as_of}, not visible from here"
+
+
+def told(host: str | None, state: str | None, age: str | None) -> str:
+    """All of it, where there is room: `on login2, not visible from here: RUNNING 3 min ago`."""
+    as_of = f" {age} ago" if age else ""
+    return f"{place(host)}, not visible from here: {state or 'nothing said yet'}{as_of}"

@@ -15,10 +15,7 @@ from typing import Any
 
 import psutil
 
-from coach.model.cluster import is_final
-
-SUPERVISOR_DIED = "SupervisorDied"
-MACHINE_RESTARTED = "MachineRestarted"
+from coach.model.cluster import MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK_S = 2.0

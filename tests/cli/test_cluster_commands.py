@@ -166,7 +166,7 @@ def test_a_local_run_of_another_login_node_keeps_slurm_s_word_in_json_and_says_w
     assert run(jobs, settings, "--backend", "local") == 0
     shown = capsys.readouterr().out
     assert "on login2" in shown
-    assert "not visible from here: RUNNING" in shown
+    assert ", not visible from here" in shown
     with pytest.raises(UserError, match="it is on login2, not visible from here"):
         plan_cancel(run_dir.name, settings, {}, SystemIo({}))
 

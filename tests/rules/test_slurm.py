@@ -45,7 +45,8 @@ def test_a_launched_job_that_failed_without_a_word_is_a_finding_that_says_where_
 
 
 def test_a_foreign_job_without_a_log_is_a_finding_too() -> None:
-    assert no_log(job=job("NODE_FAIL")) == ["no_log"]
+    assert no_log(job=job("BOOT_FAIL")) == ["node_failure", "no_log"]
+    assert no_log(job=job("LAUNCH_FAILED")) == ["no_log"]
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "PENDING", None])

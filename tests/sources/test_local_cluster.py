@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.cluster import SUPERVISOR_DIED, GpuCount, Job, Node, Partition
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.sources.local_cluster import KEEP_ENDED_S, KEEP_ORPHAN_S, LocalClusterSource
-from coach.sources.local_process import SUPERVISOR_DIED, Sighting, as_recorded
+from coach.sources.local_process import Sighting, as_recorded
 from coach.sources.machine import read_machine
 from tests.sources.scripted_io import ScriptedIo, make_run
 

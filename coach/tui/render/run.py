@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coach.model.elsewhere import last_word, place
+from coach.model.elsewhere import told
 from coach.model.history import CurvePoint, History
 from coach.model.metrics import Step
 from coach.model.run import Run
@@ -87,7 +87,7 @@ def _state_span(run: Run | None, state: str | None, now_s: float) -> Span:
         return state_span(state)
     spoke_s = run.last_word_time_s
     since = age(now_s - spoke_s) if spoke_s is not None else None
-    return Span(printable(f"{place(run.host)}, {last_word(state, since)}"), "muted")
+    return Span(printable(told(run.host, state, since)), "muted")
 
 
 def size_text(run: Run) -> str:

@@ -22,10 +22,10 @@ def test_the_queue_shows_where_it_is_and_the_last_word_with_its_age() -> None:
     job = replace(make_job(), state="RUNNING", **HIDDEN)
     (row,) = job_rows([job], job.user, True, NOW_S)
     assert cell(row, JOB_COLUMNS, "state") == "on login2"
-    assert cell(row, JOB_COLUMNS, "reason") == "not visible from here: RUNNING 3 min ago"
+    assert cell(row, JOB_COLUMNS, "reason") == "RUNNING 3 min ago, not visible from here"
     shown = "\n".join(map(plain, job_lines(job, NOW_S)))
     assert "on login2" in shown
-    assert "not visible from here: RUNNING 3 min ago" in shown
+    assert "RUNNING 3 min ago, not visible from here" in shown
 
 
 def test_the_list_of_runs_and_the_run_say_the_same_and_no_more() -> None:
