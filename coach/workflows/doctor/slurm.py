@@ -56,7 +56,10 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
         )
         return checks
     missing = [use for use in _USES if version < use.since]
-    because = f"tested with {' and '.join(TESTED)}; its text output is read, so its JSON may have any version"
+    because = (
+        f"tested with {' and '.join(TESTED)}; --gpus-per-node works from 19.05 on, rate limits exist from 23.02 on; "
+        "what squeue and scontrol print is read as text, their JSON is not used"
+    )
     checks.append(
         Check(AREA, "version", CheckState.WARNING if missing else CheckState.OK, said.strip(), because)
     )
