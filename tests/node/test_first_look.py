@@ -233,6 +233,15 @@ def test_a_refused_job_ends_at_once_and_its_run_says_why(start: Start, tmp_path:
     assert (refused.cause, refused.node) == ("file_not_found", "node1")
 
 
+def test_a_run_directory_that_takes_no_folders_is_still_looked_at(start: Start, tmp_path: Path) -> None:
+    run_dir = launched(tmp_path / "run")
+    (run_dir / "metrics").rmdir()
+    (run_dir / "metrics").write_text("in the way")  # as root, nothing is forbidden
+    job = start("run", "--run-dir", str(run_dir), "--", "true", "--data_dir=/no/such/data")
+    _, stderr = job.communicate(timeout=30)
+    assert (job.returncode, stderr.count("\n")) == (78, 1)
+
+
 def test_a_trainers_own_refusal_is_found_in_torchruns_error_file(tmp_path: Path, start: Start) -> None:
     run_dir = launched(tmp_path / "run")
     # As torchrun does: the message goes to a file below the folder that $PET_LOG_DIR names.
