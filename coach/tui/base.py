@@ -116,7 +116,7 @@ class CoachScreen(Screen[None]):
 
     def refresh_all(self) -> None:
         """Draw everything: new data, a new size, or this screen came to the top."""
-        if not self.is_mounted:
+        if not self.is_mounted or not self._is_composed:
             return
         self.tick()
         self._show_keys()
@@ -124,6 +124,8 @@ class CoachScreen(Screen[None]):
 
     def tick(self) -> None:
         """Draw what changes by the clock alone: the ages."""
+        if not self._is_composed:
+            return
         context, width = self.context, self.app.size.width
         now_s = context.now_s
         ages = ages_line(context.snapshot.sources, now_s)
@@ -160,7 +162,13 @@ class CoachScreen(Screen[None]):
         self._set_note(line(Span(text, "warning")) if text else BLANK)
 
     def _set_note(self, note: Line) -> None:
-        self.query_one(KeyBar).set_note(note)
+        if self._is_composed:
+            self.query_one(KeyBar).set_note(note)
+
+    @property
+    def _is_composed(self) -> bool:
+        """Whether there is something to draw on. The clock ticks, and keys arrive, also while a screen opens or closes."""
+        return bool(self.query(KeyBar))
 
     def pane(self, selector: str) -> LinesView:
         return self.query_one(selector, LinesView)

@@ -12,7 +12,7 @@ from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 from coach.tui.guard import GUARD_S
-from coach.tui.screens.plan import PlanField
+from coach.tui.screens.plan import PlanField, PlanScreen
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeLauncher, make_plan
 
@@ -218,6 +218,14 @@ async def test_a_refusal_that_names_no_field_is_shown_whole_and_nothing_is_marke
         assert "more lines" in text
         assert "Esc leaves" in text
         assert "a digit picks" not in text
+
+
+async def test_a_key_and_a_tick_that_come_before_the_screen_is_composed_do_no_harm() -> None:
+    async with opened() as driver:
+        screen = PlanScreen(driver.app.context, "launch ddp")
+        screen.tick()
+        screen.note("too early")
+        assert driver.place == "cluster"
 
 
 class LockedLauncher(FakeLauncher):
