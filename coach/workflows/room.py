@@ -11,8 +11,9 @@ from typing import Any
 from coach import runs
 from coach.config import Settings
 from coach.launch.room import GENERATED_DATA_BYTES, Room, checkpoint_bytes, judge_rooms
+from coach.model.errors import UserError
 from coach.model.launch import Plan
-from coach.sources.disk import read_space
+from coach.sources.disk import read_space, why_not_writable
 from coach.sources.io import Io
 from coach.sources.quota import Mount, Quota, read_mount, read_quota
 from coach.sources.user import user_name
@@ -26,7 +27,13 @@ _GENERATED_DATA = "cifar-10-generated-"
 
 def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
     """The plan with a line about the room of each place it writes to. Raises UserError where nothing could be written."""
+    problem = why_not_writable(settings.runs_root)
+    if problem is not None:
+        hint = "set runs_root in config.toml to a directory of yours"
+        raise UserError(f"{settings.runs_root}: runs cannot be written there: {problem}", hint)
     notes, warnings = judge_rooms(look_at_rooms(plan.parameters, settings, io, now_s))
+    if settings.runs_root_candidates and settings.runs_root_candidates[0][0] != settings.runs_root:
+        notes = (f"runs go to {settings.runs_root_text}", *notes)  # the first choice cannot be written
     return replace(plan, notes=plan.notes + notes, warnings=plan.warnings + warnings)
 
 

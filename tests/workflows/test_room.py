@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coach.config import Settings
+from coach.model.errors import UserError
+from coach.sources.disk import choose_root
 from coach.sources.io import CommandResult, Query
-from coach.workflows.room import look_at_rooms
+from coach.workflows.room import look_at_rooms, with_room
+from tests.launch.examples import plan
 from tests.sources.fake_io import FakeIo
 
 ROW = b"/dev/home 1000 0 2000 0 5 0 100 0\n"
@@ -74,3 +78,29 @@ def test_data_that_is_there_needs_no_room(world: World, tmp_path: Path) -> None:
     world.io.write(f"{tmp_path}/cache/cifar-10-generated-10000-2000-v2/x", b"")
     (room,) = look_at_rooms({"width": 8}, world.settings, world.io, 100.0)
     assert list(room.needs) == ["checkpoints"]
+
+
+def test_a_plan_tells_that_the_first_choice_of_a_runs_root_could_not_be_taken(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "full").touch()
+    candidates = ((tmp_path / "full", "/etc/coach/site.toml:3"), (tmp_path / "runs", "$SCRATCH"))
+    choice = choose_root(candidates)
+    settings = replace(
+        world.settings,
+        runs_root=choice.path,
+        runs_root_candidates=candidates,
+        runs_root_text=choice.text,
+    )
+    notes = with_room(plan(tmp_path / "data"), settings, world.io, 100.0).notes
+    assert [note for note in notes if "passed over" in note] == [
+        f"runs go to {tmp_path}/runs ($SCRATCH); passed over: "
+        f"{tmp_path}/full (/etc/coach/site.toml:3): {tmp_path}/full is not a directory"
+    ]
+
+
+def test_a_root_that_cannot_be_written_refuses_the_plan(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = replace(world.settings, runs_root=tmp_path / "file" / "runs")
+    with pytest.raises(UserError, match=r"runs cannot be written there: .* is not a directory"):
+        with_room(plan(tmp_path / "data"), settings, world.io, 100.0)
