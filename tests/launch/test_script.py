@@ -37,6 +37,21 @@ CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
             "sbatch": {"comment": "a first # try", "exclusive": ""},
         },
     ),
+    "ddp-gres-cpus-per-gpu": (
+        "ddp",
+        CLUSTER,
+        {
+            "partition": "gpu",
+            "gpu_type": "a100",
+            "gpu_request": "gres",
+            "cpus_per_gpu": 4,
+            "account": "lab",
+            "qos": "long",
+            "reservation": "workshop",
+            "exclude": "node[3,7-9]",
+            "sbatch": {"gres": "lustre:1", "mail-type": "END"},
+        },
+    ),
     "ddp-short-no-signal": ("ddp", CLUSTER, {"time_limit_s": 60}),
     "ddp-local": ("ddp", MACHINE, {"resume_from": "/runs/other/checkpoints/step-00000040.pt"}),
 }
