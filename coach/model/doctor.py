@@ -56,12 +56,21 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The exit status in words."""
-        wrong = sum(check.state is CheckState.WRONG for check in self.checks)
+        """The exit status in words, with the names of what decided it."""
+        wrong = self._names(CheckState.WRONG)
         match self.exit_status:
             case 0:
                 return "all well: a launch works here"
+            case 1 if len(wrong) == 1:
+                return f"one thing does not work here: {wrong[0]}"
             case 1:
-                return "one thing does not work here" if wrong == 1 else f"{wrong} things do not work here"
+                return f"{len(wrong)} things do not work here: {', '.join(wrong)}"
             case _:
-                return "cannot tell: what a launch needs could not be found out"
+                return (
+                    f"cannot tell whether a launch works here: {', '.join(self._names(CheckState.UNKNOWN))}"
+                )
+
+    def _names(self, state: CheckState) -> list[str]:
+        """The checks in this state that count."""
+        counts = (check for check in self.checks if check.is_needed or check.state is CheckState.WRONG)
+        return [f"{check.area} ({check.what})" for check in counts if check.state is state]

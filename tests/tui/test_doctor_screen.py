@@ -23,7 +23,7 @@ REPORT = Report(
 
 def test_every_check_has_a_sign_what_was_found_why_and_what_to_do() -> None:
     lines = [plain(row) for row in report_lines(REPORT, 80)]
-    assert lines[0].strip() == "one thing does not work here"
+    assert lines[0].strip() == "one thing does not work here: roots (runs)"
     assert "   ✓ controller cluster tiger answers" in lines
     wrong = lines.index("   ✖ runs       /scratch/ada")
     assert "it is full" in lines[wrong + 1]

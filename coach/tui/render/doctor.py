@@ -18,7 +18,8 @@ _MAX_NAME = 24
 def report_lines(report: Report, width: int) -> list[Line]:
     """All of it: the verdict first, because it is what was asked."""
     name_width = min(_MAX_NAME, max((len(check.what) for check in report.checks), default=0))
-    rows: list[Line] = [line(Span(f" {report.verdict}", _VERDICTS[report.exit_status]))]
+    verdict = wrap(printable(report.verdict), max(20, width - 1))
+    rows: list[Line] = [line(Span(f" {text}", _VERDICTS[report.exit_status])) for text in verdict]
     area = None
     for check in report.checks:
         if check.area != area:

@@ -34,6 +34,15 @@ def test_the_exit_status_says_whether_the_main_job_would_work() -> None:
     assert report(Check("launch", "b", UNKNOWN), Check("roots", "c", WRONG)).exit_status == 1
 
 
+def test_the_verdict_names_what_decided_it() -> None:
+    fine, unsure = Check("slurm", "a", OK), Check("launch", "environment", UNKNOWN)
+    wrong = Check("roots", "runs", WRONG)
+    assert report(fine).verdict == "all well: a launch works here"
+    assert report(fine, unsure).verdict == "cannot tell whether a launch works here: launch (environment)"
+    assert report(unsure, wrong).verdict == "one thing does not work here: roots (runs)"
+    assert report(wrong, wrong).verdict == "2 things do not work here: roots (runs), roots (runs)"
+
+
 @pytest.mark.parametrize("version", ["19.05.5", "20.11.9", "22.05.8", "23.11.4-1.2ubuntu5", "25.05.0"])
 def test_a_slurm_that_has_all_that_coach_asks_for_is_well(version: str) -> None:
     assert {check.state for check in slurm.judge_config({"SLURM_VERSION": version})} == {OK}
