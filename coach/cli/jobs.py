@@ -10,7 +10,7 @@ from coach.cli.cluster import add_options, look
 from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table
 from coach.config import Settings
 from coach.model.cluster import Job
-from coach.model.elsewhere import last_word, place
+from coach.model.elsewhere import last_word, place, rough_age
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def _row(job: Job, now_s: float) -> tuple[str | None, ...]:
     state, reason = job.state, job.reason
     if not job.is_visible:
         spoke_s = job.last_word_time_s
-        since = format_duration(max(0.0, now_s - spoke_s)) if spoke_s is not None else None
+        since = rough_age(now_s - spoke_s) if spoke_s is not None else None
         state, reason = place(job.host), last_word(job.state, since)
     return (
         job.job_id,

@@ -18,3 +18,11 @@ def told(host: str | None, state: str | None, age: str | None) -> str:
     """All of it, where there is room: `on login2, not visible from here: RUNNING 3 min ago`."""
     as_of = f" {age} ago" if age else ""
     return f"{place(host)}, not visible from here: {state or 'nothing said yet'}{as_of}"
+
+
+def rough_age(seconds: float) -> str:
+    """In one unit: `12 s`, `3 min`, `5 h`, `2 d`."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -56,3 +56,13 @@ def test_a_local_run_without_its_supervisor_says_that_it_was_killed() -> None:
 @pytest.mark.parametrize("state", ["COMPLETED", "RUNNING", "CANCELLED", "PREEMPTED", "TIMEOUT", "FAILED"])
 def test_other_ends_are_not_the_machine_s(state: str) -> None:
     assert [each.rule for each in findings(job(state), run(state=state))] == []
+
+
+def test_a_run_of_another_login_node_is_not_judged_by_its_last_word_and_says_where_to_look() -> None:
+    hidden = run(state="RUNNING", backend="local", host="login2", is_visible=False, last_word_time_s=820.0)
+    snapshot = TargetSnapshot("ddp", 1000.0, run=hidden, log_tails=(TAIL,))
+    diagnosis = Engine(build()).diagnose(snapshot, History())
+    (gap,) = [item for item in diagnosis.not_measured if item.what == "job.state"]
+    assert gap.because == "on login2, not visible from here: RUNNING 3 min ago"
+    assert gap.how == f"look on login2: coach check {hidden.run_id}"
+    assert diagnosis.findings == ()
