@@ -15,7 +15,7 @@ from coach.model.slurm_spelling import format_time, parse_time
 
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time"}
 """Fields of a request that the config, and the command line, call otherwise."""
-_OPTIONS = {"environment": "--env"}
+_OPTIONS = {"environment": "--env", "setup": "setup"}
 _FIELDS = (
     *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
     *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
