@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -158,6 +159,20 @@ def test_a_writer_that_was_stopped_while_others_took_it_for_dead_writes_on_top_o
     monkeypatch.setattr(os, "fsync", hang)
     runs.update_json(path, {"state": "RUNNING"})
     assert runs.read_json(path) == {"schema": 1, "job_id": "17", "state": "RUNNING"}
+
+
+def test_a_full_disk_fails_the_update_and_leaves_no_lock_for_others_to_wait_on(tmp_path: Path) -> None:
+    path = tmp_path / "exit.json"
+    runs.update_json(path, {"state": "RUNNING"})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            runs.update_json(path, {"state": "FAILED"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert runs.read_json(path)["state"] == "RUNNING"
+    assert [item.name for item in tmp_path.iterdir()] == ["exit.json"]
 
 
 @pytest.mark.parametrize("text", ["", '{"schema": 1, "run_', "[1]", "\x00\x01", "[" * 100_000])
