@@ -109,7 +109,7 @@ def test_from_three_refusals_to_running_it_takes_six_keys_and_the_second_launch_
     assert "#SBATCH --account=teaching\n" in another_day.stdout, another_day.stderr
 
 
-def test_without_a_screen_each_refusal_says_what_to_try_and_then_trains_where_home_is_not_seen(
+def test_without_a_screen_each_refusal_says_what_to_try_and_the_run_trains_where_home_is_not_seen(
     site_coach: InstalledCoach,
 ) -> None:
     small = ("--set", "max_steps=2", "--set", "width=8", "--set", "num_workers=0", "--set", "epochs=1")
@@ -137,3 +137,6 @@ def test_without_a_screen_each_refusal_says_what_to_try_and_then_trains_where_ho
     logs = "".join((Path(run["run_dir"]) / name).read_text() for name in ("stdout.log", "stderr.log"))
     assert trained.returncode == 0, trained.stderr + logs
     assert run["run_dir"].startswith(site_coach.surroundings["SCRATCH"])
+    assert "remembered for lab: --account=teaching\n" in trained.stderr
+    again = site_coach("launch", "baseline", "--partition", "cpu", "--dry-run")
+    assert "#SBATCH --account=teaching\n" in again.stdout, again.stderr
