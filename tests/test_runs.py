@@ -86,8 +86,9 @@ from pathlib import Path
 from coach import runs
 real, skew_s = time.time, float(sys.argv[2])
 time.time = lambda: real() + skew_s
+print("ready", flush=True)
 sys.stdin.readline()
-for number in range(15):
+for number in range(25):
     runs.update_json(Path(sys.argv[1]), {"nodes": {f"{sys.argv[3]}-{number}": True}})
 """
 
@@ -98,21 +99,24 @@ def test_nodes_whose_clocks_differ_by_hours_lose_nothing_of_each_other_behind_a_
     path, lock = tmp_path / "exit.json", tmp_path / ".exit.json.lock"
     lock.touch()
     os.utime(lock, (0, 0))
+    pipe = subprocess.PIPE
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(path), skew_s, name], stdin=subprocess.PIPE, text=True
+            [sys.executable, "-c", _WRITER, str(path), skew_s, name], stdin=pipe, stdout=pipe, text=True
         )
-        for name, skew_s in (("behind", "-7200"), ("right", "0"), ("ahead", "7200"))
+        for name, skew_s in (("behind", "-7200"), ("right", "0"), ("ahead", "7200"), ("further", "9000"))
     ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
     for writer in writers:
         assert writer.stdin is not None
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
     for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.close()
-    assert len(runs.read_json(path)["nodes"]) == 3 * 15
+        writer.communicate(timeout=60)
+    assert [writer.returncode for writer in writers] == [0, 0, 0, 0]
+    assert len(runs.read_json(path)["nodes"]) == 4 * 25
     assert [item.name for item in tmp_path.iterdir()] == ["exit.json"]
 
 
