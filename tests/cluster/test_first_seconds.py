@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ def test_jobs_that_cannot_train_end_at_once_and_say_why(
     assert (first["cause"], first["primary"]) == ("no_log", True)
     assert "the folder of the log is not there or not writable" in json.dumps(first["evidence"])
 
+    # The run directory cannot be written when the job starts; its log lies elsewhere.
+    unwritable = launch("baseline", "--sbatch", "begin=now+2")
+    os.chown(unwritable["run_dir"], 0, 0)
+    Path(unwritable["run_dir"]).chmod(0o555)
+
     without_gpu = launch("ddp", "--nodes", "2", "--gpus", "1", "--partition", "gpu", "--wait")
     first = check(without_gpu)["findings"][0]
     assert (first["cause"], first["primary"]) == ("cuda_unavailable", True)
@@ -62,3 +68,8 @@ def test_jobs_that_cannot_train_end_at_once_and_say_why(
     assert (first["cause"], first["primary"]) == ("file_not_found", True)
     assert "/scratch/no-such-data" in first["summary"]
     assert seconds(without_data) < 30
+
+    wait_until(lambda: check(unwritable)["state"] in FINAL, 60, "the unwritable run ends", every_s=0.5)
+    first = check(unwritable)["findings"][0]
+    assert (first["cause"], first["primary"]) == ("permission_denied", True)
+    assert unwritable["run_dir"] in first["summary"]
