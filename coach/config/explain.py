@@ -83,6 +83,12 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         yield from _open(f"rules.{code}", numbers)
     yield from _open("environments", settings.environments)
     yield from _open("advice", settings.advice)
+    for key in settings.locks:
+        if (
+            key.startswith("launch.sbatch.")
+            and key.removeprefix("launch.sbatch.") not in settings.launch.sbatch
+        ):
+            yield key, None
 
 
 def _open(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

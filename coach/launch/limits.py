@@ -48,11 +48,16 @@ def check_limits(
         )
     if limits.max_time_s is not None:
         _check_time(resources.time_limit_s, limits.max_time_s, places.get("limits.max_time"))
+    check_running(num_alive_runs, limits, places)
+
+
+def check_running(num_alive_runs: int, limits: Limits, origins: Mapping[str, str]) -> None:
+    """Raise UserError when one run more would be too many at once."""
     if limits.max_running is not None and num_alive_runs >= limits.max_running:
         raise _refusal(
             f"{num_alive_runs} of your runs are pending or running",
             f"at most {limits.max_running} at once",
-            places.get("limits.max_running"),
+            origins.get("limits.max_running"),
             "wait for one to end, or `coach cancel` one; `coach runs` lists them",
         )
 

@@ -91,15 +91,16 @@ def plan_for(
         locked=locked_fields(settings),
     )
     plan = make_plan(request, recipe, site, facts, run_id)
-    alive = _num_alive(settings, io, now_s, request.parent_run_id)
+    alive = num_alive_runs(settings, io, now_s, without=request.parent_run_id)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
     return with_room(plan, settings, io, now_s)
 
 
-def _num_alive(settings: Settings, io: Io, now_s: float, parent_run_id: str | None) -> int:
+def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
+    """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and nobody has to count."""
     if settings.limits.max_running is None:
         return 0
-    return num_alive(list_runs(io, settings.runs_root), now_s, without=parent_run_id)
+    return num_alive(list_runs(io, settings.runs_root), now_s, without)
 
 
 def _environment(

@@ -115,11 +115,12 @@ def test_json_has_values_origins_and_locks(coach: Coach) -> None:
     assert (rows["launch.time"]["value"], rows["launch.time"]["origin"]) == (None, None)
     assert rows["environments.pt"]["value"] == {"kind": "modules", "modules": ["pytorch/2.6"]}
     assert (found["schema"], found["cluster"], found["notes"]) == (1, "tiger", [])
-    assert {Path(file["path"]).name: file["is_there"] for file in found["files"]} == {
-        "site.toml": True,
-        "config.toml": False,
-        "remembered.toml": False,
-    }
+    files = {file["path"]: file["is_there"] for file in found["files"]}
+    assert [files[str(path)] for path in (coach.site, coach.user, coach.root / "remembered.toml")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_checked_file_is_good_or_all_its_mistakes_are_named(coach: Coach) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coach import config
-from coach.config.load import site_file_candidates
+from coach.config.load import read_site, site_file_candidates
 from coach.model.errors import UserError
 from coach.model.site import Advice, Limits, Lock
 from tests.config.site import Place
@@ -180,9 +180,27 @@ def test_without_a_file_anywhere_all_are_defaults(place: Place) -> None:
 
 def test_the_site_file_is_looked_for_beside_the_installation_and_in_etc(place: Place) -> None:
     beside, etc = site_file_candidates({})
+    named = Path("/sw/site.toml")
     assert beside.parts[-3:] == ("etc", "coach", "site.toml")
     assert etc == Path("/etc/coach/site.toml")
-    assert site_file_candidates({"COACH_SITE": "/sw/site.toml"}) == (Path("/sw/site.toml"),)
+    assert site_file_candidates({"COACH_SITE": str(named)}) == (named, beside, etc)
+
+
+def test_a_site_file_that_a_variable_names_does_not_pass_the_locks_of_the_installed_one(place: Place) -> None:
+    etc = place.root / "etc/coach/site.toml"
+    etc.parent.mkdir(parents=True)
+    etc.write_text('[launch]\nqos = "etc"\nmem = "1G"\n[locked]\n"launch.qos" = "for good"\n')
+    named = place.site('[launch]\nqos = "named"\naccount = "named"\n')
+    candidates = site_file_candidates(place.environment, place.root)
+    site = read_site(candidates, place.environment)
+    assert {key: said.value for key, said in site.values.items()} == {
+        "launch.qos": "etc",
+        "launch.account": "named",
+    }
+    assert site.locks["launch.qos"].origin == f"{etc}:5"
+    assert site.notes == [
+        f'{named}:2: launch.qos = "named" does not count: locked by the site ({etc}:5): for good'
+    ]
 
 
 def test_a_site_file_that_was_named_and_is_missing_is_told(place: Place) -> None:

@@ -14,11 +14,13 @@ from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.launch import AppliedFix, LaunchRequest
 from coach.sources.io import SystemIo
+from coach.sources.run_files import read_run
 from coach.workflows import backend
 from coach.workflows.backend import resolve_backend
 from coach.workflows.defaults import locked_fields, with_defaults
 from coach.workflows.diagnosing import rules_of, with_advice
 from coach.workflows.prepare import plan_for
+from coach.workflows.relaunch import ParentChoice, relaunch
 from tests.launch.examples import CLUSTER
 
 LOCK = Lock("one for the course", "site.toml:9")
@@ -148,3 +150,20 @@ def test_advice_on_a_rule_that_does_not_exist_is_refused_with_the_nearest() -> N
     with pytest.raises(UserError, match=r"site\.toml:7: advice\.MEM01: there is no rule 'MEM01'") as caught:
         rules_of(settings)
     assert caught.value.hint == "did you mean MEM001?"
+
+
+def test_a_parent_that_stays_counts_when_its_child_is_launched(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path, limits=Limits(max_running=1))
+    io = SystemIo({})
+    parent_dir = tmp_path / "runs" / "20261121-142233-ddp-4f2a"
+    parent_dir.mkdir(parents=True)
+    (parent_dir / "run.json").write_text(
+        '{"schema": 1, "run_id": "20261121-142233-ddp-4f2a", "recipe": "baseline", "state": "RUNNING"}'
+    )
+    parent = read_run(io, parent_dir)
+    request = LaunchRequest("baseline", python="python3", parent_run_id=parent.run_id)
+    plan = plan_for(with_defaults(request, settings), settings, {}, io, CLUSTER, 1795271000.0)
+    for choice in (ParentChoice.KEEP, ParentChoice.WAIT):
+        with pytest.raises(UserError, match="1 of your runs are pending or running"):
+            relaunch(plan, parent, choice, settings, {}, io)
+    assert not Path(plan.run_dir).exists()
