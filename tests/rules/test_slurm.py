@@ -38,10 +38,10 @@ def test_a_launched_job_that_failed_without_a_word_is_a_finding_that_says_where_
     assert "state FAILED, reason RaisedSignal:53" in said
     assert any("the folder of the log is not there" in text for text in said)
     assert [item.file for item in finding.evidence if item.file] == [
-        "/runs/ddp/stdout.log",
-        "/runs/ddp/stderr.log",
+        "/runs/.logs/ddp.out",
+        "/runs/.logs/ddp.err",
     ]
-    assert finding.fixes[0].command == "srun -w node4 ls -ld /runs/ddp"
+    assert finding.fixes[0].command == "srun -w node4 ls -ld /runs/.logs"
 
 
 def test_a_foreign_job_without_a_log_is_a_finding_too() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from shlex import quote
 
+from coach import runs
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule
 from coach.rules.placement import leave_out
@@ -79,19 +82,28 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
     if job is not None and job.time_used_s is not None:
         yield Evidence("ran for", value=float(job.time_used_s), unit="s")
     if run is not None:
-        yield Evidence("here the log would be", f"{run.run_dir}/stdout.log")
-        yield Evidence("and what it prints as errors here", f"{run.run_dir}/stderr.log")
+        output, errors = _logs(run)
+        yield Evidence("here the log would be", str(output))
+        yield Evidence("and what it prints as errors here", str(errors))
     yield Evidence(
         "what leaves no log: the folder of the log is not there or not writable on the node, the node failed, its prolog failed"
     )
 
 
+def _logs(run: Run) -> tuple[Path, Path]:
+    """Where the scheduler writes: for Slurm not in the run directory itself, which only has links."""
+    if run.backend == "slurm":
+        return runs.scheduler_logs(Path(run.run_dir).parent, Path(run.run_dir).name)
+    paths = runs.RunPaths(run.run_dir)
+    return paths.stdout_log, paths.stderr_log
+
+
 def _fixes(snapshot: TargetSnapshot, node: str | None) -> Iterable[Fix]:
-    run_dir = snapshot.run.run_dir if snapshot.run is not None else None
+    folder = quote(str(_logs(snapshot.run)[0].parent)) if snapshot.run is not None else "FOLDER"
     on = f" -w {node}" if node else ""
     yield Fix(
         "See whether the node has the folder of the log, and may write there",
-        command=f"srun{on} ls -ld {quote(run_dir)}" if run_dir else f"srun{on} ls -ld FOLDER",
+        command=f"srun{on} ls -ld {folder}",
     )
     job_id = (
         snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
