@@ -37,8 +37,7 @@ print("there" if final.exists() else "missing", flush=True)
 
 def start(final: Path, skew_s: str = "0", mode: str = "quick") -> subprocess.Popen[str]:
     command = [sys.executable, "-c", MAKER, str(TRAINERS), str(final), skew_s, mode]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    return process
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def go(process: subprocess.Popen[str]) -> None:

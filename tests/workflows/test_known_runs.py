@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
+from coach.sources.local_process import identify
 from coach.workflows.known_runs import KnownRun, read_known_runs
 from tests.workflows.known import NOW_S, World
 
@@ -115,3 +117,23 @@ def test_a_local_run_of_another_machine_cannot_be_judged_from_here(world: World)
     world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=supervisor)
     assert only(world).alive_because == "it is on login2, not visible from here"
     assert world.num_asked == 0
+
+
+def test_a_local_run_is_alive_as_long_as_its_supervisor_is(world: World) -> None:
+    here = psutil.Process(os.getpid())
+    world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=identify(here))
+    assert only(world).alive_because == "its supervisor is running (RUNNING)"
+
+
+def test_a_local_run_whose_supervisor_died_has_ended(world: World) -> None:
+    gone = {**identify(psutil.Process(os.getpid())), "create_time_s": 1.0}
+    world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=gone)
+    one = only(world)
+    assert (one.run.state, one.alive_because) == ("FAILED", None)
+
+
+def test_a_command_without_a_supervisor_is_alive_while_its_sampler_writes(world: World) -> None:
+    run_dir = world.make(RUN, "RUNNING", backend="local", job_id=RUN)
+    assert only(world).alive_because is None
+    os.utime(run_dir / "run.json", (NOW_S - 60, NOW_S - 60))
+    assert only(world).alive_because == "run.json was written within the last day"
