@@ -19,7 +19,6 @@ from coach.workflows.readonly import refuse_if_readonly
 
 _AGE = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)
 _UNIT_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_HOW_TO_CHOOSE = "say which: --older-than 30d, --state FAILED, --keep 10, or run ids"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 removed or nothing to remove, 1 not confirmed or not all could be removed, 2 refused."""
+    """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2 refused."""
     selection = Selection(
         tuple(dict.fromkeys(args.runs)),
         args.older_than,
@@ -52,15 +51,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         args.keep,
         args.checkpoints_only,
     )
-    if args.yes and selection.is_empty:
-        raise UserError("--yes without saying which runs would remove them all", _HOW_TO_CHOOSE)
     io, user = SystemIo(scrubbed_environment(os.environ)), user_name()
     plan = plan_clean(selection, settings, io, user)
     is_json = args.format == "json"
     if not is_json:
         _print_plan(plan, selection)
-    is_confirmed = args.yes
-    if not plan.is_empty and not args.yes and not selection.is_empty and not is_json:
+    is_confirmed = args.yes and not plan.is_empty
+    is_asked = not plan.is_empty and not args.yes and not is_json
+    if is_asked:
         refuse_if_readonly(settings, "removes nothing")
         is_confirmed = _is_confirmed(plan)
         if is_confirmed:
@@ -74,11 +72,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         print(f"coach: not removed: {printable(problem)}", file=sys.stderr)
     if is_confirmed:
         print(f"coach: removed {format_bytes(removed_bytes)}", file=sys.stderr)
-    elif not plan.is_empty and not is_json:
-        hint = f"; {_HOW_TO_CHOOSE}" if selection.is_empty else ""
-        print(f"coach: nothing was removed{hint}", file=sys.stderr)
-    is_refused = not is_confirmed and not is_json and not selection.is_empty and not plan.is_empty
-    return 1 if problems or is_refused else 0
+    elif is_asked:
+        print("coach: nothing was removed", file=sys.stderr)
+    is_short_of_wish = bool(problems) or (is_asked and not is_confirmed) or bool(args.runs and plan.kept)
+    return 1 if is_short_of_wish else 0
 
 
 def _print_plan(plan: CleanPlan, selection: Selection) -> None:

@@ -40,11 +40,6 @@ class Selection:
     """So many of the newest stay."""
     is_checkpoints_only: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is said: every run would be meant."""
-        return replace(self, is_checkpoints_only=False) == Selection()
-
 
 @dataclass(frozen=True, slots=True)
 class Removal:

@@ -66,7 +66,7 @@ def test_a_controller_that_is_down_is_said_and_the_last_word_shown(shell: Shell)
     assert "RUNNING" in done.stdout
     assert "Unable to contact slurm controller" in done.stderr
     clean = shell.coach("clean", OLD, "--yes")
-    assert (clean.returncode, f"kept: {OLD}" in clean.stderr) == (0, True)
+    assert (clean.returncode, f"kept: {OLD}" in clean.stderr) == (1, True)
     assert (shell.world.settings.runs_root / OLD).is_dir()
 
 
@@ -82,7 +82,7 @@ def test_what_would_go_is_listed_and_without_a_terminal_or_yes_nothing_goes(shel
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--yes",), "would remove them all"),
+        ((), "to be confirmed: 1 run"),
         (("--older-than", "soon"), "expected for example"),
         (("--keep", "-1"), "--keep"),
         (("nothing",), "no such run"),
@@ -92,7 +92,7 @@ def test_a_wish_that_is_not_clear_is_refused_in_one_line(
     shell: Shell, args: tuple[str, ...], words: str
 ) -> None:
     run_dir = shell.world.make(OLD)
-    done = shell.coach("clean", *args)
+    done = shell.coach("clean", *args, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -118,3 +118,5 @@ def test_yes_removes_what_was_chosen(shell: Shell) -> None:
     done = shell.coach("clean", "--keep", "1", "--yes")
     assert (done.returncode, gone.exists(), stays.exists()) == (0, False, True), done.stderr
     assert "removed 1.3" in done.stderr
+    again = shell.coach("clean", "--keep", "1", "--yes")
+    assert (again.returncode, again.stderr) == (0, "coach: nothing to remove\n")
