@@ -27,11 +27,16 @@ UNHEEDED = r"^(?!.*?\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
 _FAILING_WINDOW_LINES = 200
 """A traceback that so many lines with losses follow was caught: a dying process flushes less than that."""
 
+_DEATH = re.compile(
+    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: |ChildFailedError|core dumped"
+)
+"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another."""
+
 
 def ending_signatures(
     code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
 ) -> tuple[Signature, ...]:
-    """A rule's own signatures, with coach's own line, which every rule of this kind knows. `refusal` narrows what coach's own line must say."""
+    """A rule's own signatures, with the line in which a job itself refuses to start. `refusal` narrows what that must say."""
     words = re.compile(rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})")
     return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
 
@@ -59,6 +64,14 @@ class EndingRule(Rule):
         """Another cause than the rule's own, where the words say so."""
         return None
 
+    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+        """Whether the error means anything for this job."""
+        return True
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        """How bad it is where nothing went on after it; None: as bad as the rule is."""
+        return None
+
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         """How bad it is that the program went on without."""
         return Severity.INFO
@@ -73,7 +86,7 @@ class EndingRule(Rule):
             yield self._refused(said[0].fields["text"], None, said, snapshot, said[0].fields["cause"])
             return
         hits = [hit for hit in hits_of(snapshot, self.code) if hit.signature != "refused"]
-        if hits:
+        if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)
 
     def _refused(
@@ -98,7 +111,7 @@ class EndingRule(Rule):
     def _ended(self, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
         deadly = [hit for hit in hits if not went_on(hit, snapshot)]
         first = earliest(deadly or hits)
-        severity = None if deadly else self.severity_if_it_goes_on(hits, snapshot)
+        severity = self.severity_of(first) if deadly else self.severity_if_it_goes_on(hits, snapshot)
         ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
         summary = self.summary(first, snapshot) + (f" ({ranks_text(ranks)})" if ranks else "")
         frame = own_frame(first)
@@ -115,16 +128,16 @@ class EndingRule(Rule):
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the error was caught: the run completed or still runs, or losses follow in the same log.
+    """Whether the error was caught: the run completed or still runs, losses follow in the same log, or it ends long after, and well.
 
     Losses right after a traceback prove nothing, because buffered output is flushed when a dying process exits; many lines do.
     """
     state = snapshot.state
     if state == "COMPLETED" or (state is not None and not is_final(state)):
         return True
-    if not losses_after(hit, snapshot):
-        return False
-    last_line = max(
-        (tail.num_lines for tail in snapshot.log_tails if tail.file == hit.file), default=hit.line
-    )
-    return not hit.traceback or last_line - hit.line > _FAILING_WINDOW_LINES
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    if losses_after(hit, snapshot):
+        num_after = tail.num_lines - hit.line if tail is not None else 0
+        return not hit.traceback or num_after > _FAILING_WINDOW_LINES
+    is_long_ago = tail is not None and hit.line < tail.first_line
+    return is_long_ago and tail is not None and not any(_DEATH.search(line) for line in tail.lines)

@@ -11,10 +11,12 @@ from coach.model.history import History
 from coach.model.run import Refusal, RunExit
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
-from coach.rules.registry import build, rule_classes
+from coach.rules.registry import build, rule_classes, signatures
+from coach.sources.log_scanner import LogScanner
 from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import RECORDINGS, diagnose
 
+CAUSE = "module_not_found"
 ENDED = {
     "conda-not-initialised": ("ENV008", "conda_not_initialised"),
     "disk-full": ("ENV010", "disk_quota"),
@@ -148,13 +150,24 @@ def test_a_driver_that_is_too_old_is_told_with_the_cuda_that_it_supports() -> No
     assert "CUDA up to 12.8" in finding.summary
 
 
-@pytest.mark.parametrize(("gpus", "severity"), [(1, Severity.WARNING), (0, Severity.INFO)])
-def test_training_on_the_cpu_beside_allotted_gpus_is_a_warning(gpus: int, severity: Severity) -> None:
+@pytest.mark.parametrize(("gpus", "expected"), [(1, ["driver_too_old"]), (0, [])])
+def test_training_on_the_cpu_beside_allotted_gpus_is_a_warning(gpus: int, expected: list[str]) -> None:
     hits = scan((RECORDINGS / "typed/driver-too-old-on-cpu.log").read_text())
     launched = run(resources={"num_nodes": 1, "gpus_per_node": gpus})
     snapshot = TargetSnapshot("run", 2.0, run=launched, log_hits=hits)
     findings = Engine(build()).diagnose(snapshot, History()).findings
-    assert [(finding.cause, finding.severity) for finding in findings] == [("driver_too_old", severity)]
+    assert [f.cause for f in findings if f.severity == Severity.WARNING] == expected
+    assert len(findings) == len(expected)
+
+
+def test_an_error_long_before_a_log_that_ends_well_is_info_and_one_that_others_died_of_is_not() -> None:
+    error = (RECORDINGS / "ended/module-not-found.log").read_text()
+    progress = "".join(f"epoch {number} accuracy {number / 10:.1f} %\n" for number in range(700))
+    for end, expected in (("done\n", []), ("srun: error: node2: task 1: Exited with exit code 1\n", [CAUSE])):
+        scanner = LogScanner(signatures(build()), "train.log")
+        hits = scanner.feed((error + progress + end).encode()) + scanner.flush()
+        snapshot = TargetSnapshot("train.log", None, log_hits=tuple(hits), log_tails=(scanner.tail(),))
+        assert causes(Engine(build()).diagnose(snapshot, History())) == expected
 
 
 def test_a_job_without_a_gpu_is_told_to_ask_for_one() -> None:

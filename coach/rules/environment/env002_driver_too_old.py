@@ -85,6 +85,13 @@ class DriverTooOld(EndingRule):
         supports = f": it supports CUDA up to {int(found) // 1000}.{int(found) % 1000 // 10}" if found else ""
         return f"The NVIDIA driver is too old for this torch{supports}"
 
+    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+        return num_gpus_asked(snapshot) != 0
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        # A warning ends nothing: what did may stand further down.
+        return Severity.WARNING if "UserWarning" in hit.text else None
+
     def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
         # On the CPU, that is: GPUs that were asked for are held and not used.
         return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO

@@ -22,7 +22,7 @@ class TorchWithoutCuda(EndingRule):
     Why it matters
         pip takes the CPU build where its index or the platform has no other. The GPUs of the job can then not be used at all.
     When it stays silent
-        On runs that asked for no GPU: a CPU build is right there. It is info when the program caught the error and went on.
+        It is info when the program caught the error and went on.
     What to do
         Install the build for the driver's CUDA (pytorch.org shows the index, for example download.pytorch.org/whl/cu128), or choose
         an environment that has it.
