@@ -170,6 +170,15 @@ def test_an_error_long_before_a_log_that_ends_well_is_info_and_one_that_others_d
         assert causes(Engine(build()).diagnose(snapshot, History())) == expected
 
 
+def test_a_foreign_trainer_that_says_it_trains_on_the_cpu_beside_its_gpus_is_warned() -> None:
+    asked = {"num_nodes": 1, "gpus_per_node": 2}
+    snapshot = TargetSnapshot("run", 2.0, run=run(resources=asked, device={"type": "cpu"}))
+    (finding,) = Engine(build()).diagnose(snapshot, History()).findings
+    assert (finding.cause, finding.severity) == ("cuda_unavailable", Severity.WARNING)
+    on_gpu = replace(snapshot, run=run(resources=asked, device={"type": "cuda"}))
+    assert not Engine(build()).diagnose(on_gpu, History()).findings
+
+
 def test_a_job_without_a_gpu_is_told_to_ask_for_one() -> None:
     finding = diagnose("typed/no-gpu.log").findings[0]
     assert (finding.rule, finding.cause) == ("ENV004", "cuda_unavailable")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from coach.model.finding import Fix, Severity
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.run import Refusal
 from coach.model.snapshot import TargetSnapshot
@@ -30,8 +31,9 @@ class NoGpuInJob(EndingRule):
 
     What it sees
         "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected", loading a CUDA
-        checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its own, "invalid device ordinal": a rank asked for a
-        GPU beyond those of the job. Or what the job's own first look found: no device, no driver, all of them hidden.
+        checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its
+        own, "invalid device ordinal": a rank asked for a GPU beyond those of the job. Or what the job's own first look found: no
+        device, no driver, all of them hidden. Or a trainer that says it trains on the CPU in a job that asked for GPUs.
     Why it matters
         Without an error the same job would train on the CPU, hundreds of times slower, while it holds its GPUs.
     When it stays silent
@@ -72,6 +74,22 @@ class NoGpuInJob(EndingRule):
         Signature("ENV004", "ordinal", ("invalid device ordinal",), _ORDINAL),
         refusal=f"(?!.*{WITHOUT_CUDA}).+",
     )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        hits = list(super().check(snapshot, history))
+        yield from hits
+        run = snapshot.run
+        if not hits and run is not None and run.num_gpus and run.device.get("type") == "cpu":
+            yield Hit(
+                summary=f"{run.num_gpus} GPUs are held, and the training runs on the CPU",
+                evidence=(
+                    Evidence("the trainer's own word: device cpu", f"{run.run_dir}/run.json"),
+                    Evidence("GPUs asked for", value=float(run.num_gpus)),
+                ),
+                confidence=0.9,
+                fixes=tuple(self.fixes(None, snapshot)),
+                severity=Severity.WARNING,
+            )
 
     def is_mine(self, refusal: Refusal) -> bool:
         return refusal.cause == self.cause and WITHOUT_CUDA not in refusal.text
