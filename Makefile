@@ -35,8 +35,8 @@ endif
 comma := ,
 with_commas = $(subst $(eval) ,$(comma),$(strip $(1)))
 
-# Where the wheels come from, and no copy of them in a home with a quota.
-pip_options = $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(HAS_SLURM),--no-cache-dir)
+# $(call pip_options,EXTRAS): where the wheels come from; on a cluster no copy of the core's is kept in a home with a quota.
+pip_options = $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(HAS_SLURM),$(if $(strip $(1)),,--no-cache-dir))
 
 # A .venv that works, from the newest interpreter on the PATH that can make one, else from uv, which brings its own. What was made here
 # is taken away again when anything after it fails or is interrupted, until `keep_venv`.
@@ -90,7 +90,7 @@ for part in core $(1); do
 		exit 1
 	fi
 	echo "installing coach$(if $(strip $(1)), and what it needs to $(strip $(2)),) into $(VENV) ..." >&2
-	if ! $(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(pip_options) -c constraints.txt \
+	if ! $(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(call pip_options,$(1)) -c constraints.txt \
 		-e ".$(if $(strip $(1)),[$(call with_commas,$(1))],)"; then
 		if [ -n "$(WHEELHOUSE)" ]; then
 			echo "$(WHEELHOUSE) does not have it all: it needs EXTRAS='$(strip $(1))' and this version of Python" \
