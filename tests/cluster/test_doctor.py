@@ -29,6 +29,7 @@ def test_a_user_learns_that_enter_would_work_and_slurm_itself_says_so(user_coach
 
     config = user_coach.user.home / "c" / "config.toml"
     config.parent.mkdir()
+    config.parent.chmod(0o777)
     config.write_text('[launch]\nsbatch = { licenses = "nothing:1" }\n')
     refused = user_coach("doctor", env={"COACH_HOME": str(config.parent)})
     assert refused.returncode == 1, refused.stdout

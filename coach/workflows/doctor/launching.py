@@ -47,8 +47,8 @@ def look_at_launch(
             Check(AREA, "plan", CheckState.WRONG, None, f"no recipe has the key {MAIN_KEY}", todo),
         ]
     what = f"plan of {recipe.name}"
-    request = with_defaults(LaunchRequest(recipe.name, backend), settings)
     try:
+        request = with_defaults(LaunchRequest(recipe.name), settings)
         plan = plan_for(request, settings, env, io, site, io.now())
     except UserError as error:
         return [*checks, Check(AREA, what, CheckState.WRONG, "refused", error.message, error.hint)]
