@@ -52,7 +52,7 @@ def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:
         if lock is None or said is None:
             continue
         wanted = _default(field, settings)
-        if said == wanted:
+        if said == wanted or (said in ("", ()) and wanted in (None, ())):
             continue
         if not _is_inherited(request, field):
             raise _refusal(_option(field), _shown(field, said), lock, _shown(field, wanted))

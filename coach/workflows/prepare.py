@@ -24,6 +24,7 @@ from coach.launch.snapshot import code_dir, snapshot_files
 from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
+from coach.model.slurm_spelling import format_time
 from coach.sources.io import Io, Query
 from coach.sources.machine import read_machine
 from coach.sources.slurm import read_partitions_and_nodes
@@ -67,6 +68,7 @@ def plan_for(
     if recipe.path.parent != data_dir() / "recipes":
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
+    recipe, time_notes = _within_time(recipe, request, settings)
     request, environment, python, environment_notes = _environment(
         request, recipe, settings, env, io, site.backend
     )
@@ -86,7 +88,7 @@ def plan_for(
         created_time_s=now_s,
         coach_version=__version__,
         git=read_git_state(io, data_dir()),
-        notes=(*settings.notes, *environment_notes),
+        notes=(*settings.notes, *time_notes, *environment_notes),
         environment=environment,
         locked=locked_fields(settings),
     )
@@ -94,6 +96,18 @@ def plan_for(
     alive = num_alive_runs(settings, io, now_s, without=request.parent_run_id)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
     return with_room(plan, settings, io, now_s)
+
+
+def _within_time(
+    recipe: Recipe, request: LaunchRequest, settings: Settings
+) -> tuple[Recipe, tuple[str, ...]]:
+    """A recipe's own time gives way to the site's most; a time that somebody asked for is refused instead."""
+    most_s = settings.limits.max_time_s
+    if request.time_limit_s is not None or most_s is None or recipe.time_limit_s <= most_s:
+        return recipe, ()
+    place = settings.origins.get("limits.max_time", "limits.max_time")
+    note = f"time limit {format_time(most_s)}: the most that the site allows ({place})"
+    return replace(recipe, time_limit_s=most_s), (note,)
 
 
 def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
