@@ -1,16 +1,18 @@
-# Two commands do all the set-up on a fresh machine; Python 3.11 or newer and make are all they need.
+# Two commands do all the set-up on a fresh machine; make, and Python 3.11 or newer or uv, are all they need.
 #
 #   make run         install into .venv and open coach            ARGS="launch baseline --wait" passes arguments
 #   make test        install what the tests need, check, test     ARGS="-k launch" goes to pytest
 #   make test-long   the tests that take minutes, and what they measured
 #   make score       the diagnosis against the labelled logs in $COACH_LOG_CORPUS
 #   make lint        format, lint, types, import contracts
-#   make clean       remove .venv and everything else that was made
+#   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
+#   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
 #
-# EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core; PYTHON=/path/to/python3 chooses the interpreter.
+# EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core (about 55 MB); PYTHON=/path/to/python3 chooses the
+# interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:
-.PHONY: run test test-long score lint clean
+.PHONY: run test test-long score lint wheelhouse clean
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -20,17 +22,26 @@ SLURM_CONFS := /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf
 
 # On a cluster, the training environment is the site's own and a login node is no place to train: the core is enough.
 # Elsewhere coach trains on this machine, so torch comes with it.
-ifeq ($(origin EXTRAS),undefined)
 HAS_SLURM := $(or $(shell command -v sbatch || command -v squeue),$(SLURM_CONF),$(wildcard $(SLURM_CONFS)))
+# A wheelhouse is made here for a cluster elsewhere: torch goes into it only when asked for.
+WHEELHOUSE_EXTRAS := $(if $(filter undefined,$(origin EXTRAS)),,$(EXTRAS))
+ifeq ($(origin EXTRAS),undefined)
 EXTRAS := $(if $(HAS_SLURM),,train)
+endif
+ifeq ($(origin WHEELHOUSE),undefined)
+run: WHEELHOUSE := $(wildcard wheelhouse)
 endif
 
 comma := ,
 with_commas = $(subst $(eval) ,$(comma),$(strip $(1)))
 
-# $(call install,EXTRAS) makes .venv hold the project with these extras. Each part that is installed leaves a stamp, named by what
-# it was installed from, so that the second time costs nothing.
-define install
+# $(call pip_options,EXTRAS): where the wheels come from; on a cluster no copy of the core's is kept in a home with a quota.
+pip_options = $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(HAS_SLURM),$(if $(strip $(1)),,--no-cache-dir))
+
+# A .venv that works, from the newest interpreter on the PATH that can make one, else from uv, which brings its own. What was made here
+# is taken away again when anything after it fails or is interrupted, until `keep_venv`.
+define make_venv
+keep_venv() { trap - EXIT HUP INT TERM; }
 if ! $(VENV)/bin/python -c '' 2>/dev/null; then
 	python=
 	found=
@@ -45,27 +56,55 @@ if ! $(VENV)/bin/python -c '' 2>/dev/null; then
 			break
 		fi
 	done
-	if [ -z "$$python" ]; then
+	trap 'rm -rf $(VENV)' EXIT
+	trap 'exit 130' HUP INT TERM
+	rm -rf $(VENV)
+	if [ -n "$$python" ]; then
+		"$$python" -m venv $(VENV)
+	elif [ -n "$(PYTHON)" ] || ! command -v uv >/dev/null 2>&1; then
+		uv=
+	elif ! uv venv -q --seed --python '>=3.11' $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(VENV) 2>/dev/null; then
+		uv=
+		found="$$found, uv without any"
+	fi
+	if [ ! -e $(VENV)/bin/python ]; then
 		found=$${found#, }
-		echo "coach needs Python 3.11 or newer; found $${found:-none}; set PYTHON=/path/to/python3" >&2
+		echo "coach needs Python 3.11 or newer; found $${found:-none}; ways out: PYTHON=/path/to/python3, a newer python3" \
+			"on the PATH (module load python), or uv, which brings one" >&2
 		exit 1
 	fi
-	rm -rf $(VENV)
-	"$$python" -m venv $(VENV)
 fi
-stamp=$(VENV)/.installed-$$({ pwd; cat pyproject.toml constraints.txt; } | cksum | cut -d' ' -f1)
+endef
+
+# $(call install,EXTRAS,WORDS) makes .venv hold the project with these extras. Each part that is installed leaves a stamp, named by
+# what it was installed from, so that the second time costs nothing. Somebody else's .venv is used as it is.
+define install
+$(make_venv)
+stamp=$(VENV)/.installed-$$({ pwd -P; cat pyproject.toml constraints.txt; } | cksum | cut -d' ' -f1)
 for part in core $(1); do
-	if [ ! -e "$$stamp-$$part" ]; then
-		echo "installing coach$(if $(strip $(1)), and what it needs to $(strip $(2)),) into $(VENV) ..." >&2
-		$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-			-e ".$(if $(strip $(1)),[$(call with_commas,$(1))],)"
-		for old in $(VENV)/.installed-*; do
-			case "$$old" in "$$stamp"-*) ;; *) rm -f "$$old" ;; esac
-		done
-		for part in core $(1); do touch "$$stamp-$$part"; done
-		break
+	if [ -e "$$stamp-$$part" ]; then
+		continue
+	elif [ ! -w $(VENV) ]; then
+		if [ -e "$$stamp-core" ]; then continue; fi
+		echo "$(VENV) does not fit this checkout and is not yours: ask its owner to run make, or make your own with VENV=DIR" >&2
+		exit 1
 	fi
+	echo "installing coach$(if $(strip $(1)), and what it needs to $(strip $(2)),) into $(VENV) ..." >&2
+	if ! $(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(call pip_options,$(1)) -c constraints.txt \
+		-e ".$(if $(strip $(1)),[$(call with_commas,$(1))],)"; then
+		if [ -n "$(WHEELHOUSE)" ]; then
+			echo "$(WHEELHOUSE) does not have it all: it needs EXTRAS='$(strip $(1))' and this version of Python" \
+				"where it is made; or take WHEELHOUSE= for the network" >&2
+		fi
+		exit 1
+	fi
+	for old in $(VENV)/.installed-*; do
+		case "$$old" in "$$stamp"-*) ;; *) rm -f "$$old" ;; esac
+	done
+	for part in core $(1); do touch "$$stamp-$$part"; done
+	break
 done
+keep_venv
 endef
 
 define lint
@@ -95,6 +134,20 @@ score:
 lint:
 	@$(call install,dev,check itself)
 	$(lint)
+
+# The build back end is among them because installing from a checkout needs it.
+wheelhouse:
+	@$(call install,,)
+	rm -rf wheelhouse.new
+	trap 'rm -rf wheelhouse.new' EXIT
+	trap 'exit 130' HUP INT TERM
+	echo "collecting wheels$(if $(strip $(WHEELHOUSE_EXTRAS)), for coach and to $(subst $(eval) , and ,$(strip $(WHEELHOUSE_EXTRAS))),) ..." >&2
+	$(VENV)/bin/python -m pip wheel -qq --disable-pip-version-check -c constraints.txt -w wheelhouse.new \
+		".$(if $(strip $(WHEELHOUSE_EXTRAS)),[$(call with_commas,$(WHEELHOUSE_EXTRAS))],)" pip hatchling editables
+	rm -rf wheelhouse
+	mv wheelhouse.new wheelhouse
+	trap - EXIT HUP INT TERM
+	echo "copy this checkout with its ./wheelhouse to the site: \`make run\` there needs no network" >&2
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

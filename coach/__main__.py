@@ -39,7 +39,7 @@ def _open_screens(arguments: Sequence[str]) -> int:
     return app.open_screens(
         settings,
         backend=args.backend or settings.launch.backend,
-        is_readonly=args.readonly or settings.is_readonly,
+        is_readonly=args.readonly,
         replay=args.replay,
         is_demo=args.demo,
     )

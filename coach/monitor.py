@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
+from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.history import History
-from coach.model.log import LogHit, LogTail
+from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.reading import (
     JobList,
@@ -37,7 +38,6 @@ DIAGNOSE_INTERVAL_S = 1.0
 MAX_EVENTS = 2000
 
 _MAX_CLOCK_SKEW_S = 3600.0
-_MAX_SUBMIT_SKEW_S = 300.0
 
 
 class Diagnose(Protocol):
@@ -59,6 +59,10 @@ class _Hits:
         if len(self.last) > MAX_LAST_HITS:
             del self.last[0]
 
+    def drop_before(self, line: int) -> None:
+        kept = [hit for hit in (*self.first, *self.last) if hit.line >= line]
+        self.first, self.last = kept[:MAX_FIRST_HITS], kept[MAX_FIRST_HITS:]
+
 
 @dataclass(slots=True)
 class _Target:
@@ -71,6 +75,8 @@ class _Target:
     facts: RunFacts | None = None
     job: Job | None = None
     hits: dict[tuple[str, str, str], _Hits] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], LogHit] = field(default_factory=dict)
+    """File and signature → the last line there that parts the attempts of a requeued job."""
     tails: dict[str, LogTail] = field(default_factory=dict)
     events: list[MetricEvent] = field(default_factory=list)
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
@@ -83,16 +89,21 @@ class _Target:
 
 
 class Monitor:
-    """Applies readings; tells what is known. `diagnose` is `Engine.diagnose`, or None where nobody asks for findings."""
+    """Applies readings; tells what is known.
 
-    def __init__(self, user: str, diagnose: Diagnose | None) -> None:
+    `diagnose` is `Engine.diagnose`, or None where nobody asks for findings; `cluster` is whose queue is read, None when it has no name.
+    """
+
+    def __init__(self, user: str, diagnose: Diagnose | None, cluster: str | None = None) -> None:
         self._user = user
+        self._cluster = cluster
         self._diagnose = diagnose
         self._nodes: tuple[Node, ...] = ()
         self._partitions: tuple[Partition, ...] = ()
         self._jobs: dict[str, Job] = {}
         self._has_jobs = False
         self._runs: tuple[Run, ...] = ()
+        self._newest_of_job: dict[str, Run] = {}
         self._run_problems: tuple[str, ...] = ()
         self._targets: dict[str, _Target] = {}
         self._diagnoses: dict[str, Diagnosis] = {}
@@ -158,6 +169,7 @@ class Monitor:
             case RunList(runs=runs, problems=problems):
                 is_news = (runs, problems) != (self._runs, self._run_problems)
                 self._runs, self._run_problems = runs, problems
+                self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
                 return is_news
             case None:
                 return False
@@ -220,6 +232,11 @@ class Monitor:
         known = self._targets.get(target)
         return known.history if known is not None else History()
 
+    def judge_again(self) -> None:
+        """Diagnose every target anew: the rules have changed, though its data have not."""
+        for target in self._targets.values():
+            target.is_changed, target.diagnosed_s = True, None
+
     def _refresh(self, target: _Target, now_s: float) -> None:
         is_live = target.snapshot is None or not target.snapshot.has_ended
         is_due = target.diagnosed_s is None or not 0 <= now_s - target.diagnosed_s < DIAGNOSE_INTERVAL_S
@@ -237,6 +254,7 @@ class Monitor:
         self._join_job(target)
         facts = target.facts
         hits = [hit for kept in target.hits.values() for hit in (*kept.first, *kept.last)]
+        hits = [hit for hit in hits if hit.line > _last_line_before_attempt(target, hit.file)]
         hits.sort(key=lambda hit: (hit.file, hit.line))
         return TargetSnapshot(
             target=target.name,
@@ -276,11 +294,13 @@ class Monitor:
         return max([*known, *([target.last_record_s] if target.last_record_s else [])], default=now_s)
 
     def _row_of(self, run: Run) -> Job | None:
-        """The run's row in the queue. A cluster that was set up anew counts its jobs from 1 again: an older one is not the run's."""
+        """The run's row in the queue; of several runs with its number it belongs to the newest that it can belong to."""
         row = self._jobs.get(run.job_id or run.run_id)
-        if row is None or row.submit_time_s is None or run.created_time_s is None:
-            return row
-        return row if row.submit_time_s >= run.created_time_s - _MAX_SUBMIT_SKEW_S else None
+        if row is None or not is_job_of(row, run, self._cluster):
+            return None
+        newest = self._newest_of_job.get(row.job_id)
+        is_overtaken = newest is not None and newest.run_id > run.run_id
+        return None if newest and is_overtaken and is_job_of(row, newest, self._cluster) else row
 
     def _with_job_state(self, run: Run) -> Run:
         job = self._row_of(run)
@@ -320,7 +340,18 @@ def _apply_log(target: _Target, chunk: LogChunk) -> bool:
     tail = chunk.tail
     if chunk.is_restart:
         target.hits = {key: hits for key, hits in target.hits.items() if key[0] != tail.file}
+        target.attempts = {key: hit for key, hit in target.attempts.items() if key[0] != tail.file}
     for hit in chunk.hits:
+        if hit.rule == ATTEMPT.rule:
+            target.attempts[(hit.file, hit.signature)] = hit
+    begun = target.attempts.get((tail.file, ATTEMPT.name))
+    if begun is not None:
+        # They are dropped, not only passed over: what is kept is bounded, and must have room for this attempt's.
+        for kept in (kept for key, kept in target.hits.items() if key[0] == tail.file):
+            kept.drop_before(begun.line)
+    for hit in chunk.hits:
+        if hit.rule == ATTEMPT.rule or (begun is not None and hit.line < begun.line):
+            continue
         target.hits.setdefault((hit.file, hit.rule, hit.signature), _Hits()).add(hit)
     is_news = bool(chunk.hits) or chunk.is_restart or target.tails.get(tail.file) not in (tail, None)
     if tail.size_bytes:
@@ -329,6 +360,19 @@ def _apply_log(target: _Target, chunk: LogChunk) -> bool:
     elif target.tails.pop(tail.file, None) is not None:
         is_news = True  # nothing stands in it: to the rules that is the same as no log
     return is_news
+
+
+def _last_line_before_attempt(target: _Target, file: str) -> int:
+    """The line that parts the present attempt of a requeued job from those before; 0 where there is none."""
+    begun = target.attempts.get((file, ATTEMPT.name))
+    ended, job = target.attempts.get((file, REQUEUED.name)), target.job
+    lines = [0, begun.line if begun is not None else 0]
+    if ended is not None and job is not None and job.state != "PENDING":
+        # Slurm tells a job that it ends to be requeued; whether it was started again after that, the queue knows.
+        ended_s, started_s = ended.time_s, job.start_time_s
+        if ended_s is not None and started_s is not None and started_s >= ended_s:
+            lines.append(ended.line)
+    return max(lines)
 
 
 def _note_times(target: _Target, times: Iterable[float | None], read_s: float) -> None:

@@ -3,6 +3,7 @@
 | fixture | is |
 |---|---|
 | `slurm` | the booted cluster (`SlurmCluster`), idle and whole again after every test; `slurm_cluster` is the same one for fixtures of wider scope |
+| `site_slurm` | another booted cluster, with a site's habits (`tests/cluster/site_slurm.py`); its nodes do not see the home of its user |
 | `user_coach` | `coach(*args)` as an ordinary user of that cluster with a new home, torch in the same environment |
 | `bare_coach` | the same user with coach in an environment without torch; `train_python` is the one that has it |
 | `local_coach` | the ordinary user on a machine without Slurm: `coach` and torch, no client, no configuration |
@@ -24,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.processes import with_environment
+from tests.cluster.site_slurm import open_reservation, site_cluster
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach, build_environment, build_wheel, own_environment
 from tests.ordinary_user import User, make_open_directory, make_user
@@ -110,6 +112,27 @@ def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     """A real Slurm of three nodes with two GPUs each, idle. A test may kill its daemons, drain its nodes and leave its jobs behind."""
     yield slurm_cluster
     slurm_cluster.restore()
+
+
+@pytest.fixture(scope="session")
+def site_slurm_cluster() -> Iterator[SlurmCluster]:
+    """The site of the session. Tests take `site_slurm`."""
+    directory = make_open_directory("coach-site")
+    cluster = site_cluster(directory)
+    try:
+        cluster.start()
+        open_reservation(cluster)
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def site_slurm(site_slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """A real Slurm that refuses in a site's own words; two nodes, one of them reserved, neither of which sees the user's home."""
+    yield site_slurm_cluster
+    site_slurm_cluster.restore()
 
 
 @pytest.fixture

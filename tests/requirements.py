@@ -47,7 +47,9 @@ def _why_no_gpu() -> str | None:
 
 
 REQUIREMENTS = (
-    Requirement("cluster", _why_no_slurm, "COACH_TEST_SLURM", frozenset({"slurm", "slurm_cluster"})),
+    Requirement(
+        "cluster", _why_no_slurm, "COACH_TEST_SLURM", frozenset({"slurm", "slurm_cluster", "site_slurm"})
+    ),
     Requirement("terminal", tmux.why_not, "COACH_TEST_TERMINAL", frozenset({"open_terminal"})),
     Requirement("train", _why_no_torch, "COACH_TEST_TRAIN", frozenset({"train_python"})),
     Requirement("gpu", _why_no_gpu, "COACH_TEST_GPU", frozenset()),

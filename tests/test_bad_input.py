@@ -26,6 +26,7 @@ class Coach:
             "HOME": str(self.home),
             "PATH": ":".join(path),
             "LC_ALL": "C.UTF-8",
+            "COACH_AS_ROOT": "1",  # the suite may run as root, its stories are a user's
         }
         done = subprocess.run(
             [sys.executable, "-m", "coach", *args], input=stdin, capture_output=True, env=env, timeout=60

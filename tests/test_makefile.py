@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.installed import REPOSITORY
+from tests.ordinary_user import NOBODY
 
-TOOLS = ("sh", "make", "cat", "cksum", "cut", "rm", "touch", "mkdir", "chmod", "dirname", "cp")
+TOOLS = ("sh", "make", "cat", "cksum", "cut", "rm", "touch", "mkdir", "chmod", "dirname", "cp", "mv")
 
 FAKE_PYTHON = """#!/bin/sh
 # Stands for an interpreter: says its version, makes a venv that holds itself, and notes what is asked of it.
@@ -21,6 +23,7 @@ case "$*" in
   *"import ensurepip"*) exit {has_no_venv} ;;
   "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo "venv by $0" >> made.txt ;;
   *"pip install"*) echo "$*" >> made.txt ;;
+  *"pip wheel"*) for last in "$@"; do case $previous in -w) mkdir -p "$last"; esac; previous=$last; done; echo "$*" >> made.txt ;;
   "-m coach"*) echo "coach opened with: $*" ;;
 esac
 """
@@ -50,9 +53,10 @@ class Machine:
     ) -> None:
         self.add(name, FAKE_PYTHON.format(version=version, is_old=int(is_old), has_no_venv=int(not has_venv)))
 
-    def make(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def make(self, *words: str, before: Sequence[str] = (), **env: str) -> subprocess.CompletedProcess[str]:
+        """`before` is put before the command, to run it as somebody else."""
         return subprocess.run(
-            ["make", "SLURM_CONFS=", *words],
+            [*before, "make", "SLURM_CONFS=", *words],
             cwd=self.checkout,
             env={"PATH": str(self.bin), "HOME": os.devnull, **env},
             capture_output=True,
@@ -136,7 +140,7 @@ def test_a_failed_install_is_tried_again(machine: Machine) -> None:
     broken = FAKE_PYTHON.replace('echo "$*" >> made.txt', "exit 1")
     machine.add("python3", broken.format(version="3.11.2", is_old=0, has_no_venv=0))
     assert machine.make("run").returncode != 0
-    shutil.rmtree(machine.checkout / ".venv")
+    assert not (machine.checkout / ".venv").exists()
     machine.add_python()
     assert machine.make("run").returncode == 0
     assert machine.installed() == [".[train]"]
@@ -162,8 +166,147 @@ def test_an_old_python_is_named_in_one_line(machine: Machine) -> None:
     result = machine.make("run")
     assert result.returncode != 0
     assert result.stderr.splitlines()[0] == (
-        "coach needs Python 3.11 or newer; found 3.9.2; set PYTHON=/path/to/python3"
+        "coach needs Python 3.11 or newer; found 3.9.2; ways out: PYTHON=/path/to/python3, "
+        "a newer python3 on the PATH (module load python), or uv, which brings one"
     )
+    assert not (machine.checkout / ".venv").exists()
+
+
+FAKE_UV = """#!/bin/sh
+# Stands for uv: makes a venv of its own Python, noting how it was asked.
+echo "uv $*" >> made.txt
+[ "{has_python}" = 1 ] || {{ echo "error: No interpreter found" >&2; exit 2; }}
+for folder in "$@"; do :; done
+mkdir -p "$folder/bin"
+cp "{python}" "$folder/bin/python"
+"""
+
+
+@pytest.fixture
+def machine_with_uv(machine: Machine) -> Machine:
+    """Its system Python is too old; uv has a newer one."""
+    machine.add_python("python3", "3.6.8", is_old=True)
+    own = machine.checkout.parent / "python-of-uv"
+    own.write_text(FAKE_PYTHON.format(version="3.13.1", is_old=0, has_no_venv=0))
+    own.chmod(0o755)
+    machine.add("uv", FAKE_UV.format(python=own, has_python=1))
+    return machine
+
+
+def test_where_the_system_s_python_is_too_old_uv_brings_one(machine_with_uv: Machine) -> None:
+    result = machine_with_uv.make("run", "EXTRAS=")
+    assert result.returncode == 0, result.stderr
+    assert (machine_with_uv.checkout / "made.txt").read_text().splitlines()[0] == (
+        "uv venv -q --seed --python >=3.11 .venv"
+    )
+    assert machine_with_uv.installed() == ["."]
+
+
+def test_a_newer_python_on_the_path_comes_before_uv(machine_with_uv: Machine) -> None:
+    machine_with_uv.add_python("python3.12", "3.12.1")
+    machine_with_uv.make("run")
+    assert "uv" not in (machine_with_uv.checkout / "made.txt").read_text().splitlines()[0].split()
+
+
+def test_a_chosen_interpreter_is_not_replaced_by_uv(machine_with_uv: Machine) -> None:
+    result = machine_with_uv.make("run", "PYTHON=python3")
+    assert "found 3.6.8; ways out" in result.stderr.splitlines()[0]
+
+
+def test_uv_without_a_python_and_without_internet_is_one_line(machine_with_uv: Machine) -> None:
+    machine_with_uv.add("uv", FAKE_UV.format(python="", has_python=0))
+    result = machine_with_uv.make("run")
+    assert result.returncode != 0
+    assert result.stderr.startswith("coach needs Python 3.11 or newer; found 3.6.8, uv without any; ways out")
+    assert not (machine_with_uv.checkout / ".venv").exists()
+
+
+def test_an_interrupted_installation_leaves_no_half_made_venv(machine: Machine) -> None:
+    machine.add_python()
+    interrupted = FAKE_PYTHON.replace('echo "$*" >> made.txt', "kill -INT $PPID; exit 0")
+    machine.add("python3", interrupted.format(version="3.11.2", is_old=0, has_no_venv=0))
+    assert machine.make("run").returncode != 0
+    assert not (machine.checkout / ".venv").exists()
+
+
+def test_a_venv_that_was_there_before_survives_a_failed_upgrade(machine: Machine) -> None:
+    machine.add_python()
+    machine.make("run")
+    broken = FAKE_PYTHON.replace('echo "$*" >> made.txt', "exit 1")
+    python = machine.checkout / ".venv" / "bin" / "python"
+    python.write_text(broken.format(version="3.11.2", is_old=0, has_no_venv=0))
+    with (machine.checkout / "constraints.txt").open("a") as constraints:
+        constraints.write("another==1.0\n")
+    assert machine.make("run").returncode != 0
+    assert python.exists()
+
+
+def test_on_a_cluster_the_core_is_not_cached_in_a_home_with_a_quota(machine: Machine) -> None:
+    machine.add_python()
+    machine.make("run", "EXTRAS=")
+    machine.add("sbatch")
+    machine.make("run", "VENV=other")
+    machine.make("run", "VENV=third", "EXTRAS=train")
+    made = (machine.checkout / "made.txt").read_text().splitlines()
+    asked = ["--no-cache-dir" in line for line in made if "pip install" in line]
+    assert asked == [False, True, False]
+
+
+def test_a_wheelhouse_holds_the_core_and_what_builds_it_and_torch_only_when_asked(machine: Machine) -> None:
+    machine.add_python()
+    result = machine.make("wheelhouse")
+    assert result.returncode == 0, result.stderr
+    assert (machine.checkout / "wheelhouse").is_dir()
+    made = (machine.checkout / "made.txt").read_text().splitlines()
+    assert made[-1].endswith("-w wheelhouse.new . pip hatchling editables")
+    machine.make("wheelhouse", "EXTRAS=train")
+    assert ".[train] pip hatchling editables" in (machine.checkout / "made.txt").read_text()
+    assert not (machine.checkout / "wheelhouse.new").exists()
+
+
+def test_a_wheelhouse_beside_the_checkout_is_used_without_the_network(machine: Machine) -> None:
+    machine.add_python()
+    (machine.checkout / "wheelhouse").mkdir()
+    machine.make("run", "EXTRAS=")
+    assert "--no-index --find-links wheelhouse " in (machine.checkout / "made.txt").read_text()
+
+
+def test_where_the_wheels_come_from_can_be_said(machine: Machine) -> None:
+    machine.add_python()
+    (machine.checkout / "wheelhouse").mkdir()
+    machine.make("run", "EXTRAS=", "WHEELHOUSE=")
+    assert "--no-index" not in (machine.checkout / "made.txt").read_text()
+    machine.make("run", "EXTRAS=", "WHEELHOUSE=/sw/wheels", "VENV=other")
+    assert "--find-links /sw/wheels " in (machine.checkout / "made.txt").read_text()
+
+
+def test_a_wheelhouse_that_lacks_something_says_so(machine: Machine) -> None:
+    (machine.checkout / "wheelhouse").mkdir()
+    broken = FAKE_PYTHON.replace('echo "$*" >> made.txt', "exit 1")
+    machine.add("python3", broken.format(version="3.11.2", is_old=0, has_no_venv=0))
+    result = machine.make("run", "EXTRAS=train")
+    assert "wheelhouse does not have it all: it needs EXTRAS='train'" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_a_checkout_of_somebody_else_is_used_as_it_is(open_directory: Path) -> None:
+    folder = open_directory / "shared"
+    folder.mkdir()
+    machine = Machine(folder)
+    machine.add_python()
+    drop = [shutil.which("setpriv") or "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    machine.make("run", "EXTRAS=")
+    before = sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*"))
+    for extras in ("EXTRAS=", "EXTRAS=train"):
+        result = machine.make("run", extras, before=drop)
+        assert result.stdout == "coach opened with: -m coach\n", result.stderr
+        assert result.stderr == ""
+    assert sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*")) == before
+    with (machine.checkout / "constraints.txt").open("a") as constraints:
+        constraints.write("another==1.0\n")
+    stale = machine.make("run", "EXTRAS=", before=drop)
+    assert stale.returncode != 0
+    assert "is not yours: ask its owner to run make, or make your own with VENV=DIR" in stale.stderr
 
 
 def test_a_python_without_venv_says_what_to_install(machine: Machine) -> None:

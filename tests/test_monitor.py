@@ -7,7 +7,7 @@ import pytest
 from coach.model.cluster import Job, Node
 from coach.model.finding import Diagnosis
 from coach.model.history import History
-from coach.model.log import LogHit, LogTail
+from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.reading import (
     JobList,
@@ -97,6 +97,14 @@ def test_a_job_of_a_cluster_set_up_anew_is_not_taken_for_the_run_of_the_same_num
     assert monitor.snapshot(60_000.0).targets[RUN_ID].job is None
 
 
+def test_a_row_belongs_to_the_newest_of_the_runs_with_its_number() -> None:
+    newer = replace(RUN, run_id="20261121-150000-ddp-0001", created_time_s=895.0)
+    monitor = Monitor("me", None)
+    monitor.apply(reading("runs", RunList((newer, RUN), ())))
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    assert [run.state for run in monitor.snapshot(1000.0).runs] == ["RUNNING", None]
+
+
 def test_a_failed_source_keeps_its_last_data_with_their_age_and_says_why() -> None:
     monitor = Monitor("me", None)
     monitor.apply(reading("nodes", NodeList((Node("n1", "idle", None, (), 1, 0, 1, 0, ()),)), 1000.0))
@@ -177,6 +185,46 @@ def test_a_log_alone_has_the_time_of_its_newest_stamp_or_none() -> None:
     assert monitor.snapshot(1000.0).targets[RUN_ID].now_s is None
     monitor.apply(reading("log", LogChunk(RUN_ID, (replace(bare, time_s=77.0),), tail), target=RUN_ID))
     assert monitor.snapshot(1000.0).targets[RUN_ID].now_s == 77.0
+
+
+def log_chunk(*hits: LogHit) -> Reading:
+    tail = LogTail(hits[0].file, 1, ("x",), 9, 9)
+    return reading("log", LogChunk(RUN_ID, hits, tail), target=RUN_ID)
+
+
+def test_hits_of_an_earlier_attempt_of_a_requeued_job_do_not_count_once_the_next_has_begun() -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts())
+    old, new = (LogHit("MEM001", "oom", "log", line, "x", {}) for line in (3, 30))
+    monitor.apply(log_chunk(old))
+    assert monitor.target(RUN_ID, 1000.0).log_hits == (old,)
+    begun = LogHit(ATTEMPT.rule, ATTEMPT.name, "log", 20, "coach: this is attempt 2 of job 17", {})
+    monitor.apply(log_chunk(begun, new))
+    assert monitor.target(RUN_ID, 1000.0).log_hits == (new,)
+    elsewhere = replace(old, file="other.log")
+    monitor.apply(log_chunk(elsewhere))
+    assert monitor.target(RUN_ID, 1000.0).log_hits == (new, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("job", "num_hits"),
+    [
+        (replace(JOB, state="PENDING", start_time_s=1200.0), 1),
+        (replace(JOB, state="NODE_FAIL", start_time_s=940.0), 1),
+        (replace(JOB, state="RUNNING", start_time_s=960.0), 0),
+        (replace(JOB, state="COMPLETED", start_time_s=960.0, end_time_s=990.0), 0),
+    ],
+)
+def test_slurm_s_own_word_of_a_requeue_parts_the_attempts_once_the_job_was_started_again(
+    job: Job, num_hits: int
+) -> None:
+    monitor = watching(Judge())
+    monitor.apply(facts())
+    old = LogHit("MEM001", "oom", "log", 3, "x", {})
+    ended = LogHit(REQUEUED.rule, REQUEUED.name, "log", 5, "DUE TO JOB REQUEUE", {}, time_s=950.0)
+    monitor.apply(log_chunk(old, ended))
+    monitor.apply(reading("jobs", JobList((job,), True)))
+    assert len(monitor.target(RUN_ID, 1000.0).log_hits) == num_hits
 
 
 def test_nothing_is_judged_before_every_source_answered_and_all_bytes_were_read() -> None:

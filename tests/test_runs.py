@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -85,8 +86,9 @@ from pathlib import Path
 from coach import runs
 real, skew_s = time.time, float(sys.argv[2])
 time.time = lambda: real() + skew_s
+print("ready", flush=True)
 sys.stdin.readline()
-for number in range(15):
+for number in range(25):
     runs.update_json(Path(sys.argv[1]), {"nodes": {f"{sys.argv[3]}-{number}": True}})
 """
 
@@ -97,21 +99,24 @@ def test_nodes_whose_clocks_differ_by_hours_lose_nothing_of_each_other_behind_a_
     path, lock = tmp_path / "exit.json", tmp_path / ".exit.json.lock"
     lock.touch()
     os.utime(lock, (0, 0))
+    pipe = subprocess.PIPE
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(path), skew_s, name], stdin=subprocess.PIPE, text=True
+            [sys.executable, "-c", _WRITER, str(path), skew_s, name], stdin=pipe, stdout=pipe, text=True
         )
-        for name, skew_s in (("behind", "-7200"), ("right", "0"), ("ahead", "7200"))
+        for name, skew_s in (("behind", "-7200"), ("right", "0"), ("ahead", "7200"), ("further", "9000"))
     ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
     for writer in writers:
         assert writer.stdin is not None
         writer.stdin.write("go\n")
         writer.stdin.flush()
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
     for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.close()
-    assert len(runs.read_json(path)["nodes"]) == 3 * 15
+        writer.communicate(timeout=60)
+    assert [writer.returncode for writer in writers] == [0, 0, 0, 0]
+    assert len(runs.read_json(path)["nodes"]) == 4 * 25
     assert [item.name for item in tmp_path.iterdir()] == ["exit.json"]
 
 
@@ -158,6 +163,20 @@ def test_a_writer_that_was_stopped_while_others_took_it_for_dead_writes_on_top_o
     monkeypatch.setattr(os, "fsync", hang)
     runs.update_json(path, {"state": "RUNNING"})
     assert runs.read_json(path) == {"schema": 1, "job_id": "17", "state": "RUNNING"}
+
+
+def test_a_full_disk_fails_the_update_and_leaves_no_lock_for_others_to_wait_on(tmp_path: Path) -> None:
+    path = tmp_path / "exit.json"
+    runs.update_json(path, {"state": "RUNNING"})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            runs.update_json(path, {"state": "FAILED"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert runs.read_json(path)["state"] == "RUNNING"
+    assert [item.name for item in tmp_path.iterdir()] == ["exit.json"]
 
 
 @pytest.mark.parametrize("text", ["", '{"schema": 1, "run_', "[1]", "\x00\x01", "[" * 100_000])

@@ -31,6 +31,8 @@ COMMANDS = {
     "explain": "explain a rule by its code",
     "compare": "compare two runs: what a change did",
     "cancel": "cancel one of your jobs or runs",
+    "doctor": "say what works here, what does not, and what to do",
+    "config": "show what is set and who set it, check a file, forget an answer",
     "record": "keep what coach reads in a file, to replay it",
     "run": "run a command beside the sampler, in a run directory",
     "sample": "sample GPUs and processes of this node",
@@ -66,7 +68,8 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     args = parser.parse_args(arguments)
     if args.as_root:
         mean_it_as_root()
-    status: int = module.run(args, load_settings())
+    loads = getattr(module, "LOADS_SETTINGS", True)
+    status: int = module.run(args, load_settings()) if loads else module.run(args)
     return status
 
 

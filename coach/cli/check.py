@@ -22,6 +22,7 @@ from coach.rules.engine import Engine
 from coach.sources.io import Io
 
 if TYPE_CHECKING:
+    from coach.sources.job_files import OutputPaths
     from coach.workflows.targets import Target
 
 _FAIL_ON = {severity.word: severity for severity in Severity}
@@ -44,10 +45,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.workflows.diagnosing import rules_of
 
-    engine = Engine(build(settings.thresholds, settings.muted_rules, settings.origins))
+    engine = Engine(rules_of(settings))
     io = SystemIo(scrubbed_environment(os.environ))
     if args.target is not None:
         diagnoses = [diagnose(args.target, settings, io, engine, args.backend)]
@@ -74,6 +75,8 @@ def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str
 
 def _diagnose_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str | None) -> list[Diagnosis]:
     """All own jobs; the queue is asked once for them all. Raises UserError when it does not answer."""
+    from coach.sources.job_files import OutputPaths
+    from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
     from coach.workflows.targets import list_runs, locate_target
 
@@ -82,38 +85,54 @@ def _diagnose_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str 
         resolve_backend(backend or settings.launch.backend, os.environ),
         list_runs(io, settings.runs_root),
     )
-    targets = [locate_target(job.job_id, settings, io, known) for job in jobs]
-    return [_one_of_many(target, settings, io, engine, chosen, JobList(jobs, False)) for target in targets]
+    targets = [locate_target(job.job_id, settings, io, known, job) for job in jobs]
+    queue, output_paths = JobList(jobs, False), OutputPaths(io, user_name())
+    return [_one_of_many(target, settings, io, engine, chosen, queue, output_paths) for target in targets]
 
 
 def _one_of_many(
-    target: Target, settings: Settings, io: Io, engine: Engine, backend: str, queue: JobList
+    target: Target,
+    settings: Settings,
+    io: Io,
+    engine: Engine,
+    backend: str,
+    queue: JobList,
+    output_paths: OutputPaths,
 ) -> Diagnosis:
     """That its files cannot be read is said in its place, and the others are judged all the same."""
     from coach.model.finding import NotMeasured
 
     try:
-        return _judge(target, settings, io, engine, backend, queue)
+        return _judge(target, settings, io, engine, backend, queue, output_paths)
     except UserError as error:
         because = NotMeasured("job", error.message, error.hint or "name its log file")
         return Diagnosis(target.name, None, (), (because,))
 
 
 def _judge(
-    target: Target, settings: Settings, io: Io, engine: Engine, backend: str, queue: JobList | None = None
+    target: Target,
+    settings: Settings,
+    io: Io,
+    engine: Engine,
+    backend: str,
+    queue: JobList | None = None,
+    output_paths: OutputPaths | None = None,
 ) -> Diagnosis:
     from coach.rules.registry import signatures
     from coach.sources.user import user_name
+    from coach.workflows.diagnosing import with_advice
     from coach.workflows.read import read_once
 
     wanted = signatures(engine.rules)
-    snapshot, history = read_once(target, settings, io, backend, user_name(), wanted, queue=queue)
+    snapshot, history = read_once(
+        target, settings, io, backend, user_name(), wanted, queue=queue, output_paths=output_paths
+    )
     binary = [tail.file for tail in snapshot.log_tails if tail.is_binary]
     if binary and snapshot.run is None and snapshot.job is None:
         raise UserError(
             f"{printable(target.name)}: a binary file, not a log", "give a text log, a run or a job id"
         )
-    return engine.diagnose(snapshot, history)
+    return with_advice(engine.diagnose(snapshot, history), settings.advice)
 
 
 def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:

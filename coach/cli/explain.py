@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from coach.cli.text import print_line, print_table
+from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 
 
@@ -16,9 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.rules.documentation import page_text, rule_page
-    from coach.rules.registry import build, find, rule_classes
+    from coach.rules.registry import find, rule_classes
+    from coach.workflows.diagnosing import rules_of
 
-    build(settings.thresholds, settings.muted_rules, settings.origins)  # refuses what is wrong in the config
+    rules_of(settings)  # refuses what is wrong in the config
     if args.code is None:
         pages = [rule_page(rule) for rule in rule_classes()]
         print_table(
@@ -30,4 +31,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     page = rule_page(rule, settings.thresholds.get(rule.code), rule.code in settings.muted_rules)
     for line in page_text(page).splitlines():
         print_line(line)
+    advice = settings.advice.get(rule.code)
+    if advice is not None:
+        print_line(printable(f"The site says: {advice.text}" + (f" ({advice.url})" if advice.url else "")))
     return 0

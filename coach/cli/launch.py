@@ -16,6 +16,7 @@ from coach.model.errors import UserError
 from coach.model.launch import GPU_REQUESTS, LaunchRequest, Plan, Submitted
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.refusal import remember_answers
 from coach.workflows.submit import make_ready, prepare, submit, wait
 
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu")
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.write(plan.script)
         return 0
     submitted = submit(plan, settings, env, io)
+    for line in remember_answers(plan, settings)[1]:
+        _say(line)
     if not args.wait:
         _answer(submitted, submitted.state, args.format)
         return 0

@@ -1,4 +1,4 @@
-"""`coach runs`: the runs that coach knows."""
+"""`coach runs`: the runs that coach knows, how they stand and how much they hold."""
 
 from __future__ import annotations
 
@@ -7,41 +7,58 @@ import json
 import os
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from coach.cli import runs_clean
 from coach.cli.text import print_table, printable
 from coach.config import Settings
-from coach.model.errors import UserError
-from coach.model.reading import RunList
+from coach.model.cluster import is_final
+from coach.model.elsewhere import place
 from coach.model.run import Run
+from coach.model.sizes import format_bytes
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    actions = parser.add_subparsers(title="actions", dest="action", metavar="")
+    clean = "remove runs that have ended: first what would go, then, confirmed, the deed"
+    runs_clean.configure(actions.add_parser("clean", help=clean, description=f"{clean.capitalize()}."))
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    listed = _read(settings)
+    """Exit status 0; `clean` has its own."""
+    if args.action == "clean":
+        return runs_clean.run(args, settings)
+    from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.sources.run_sizes import RunSizes
+    from coach.sources.user import user_name
+    from coach.workflows.clean import SIZES_FILE
+    from coach.workflows.known_runs import read_known_runs
+
+    known = read_known_runs(settings, SystemIo(scrubbed_environment(os.environ)), user_name())
+    sizes = RunSizes(settings.cache_dir / SIZES_FILE)
+    sized = [(one.run, sizes.size_of(Path(one.run.run_dir), is_final(one.run.state))) for one in known.runs]
+    sizes.save()
     if args.format == "json":
-        value = {"schema": 1, "runs": [_fields(item) for item in listed.runs], "problems": listed.problems}
-        print(json.dumps(value, indent=2))
-        return 0
-    print_table(("RUN", "RECIPE", "STATE", "BACKEND", "JOB", "CREATED", "PARENT"), [*map(_row, listed.runs)])
-    for problem in listed.problems:
-        print(f"coach: {printable(problem)}", file=sys.stderr)
+        listed = [{**_fields(item), "size_bytes": size_bytes} for item, size_bytes in sized]
+        print(json.dumps({"schema": 1, "runs": listed, "problems": known.problems}, indent=2))
+    else:
+        headers = ("RUN", "RECIPE", "STATE", "BACKEND", "JOB", "SIZE", "CREATED", "PARENT")
+        print_table(headers, [_row(item, size_bytes) for item, size_bytes in sized], "lllllrll")
+        for problem in known.problems:
+            print(f"coach: {printable(problem)}", file=sys.stderr)
+    _print_doubts(known.queue_error, [one.run.run_id for one in known.runs if one.is_forgotten])
     return 0
 
 
-def _read(settings: Settings) -> RunList:
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.run_list import RunListSource
-
-    io = SystemIo(scrubbed_environment(os.environ))
-    for reading in RunListSource(io, settings.runs_root).poll():
-        if isinstance(reading.payload, RunList):
-            return reading.payload
-        raise UserError(reading.error or "the runs cannot be read")
-    return RunList((), ())
+def _print_doubts(queue_error: str | None, forgotten: list[str]) -> None:
+    if queue_error is not None:
+        words = "the states of unfinished runs are as they were last written"
+        print(f"coach: the queue does not answer, {words}: {printable(queue_error)}", file=sys.stderr)
+    if forgotten:
+        names = ", ".join(forgotten[:3]) + (f" and {len(forgotten) - 3} more" if len(forgotten) > 3 else "")
+        print(f"coach: Slurm has forgotten the job, how it ended is not known: {names}", file=sys.stderr)
 
 
 def _fields(item: Run) -> dict[str, Any]:
@@ -57,6 +74,9 @@ def _fields(item: Run) -> dict[str, Any]:
         "backend": item.backend,
         "job_id": item.job_id,
         "state": item.state,
+        "host": item.host,
+        "is_visible": item.is_visible,
+        "last_word_time_s": item.last_word_time_s,
         "created_time_s": item.created_time_s,
         "started_time_s": item.started_time_s,
         "ended_time_s": item.ended_time_s,
@@ -70,13 +90,14 @@ def _fields(item: Run) -> dict[str, Any]:
     }
 
 
-def _row(item: Run) -> tuple[str | None, ...]:
+def _row(item: Run, size_bytes: int | None) -> tuple[str | None, ...]:
     return (
         item.run_id,
         item.recipe or None,
-        item.state,
+        item.state if item.is_visible else place(item.host),
         item.backend,
         None if item.job_id == item.run_id else item.job_id,
+        None if size_bytes is None else format_bytes(size_bytes),
         _local_time(item.created_time_s),
         item.parent_run_id,
     )

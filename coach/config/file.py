@@ -78,7 +78,7 @@ def parse_toml(path: Path, said: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         words = str(error)
         place = _SYNTAX_PLACE.search(words)
-        where = f"{path}:{place[1]}" if place else str(path)
+        where = f"{path}:{place[1] if place else len(said.splitlines())}"
         raise UserError(f"{where}: not valid TOML: {_SYNTAX_PLACE.sub('', words)}") from None
     except RecursionError:
         raise UserError(f"{path}: not valid TOML: nested too deeply") from None
@@ -147,20 +147,21 @@ class _Reader:
 
     def _place_paths(self, key: Key, said: Any, place: str) -> None:
         """Replace variables. One that is not set here is no mistake of the site's file: its path does not count."""
-        kept = []
+        kept, unset = [], []
         for one in said if isinstance(said, tuple) else (said,):
             try:
                 kept.append(Path(expanded(one, self._env, f"{place}: {key.name}")).expanduser().absolute())
             except (UserError, RuntimeError) as problem:
                 if not self._is_site:
                     self._file.problems.append(UserError(str(problem)))
-                self._file.notes.append(f"{problem}; it does not count")
-        if kept:
+                unset.append(f"{problem}; it does not count")
+        if kept:  # of several, one that is not set here is what the others are for
             self._file.values[key.name] = Said(
                 tuple(kept) if isinstance(said, tuple) else kept[0], place, self._is_site
             )
         else:
             del self._file.values[key.name]
+            self._file.notes += unset
 
     def _rules(self, table: Mapping[str, Any]) -> None:
         for name, value in table.items():

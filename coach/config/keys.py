@@ -280,3 +280,10 @@ def unknown_key(name: str, place: str, is_site: bool) -> UserError:
     tables = [key for key in OPEN_TABLES if is_site or key not in SITE_ONLY_TABLES]
     top = list(dict.fromkeys(key.partition(".")[0] for key in [*known, *tables]))
     return UserError(f"{place}: unknown key {name}", f"known keys: {', '.join(top)}")
+
+
+def unknown_name(what: str, name: str, known: list[str], plural: str) -> UserError:
+    """The refusal of a name that nobody described, with the nearest that somebody did."""
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"{plural}: {', '.join(sorted(known)) or 'none'}"
+    return UserError(f"{what} = {name!r}: there is none of this name", hint)

@@ -65,7 +65,7 @@ def merge(site: Layer, later: Iterable[Layer], lock_of: Mapping[str, Lock]) -> M
             lock = find_lock(lock_of, key)
             if lock is None:
                 values[key] = said
-                if key == "runs_root":
+                if key == "runs_root" and not said.is_site:
                     values.pop("runs_roots", None)
             elif layer.is_told and not _is_same(values.get(key), said):
                 shown = "" if isinstance(said.value, Environment) else f" = {shown_value(said.value)}"

@@ -7,14 +7,14 @@ before, but for what the site locked. Flags and the plan come after, and are hel
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from coach import runs
 from coach.config.file import ConfigFile, FileKind, Said, read_file, read_text
-from coach.config.layers import Layer, all_locks, launch_fields, merge
+from coach.config.layers import Layer, all_locks, find_lock, launch_fields, merge
 from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
 from coach.config.settings import (
@@ -47,7 +47,7 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     candidates = site_file_candidates(env)
     names = (*candidates, config_dir / USER_FILE, config_dir / REMEMBERED)
     stamps = tuple(stamp(path) for path in names)  # before reading: what changes from now on is seen later
-    site = _read_site(candidates, env)
+    site = read_site(candidates, env)
     user = read_if_there(config_dir / USER_FILE, FileKind.USER, env) or ConfigFile(config_dir / USER_FILE)
     for file in (site, user):
         _refuse_first(file)
@@ -87,12 +87,11 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     )
 
 
-def site_file_candidates(env: Mapping[str, str]) -> tuple[Path, ...]:
+def site_file_candidates(env: Mapping[str, str], root: Path = Path("/")) -> tuple[Path, ...]:
     """Where the site's file may lie; the first that exists is the one."""
     said = env.get(SITE_VARIABLE)
-    if said:
-        return (Path(said).expanduser().absolute(),)
-    return (Path(sys.prefix) / _SITE_FILE, Path("/") / _SITE_FILE)
+    named = (Path(said).expanduser().absolute(),) if said else ()
+    return tuple(dict.fromkeys((*named, Path(sys.prefix) / _SITE_FILE, root / _SITE_FILE)))
 
 
 def read_if_there(path: Path, kind: FileKind, env: Mapping[str, str]) -> ConfigFile | None:
@@ -113,17 +112,29 @@ def stamp(path: Path) -> FileStamp:
     return FileStamp(path, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def _read_site(candidates: tuple[Path, ...], env: Mapping[str, str]) -> ConfigFile:
-    for path in candidates:
-        found = read_if_there(path, FileKind.SITE, env)
-        if found is not None:
-            return found
-    if env.get(SITE_VARIABLE):
-        problem = UserError(
-            f"{candidates[0]}: no such file", f"the environment variable {SITE_VARIABLE} names it"
-        )
-        return ConfigFile(candidates[0], problems=[problem])
-    return ConfigFile(candidates[-1])
+def read_site(candidates: Sequence[Path], env: Mapping[str, str]) -> ConfigFile:
+    """What the site says: the first file that is there. What the others lock holds all the same, so that no variable passes it."""
+    if env.get(SITE_VARIABLE) and not candidates[0].exists():
+        hint = f"the environment variable {SITE_VARIABLE} names it"
+        return ConfigFile(candidates[0], problems=[UserError(f"{candidates[0]}: no such file", hint)])
+    found = [file for path in candidates if (file := read_if_there(path, FileKind.SITE, env)) is not None]
+    if not found:
+        return ConfigFile(candidates[-1])
+    site, *others = found
+    for other in others:
+        site.problems += other.problems
+        site.notes += _impose(other, site)
+    return site
+
+
+def _impose(other: ConfigFile, site: ConfigFile) -> tuple[str, ...]:
+    """Put what `other` locks over what `site` says. Returns what does not count any more."""
+    locks = all_locks(other.locks, other.values)
+    locked = {key: said for key, said in other.values.items() if find_lock(locks, key) is not None}
+    merged = merge(Layer(locked), (Layer(site.values),), locks)
+    site.values = dict(merged.values)
+    site.locks = {**site.locks, **other.locks}
+    return merged.notes
 
 
 def _refuse_first(file: ConfigFile) -> None:
@@ -224,4 +235,10 @@ def _thresholds(values: Mapping[str, Said]) -> Mapping[str, Mapping[str, float]]
 
 def _origins(values: Mapping[str, Said]) -> dict[str, str]:
     usual = (SCRATCH_ORIGIN, HOME_ORIGIN)
-    return {key: said.origin for key, said in values.items() if said.origin not in usual}
+    found = {key: said.origin for key, said in values.items() if said.origin not in usual}
+    for key in list(found):
+        if key.startswith("rules.") and key.count(".") == 2:
+            found.setdefault(
+                key.rpartition(".")[0], found[key]
+            )  # where a code that does not exist is written
+    return found

@@ -37,8 +37,8 @@ module purge
 if [[ $SRUN ]] && ! type -P srun > /dev/null; then export PATH="$PATH:${SRUN%/*}"; fi"""
 
 _CONDA_FUNCTION = """\
-# conda is a shell function too, and its place is known from the login shell that submitted the job.
-CONDA=${CONDA_EXE:-$(type -P conda)}
+# conda is a shell function too; where it lies, the login shell that submitted the job knew.
+CONDA=$(type -P conda) || CONDA=${CONDA_EXE:-}
 if [[ ! -x $CONDA ]]; then stop conda_not_initialised "no conda on the PATH"; fi
 source "$("$CONDA" info --base)/etc/profile.d/conda.sh\""""
 

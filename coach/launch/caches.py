@@ -27,5 +27,6 @@ def cache_lines(cache_dir: str | None) -> list[str]:
     return [
         "# Caches off home, as the site wants them; what is set already is kept.",
         f"CACHES={quote(cache_dir)}",
+        'mkdir -p -m 700 "$CACHES" || true',
         *(f'export {name}="${{{name}:-$CACHES/{folder}}}"' for name, folder in CACHES.items()),
     ]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from coach.launch.interpreter import describe
 from coach.launch.recipe import Recipe
-from coach.launch.requirement import satisfies
 from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.node.torch_build import parse_version_file, satisfies
 from coach.sources.io import Io, Query
 
 _TIMEOUT_S = 5.0
@@ -27,7 +27,6 @@ try:
 except importlib.metadata.PackageNotFoundError:
     print("none")
 """
-_VERSION = re.compile(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"]([^'\"\s]{1,60})['\"]", re.MULTILINE)
 _PRINTED = re.compile(r"none|\d[0-9A-Za-z.+!-]{0,60}", re.ASCII)
 _MAX_NAMED = 6
 
@@ -80,8 +79,8 @@ def read_torch_version(prefix: Path) -> str | None:
             text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
         except OSError:
             text = ""
-        if match := _VERSION.search(text):
-            return match[1]
+        if version := parse_version_file(text).version:
+            return version
         for info in folder.glob("torch-*.dist-info"):
             return info.name.removeprefix("torch-").removesuffix(".dist-info")
     return None

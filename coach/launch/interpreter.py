@@ -89,7 +89,7 @@ def _next_to_coach(backend: str) -> tuple[str, str | None]:
     if backend == "local":
         raise UserError(
             f"torch is not installed beside coach ({sys.executable})",
-            "name the interpreter of the training environment with --python, or launch.python in config.toml",
+            "name the training environment with --env, or its interpreter with --python; or do so in config.toml",
         )
     return (
         "python3",

@@ -21,7 +21,7 @@ import coach
 from coach import runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
 from coach.model.errors import UserError
-from coach.sources.local_process import find_supervisor, identify, is_alive
+from coach.sources.local_process import Sighting, find_supervisor, identify, is_to_be_waited_for, look
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
@@ -51,14 +51,19 @@ def cancel(run_dir: Path) -> None:
     run_json = runs.read_json(runs.RunPaths(run_dir).run_json)
     process = find_supervisor(run_json)
     if process is None:
-        said = run_json.get("supervisor")
-        node = said.get("node") if isinstance(said, dict) else None
-        raise UserError(
-            f"{run_dir.name}: nothing of this run is running on this machine",
-            f"it was started on {node}" if node else None,
-        )
+        seen = look(run_json)
+        if not seen.is_visible:
+            raise elsewhere(run_dir.name, seen)
+        raise UserError(f"{run_dir.name}: nothing of this run is running on this machine")
     with contextlib.suppress(psutil.NoSuchProcess):
         process.terminate()  # psutil looks once more whether the number is still this process's
+
+
+def elsewhere(run_id: str, seen: Sighting) -> UserError:
+    """That a run cannot be cancelled from here, and where it can."""
+    return UserError(
+        f"{run_id}: it is on {seen.host}, not visible from here", f"`coach cancel {run_id}` ends it there"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -76,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     supervisor = Supervisor(args.run_dir.absolute(), args.kill_wait)
     runs.update_json(supervisor.paths.run_json, {"supervisor": identify(psutil.Process(os.getpid()))})
     parent = args.after and runs.RunPaths(args.after).run_json
-    supervisor.run(wait_while=(lambda: is_alive(runs.read_json(parent))) if parent else None)
+    supervisor.run(wait_while=(lambda: is_to_be_waited_for(runs.read_json(parent))) if parent else None)
     return 0
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import coach
 from coach.launch import parameters
 from coach.launch.parameters import Parameter
-from coach.launch.requirement import check_requirement
 from coach.launch.spelling import parse_time
 from coach.model.environment import Environment
 from coach.model.environment_spelling import read_environment
 from coach.model.errors import UserError
 from coach.model.launch import Scalar
+from coach.node.torch_build import satisfies
 
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
@@ -32,6 +32,7 @@ _RECIPE_KEYS = (
     *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "environment"),
     "parameters",
 )
+_REQUIREMENT = 'a requirement such as ">=2.6" or ">=2.6,<3"'
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help")
 
 
@@ -137,9 +138,9 @@ class _Reader:
         if key is not None and not (len(key) == 1 and key.isprintable()):
             raise self._error("key", f"key = {key!r}: expected one character")
         time = self._get(table, "time", str, 'a time such as "00:30:00"')
-        torch = self._get(table, "torch", str, 'a requirement such as ">=2.6"', None)
-        if torch is not None:
-            check_requirement(torch, f"{self._at('torch')}: torch")
+        torch = self._get(table, "torch", str, _REQUIREMENT, None)
+        if torch is not None and satisfies("2.0", torch) is None:
+            raise self._error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
         tables = self._get(table, "parameters", dict, "a table", {})
         return Recipe(
             name=name,

@@ -20,6 +20,10 @@ MAX_CHOICES = 9
 
 _MAX_LINES = 40
 _PREFIX = re.compile(r"\s*(?:sbatch|srun|salloc):\s*(?:(?:error|fatal|warning|info):\s*)?", re.IGNORECASE)
+_LOST_ANSWER = re.compile(
+    r"Socket timed out|Zero Bytes were transmitted|Message receive failure|Insane message length",
+    re.IGNORECASE,
+)
 _STANDARD_PREFIX = "Batch job submission failed: "
 _GPUS = "gpu_type"
 """Stands for everything about the request for GPUs until it is known which part of it is missing."""
@@ -43,10 +47,19 @@ class Refused(UserError):
         choices: Sequence[Choice] = (),
         hint: str | None = None,
     ) -> None:
-        super().__init__(f"sbatch: {'; '.join(lines)}", hint)
+        super().__init__(f"sbatch: {' '.join(map(_sentence, lines))}".rstrip(";"), hint)
         self.lines = tuple(lines)
         self.field = field
         self.choices = tuple(choices)
+
+
+def is_unanswered(lines: Sequence[str]) -> bool:
+    """Whether the controller may have taken the job although sbatch failed: its answer was lost on the way."""
+    return any(_LOST_ANSWER.search(text) for text in lines)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", ":", ";")) else f"{text};"
 
 
 def slurms_words(stderr: str) -> tuple[str, ...]:
@@ -151,7 +164,12 @@ def explain(
 
 def option_of(field: str) -> str:
     """The option of `coach launch` that sets a field."""
-    names = {"num_nodes": "--nodes", "gpus_per_node": "--gpus", "time_limit_s": "--time"}
+    names = {
+        "num_nodes": "--nodes",
+        "gpus_per_node": "--gpus",
+        "time_limit_s": "--time",
+        "environment": "--env",
+    }
     return names.get(field, f"--{field.replace('_', '-')}")
 
 

@@ -18,17 +18,15 @@ from coach.launch.activation import (
     activation_lines,
     container_lines,
     program_words,
-    recording_lines,
-    recording_words,
     step_words,
 )
+from coach.launch.caches import cache_lines
+from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
 from coach.model.launch import Plan, Resources
 
 _HEREDOC = "COACH_RUN_JSON"
-_SECONDS_OF_GRACE = 30
-"""A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the script's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,8 @@ class Paths:
     """The interpreter of the training environment: a path, or a name that `setup` puts on the PATH."""
     cache_dir: str
     data_dir: str | None = None
+    scratch_cache_dir: str | None = None
+    """Where libraries keep their caches; None: where they put them themselves."""
 
 
 def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], coach_version: str) -> str:
@@ -56,9 +56,10 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _places(paths)
     lines += _run_dir(plan.run_id, is_slurm)
     lines += _records(run_json)
+    lines += _attempt() if is_slurm else []
     lines += _stop()
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python)
-    variables = _variables(plan, is_slurm)
+    variables = _variables(plan, paths, is_slurm)
     variables += _rendezvous() if plan.resources.num_nodes > 1 else []
     lines += variables
     lines += container_lines(
@@ -68,11 +69,9 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
         plan.resources.gpus_per_node > 0,
         variables,
     )
-    lines += _signals(plan.resources, is_slurm)
+    lines += signal_lines(plan)
     lines += _training(plan, trainer, paths, is_slurm)
-    lines += _requeue() if is_slurm and plan.resources.signal else []
-    lines += recording_lines(plan.environment)
-    lines += _ending(plan) if is_slurm else _local_ending(plan)
+    lines += ending_lines(plan)
     return "\n".join(lines) + "\n"
 
 
@@ -188,6 +187,17 @@ def _records(run_json: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _attempt() -> list[str]:
+    return [
+        "# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.",
+        "if ((${SLURM_RESTART_COUNT:-0})); then",
+        '  ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"',
+        '  echo "$ATTEMPT"; echo "$ATTEMPT" >&2',
+        "fi",
+        "",
+    ]
+
+
 def _stop() -> list[str]:
     return [
         "# What the training cannot do without is missing: say so, here and in the run directory, and end.",
@@ -205,7 +215,7 @@ def _stop() -> list[str]:
     ]
 
 
-def _variables(plan: Plan, is_slurm: bool) -> list[str]:
+def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
     lines = ["# What is printed appears at once."]
     lines += ["export PYTHONUNBUFFERED=1"]
@@ -231,6 +241,7 @@ def _variables(plan: Plan, is_slurm: bool) -> list[str]:
     else:
         lines += ["# No GPU was asked for: none may be used, even where the site would let it be."]
         lines += ['export CUDA_VISIBLE_DEVICES=""']
+    lines += cache_lines(paths.scratch_cache_dir)
     if plan.environment.variables:
         lines += ["# The environment's own."]
         lines += [f"export {name}={quote(value)}" for name, value in plan.environment.variables.items()]
@@ -257,32 +268,6 @@ def _rendezvous() -> list[str]:
         "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
         "",
     ]
-
-
-def _signals(resources: Resources, is_slurm: bool) -> list[str]:
-    usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
-    term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
-    lines = [
-        "# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.",
-        "newest_checkpoint() {",
-        "  local newest='' file",
-        '  for file in "$RUN_DIR"/checkpoints/step-*.pt; do',
-        "    if [[ -e $file ]]; then newest=$file; fi",
-        "  done",
-        '  echo "$newest"',
-        "}",
-        "FIRST_CHECKPOINT=$(newest_checkpoint)",
-        "",
-    ]
-    has_requeue = is_slurm and resources.signal is not None
-    lines = lines if has_requeue else []
-    lines += [
-        "# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside."
-    ]
-    lines += ["TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0"]
-    if resources.signal is not None:
-        lines += [f"trap 'SIGNALLED=1 INTERRUPTED=1; {usr1}' USR1"]
-    return [*lines, f"trap 'TERMINATED=1 INTERRUPTED=1{term}' TERM", ""]
 
 
 def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[str]:
@@ -327,51 +312,10 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     ]
 
 
-def _requeue() -> list[str]:
-    return [
-        "# Signalled before the limit, and further than at this start: go on from the newest checkpoint.",
-        'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
-        '  echo "coach: the time limit is near; requeued to go on from $(newest_checkpoint)"',
-        '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
-        "fi",
-        "",
-    ]
-
-
-def _ending(plan: Plan) -> list[str]:
-    lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
-    lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
-    if plan.resources.time_limit_s:
-        late = max(0, plan.resources.time_limit_s - _SECONDS_OF_GRACE)
-        lines += [
-            f"if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= {late})); then STATE=TIMEOUT; fi; fi"
-        ]
-    else:
-        lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
-    return [*lines, _ended(plan), 'exit "$STATUS"']
-
-
-def _local_ending(plan: Plan) -> list[str]:
-    return [
-        "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.",
-        'if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then',
-        "  STATE=COMPLETED",
-        "  if ((STATUS)); then STATE=FAILED; fi",
-        f"  {_ended(plan)}",
-        "fi",
-        'exit "$STATUS"',
-    ]
-
-
 def _mounts(plan: Plan, paths: Paths) -> list[str]:
     """What a container has to see: everything that the command line of the training names."""
     run_dir = PurePosixPath(paths.run_dir)
     places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
-    places += [paths.data_dir] if paths.data_dir else []
+    places += [place for place in (paths.data_dir, paths.scratch_cache_dir) if place]
     resume_from = plan.request.resume_from
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
-
-
-def _ended(plan: Plan) -> str:
-    python = recording_words(plan.environment)
-    return f'{python} "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true'

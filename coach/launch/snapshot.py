@@ -44,6 +44,7 @@ def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:
 def make_snapshot(target: Path, files: dict[str, Path]) -> None:
     """Copy the files to `target`, complete as soon as it is visible. Does nothing when it is there."""
     if target.is_dir():
+        target.touch()  # in use again: `coach runs clean` leaves it alone
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

@@ -10,12 +10,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coach.launch.refusal import Refused, slurms_words
+from coach.launch.refusal import Refused, is_unanswered, slurms_words
 from coach.model.errors import UserError
 from coach.sources.commands import run_command
 from coach.sources.io import COMMAND_TIMEOUT_S, scrubbed_environment
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
+_LOOK_FIRST = "look at the queue before you try again: the controller may have taken it"
 _KEPT_SLURM_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
@@ -74,14 +75,16 @@ def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
     except FileNotFoundError:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:
-        hint = "look at the queue before you try again: the controller may have taken it"
-        raise NoAnswer(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", hint) from None
+        raise NoAnswer(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", _LOOK_FIRST) from None
     except OSError as error:
         raise UserError(f"{argv[0]}: {error.strerror or error}") from None
     stderr = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
         status = f"exit status {done.returncode}"
+        words = slurms_words(stderr) or (status,)
+        if is_unanswered(words):
+            raise NoAnswer(f"{argv[0]}: {' '.join(words)}", _LOOK_FIRST)
         if argv[0] == "sbatch":
-            raise Refused(slurms_words(stderr) or (status,))
+            raise Refused(words)
         raise UserError(f"{argv[0]}: {' '.join(stderr.split()) or status}")
     return done.stdout.decode("utf-8", "replace")

@@ -12,6 +12,9 @@ ACTIVE_STATES = frozenset(
 )
 """Job states that can still change; every other state is final (squeue(1), JOB STATE CODES)."""
 
+SUPERVISOR_DIED = "SupervisorDied"
+MACHINE_RESTARTED = "MachineRestarted"
+"""Reasons of local runs that could not say themselves how they ended."""
 
 _WHOLE_SECOND_S = 1.0
 """Slurm cuts its times to whole seconds."""
@@ -88,6 +91,11 @@ class Job:
     work_dir: str | None = None
     exit_code: int | None = None
     """Exit status of the batch script, where it is known and the job has ended."""
+    host: str | None = None
+    """The machine that a local run was started on; None for Slurm's jobs."""
+    is_visible: bool = True
+    """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
+    last_word_time_s: float | None = None
 
     def was_requeued_after(self, ended_time_s: float | None) -> bool:
         """Whether this row is newer than an end at this time (epoch seconds; None: not known): then the job goes on after it."""

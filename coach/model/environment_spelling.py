@@ -29,9 +29,9 @@ _NEEDED = {
     EnvironmentKind.APPTAINER: "image",
     EnvironmentKind.PYXIS: "image",
 }
+# Any kind may have modules: at many sites conda and Apptainer come by one.
 _KINDS_OF = {
     "path": (EnvironmentKind.VENV, EnvironmentKind.CONDA),
-    "modules": (EnvironmentKind.MODULES,),
     "image": _CONTAINERS,
     "binds": _CONTAINERS,
 }

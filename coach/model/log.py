@@ -19,6 +19,23 @@ class Signature:
     """Named groups become the hit's fields."""
 
 
+ATTEMPT = Signature(
+    "",
+    "attempt",
+    ("coach: this is attempt ",),
+    re.compile(r"coach: this is attempt (?P<attempt>\d{1,9}) of job"),
+)
+"""What a batch script of coach writes into its logs when its job was requeued: what stands before belongs to an earlier attempt."""
+
+REQUEUED = Signature(
+    "",
+    "requeued",
+    (" DUE TO JOB REQUEUE", " DUE TO PREEMPTION", " DUE TO NODE FAILURE"),
+    re.compile(r"JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)"),
+)
+"""What Slurm writes at the end of an attempt: the same, if the job was started again after it."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogHit:
     """A signature found in a log. `line` counts from 1."""

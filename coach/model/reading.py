@@ -80,10 +80,10 @@ Payload = JobList | NodeList | PartitionList | RunList | MetricsChunk | Telemetr
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One answer of one source. Exactly one of payload and error is set."""
+    """One answer of one source: a payload, or an error. With neither, all is well and there is nothing to tell: the config's files."""
 
     source: str
-    """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`."""
+    """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`, `config`."""
     time_s: float
     """When the answer was complete, epoch seconds."""
     duration_s: float

@@ -36,6 +36,15 @@ class Run:
     versions: Mapping[str, Any]
     parameter_info: Mapping[str, Any] = field(default_factory=dict)
     """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is ordinary."""
+    user: str | None = None
+    """Who launched it."""
+    host: str | None = None
+    """The machine that a local run was started on, as far as it is known."""
+    is_visible: bool = True
+    """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
+    last_word_time_s: float | None = None
+    cluster: str | None = None
+    """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its name."""
 
     @property
     def num_gpus(self) -> int | None:

@@ -67,8 +67,9 @@ def _read_nvml() -> Dict[str, Any]:
     said: Dict[str, Any] = {}
     if nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0:
         said["version"] = text.value.decode("utf-8", "replace")
-    # This one asks libcuda, which in a container may be newer than the kernel module.
-    if nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0:
+    # This one asks libcuda, which in a container may be newer than the kernel module. Drivers before CUDA 10.2 do not have it.
+    ask_cuda = getattr(nvml, "nvmlSystemGetCudaDriverVersion_v2", None)
+    if ask_cuda is not None and ask_cuda(ctypes.byref(number)) == 0:
         said["cuda"] = number.value
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(number)) == 0:
         said["num_gpus"] = number.value

@@ -194,7 +194,7 @@ def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> O
     if torch and torch.cuda and driver.cuda and _major(driver.cuda) < _major(torch.cuda):
         return Refusal(
             "driver_too_old",
-            f"the NVIDIA driver {driver.version or ''} on {node} supports CUDA up to {driver.cuda}, too old for"
+            f"the NVIDIA driver{' ' + driver.version if driver.version else ''} on {node} supports CUDA up to {driver.cuda}, too old for"
             f" torch {torch.version}, which was built for CUDA {torch.cuda}",
         )
     return None
@@ -206,7 +206,8 @@ def _look_at_data(node: str, command: List[str]) -> Optional[Refusal]:
     if not path:
         return None
     try:
-        os.stat(Path(path).expanduser())  # noqa: PTH116 (the error is wanted)
+        with os.scandir(Path(path).expanduser()):  # what it may not list it cannot train on
+            pass
     except (FileNotFoundError, NotADirectoryError):
         text = f"the data directory {path} does not exist on {node}; it has to be on a file system that every node sees"
         return Refusal("file_not_found", text)

@@ -223,11 +223,12 @@ class Gpus:
         )
 
     def _explain_missing_binding(self) -> None:
-        if not os.path.exists("/dev/nvidiactl"):  # noqa: PTH110 (no path is kept)
-            self.gaps.append(_NO_DRIVER)
-            return
-        how = f"{sys.executable} -m pip install nvidia-ml-py"
-        self.gaps.append(("gpu.utilization", f"pynvml missing in {sys.executable}", how))
+        missing = f"pynvml missing in {sys.executable}"
+        if os.path.exists("/dev/nvidiactl"):  # noqa: PTH110 (no path is kept)
+            self.gaps.append(("gpu.utilization", missing, f"{sys.executable} -m pip install nvidia-ml-py"))
+        else:
+            what, because, how = _NO_DRIVER
+            self.gaps.append((what, f"{missing}, and {because}", how))
 
     def _explain_init(self, error: Any) -> None:
         nvml = self._nvml

@@ -53,14 +53,14 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     started_time_s = time.time()
     node = node_name(os.environ)
+    # Before anything is written there: whether that can be is what is looked at first.
+    if args.run_dir and _is_refused(
+        runs.RunPaths(Path(args.run_dir).absolute()), node, command, started_time_s
+    ):
+        return first_look.EXIT_STATUS
     root = runs_root or runs.default_runs_root(os.environ)
     paths = own_run.prepare(args.run_dir or None, root, args.recipe, command, started_time_s, os.environ)
     attempt = _Attempt(paths, node, started_time_s) if paths else None
-    refusal = first_look.look(paths, node, command, os.environ) if paths else None
-    if attempt and refusal:
-        print(refusal.line, file=sys.stderr, flush=True)
-        attempt.record_refusal(refusal)
-        return first_look.EXIT_STATUS
     environment = {**os.environ, **(attempt.environment() if attempt else {})}
     try:
         training = subprocess.Popen(
@@ -91,6 +91,16 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     if training.returncode < 0:
         _die_of(-training.returncode, mask)
     return training.returncode
+
+
+def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_time_s: float) -> bool:
+    """Look whether the training can run here; where it cannot, say so in the log and in the run directory."""
+    refusal = first_look.look(paths, node, command, os.environ)
+    if refusal is None:
+        return False
+    print(refusal.line, file=sys.stderr, flush=True)
+    _Attempt(paths, node, started_time_s).record_refusal(refusal)
+    return True
 
 
 def _start_sampler(

@@ -145,6 +145,7 @@ class Names:
             case JobList(jobs=jobs):
                 self.users |= {job.user for job in jobs}
                 self.jobs |= {job.name for job in jobs}
+                self.hosts |= {job.host for job in jobs if job.host}
                 self.accounts |= {name for job in jobs for name in (job.account, job.qos) if name}
                 for job in jobs:
                     self.add_path(job.work_dir or "")
@@ -162,6 +163,7 @@ class Names:
 
     def _add_run(self, item: run.Run) -> None:
         self.recipes.add(item.recipe)
+        self.hosts |= {item.host} if item.host else set()
         self.add_path(item.run_dir)
 
 

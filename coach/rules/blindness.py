@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coach.model.elsewhere import rough_age, told
 from coach.model.finding import NotMeasured
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
@@ -51,10 +52,11 @@ class Sight:
             met.add(Need.GPU_TELEMETRY)
         if history.nodes:
             met.add(Need.HOST_TELEMETRY)
-        if snapshot.state is not None:
+        elsewhere = _elsewhere(snapshot)
+        if snapshot.state is not None and not elsewhere:
             met.add(Need.JOB_STATE)
         asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
-        return cls(frozenset(met), asked_no_gpu, _gaps(snapshot, asked_no_gpu))
+        return cls(frozenset(met), asked_no_gpu, elsewhere + _gaps(snapshot, asked_no_gpu))
 
     def can_judge(self, rule: Rule) -> bool:
         return not rule.needs or any(needs <= self.met for needs in rule.needs)
@@ -71,6 +73,17 @@ class Sight:
             )
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
         return said or NotMeasured(need.value, *_REMEDIES[need])
+
+
+def _elsewhere(snapshot: TargetSnapshot) -> tuple[NotMeasured, ...]:
+    """A local run of another machine: what it is doing now can be seen there alone."""
+    run = snapshot.run
+    if run is None or run.is_visible or snapshot.has_ended:
+        return ()
+    now_s, spoke_s = snapshot.now_s, run.last_word_time_s
+    age = None if now_s is None or spoke_s is None else rough_age(now_s - spoke_s)
+    because = told(run.host, snapshot.state, age)
+    return (NotMeasured(Need.JOB_STATE.value, because, f"look on {run.host}: coach check {run.run_id}"),)
 
 
 def _gaps(snapshot: TargetSnapshot, asked_no_gpu: bool) -> tuple[NotMeasured, ...]:

@@ -67,6 +67,16 @@ class Engine:
             thresholds=thresholds.in_force(self.rules),
         )
 
+    def use(self, rules: Iterable[Rule]) -> None:
+        """Judge by these from now on. What is pending or firing goes on, as far as its rule is still there."""
+        self.rules = tuple(rules)
+        by_code = {rule.code: rule for rule in self.rules}
+        for target, conditions in self._conditions.items():
+            kept = {key: condition for key, condition in conditions.items() if condition.rule.code in by_code}
+            for condition in kept.values():
+                condition.rule = by_code[condition.rule.code]
+            self._conditions[target] = kept
+
     def forget(self, target: str) -> None:
         """Drop what is remembered of a target that nobody follows any more."""
         self._conditions.pop(target, None)

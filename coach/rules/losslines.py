@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+
 # Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can have.
 _OTHER = (
     "val",
@@ -43,3 +46,14 @@ NOT_FINITE = re.compile(
 )
 FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?))(?![\w.%])")
 LITERALS = ("loss", "Loss", "LOSS")
+
+PROGRESS = Signature("progress", "loss", LITERALS, FINITE)
+"""No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
+
+
+def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether a finite loss stands further down in the same log."""
+    return any(
+        line.rule == PROGRESS.rule and line.file == hit.file and line.line > hit.line
+        for line in snapshot.log_hits
+    )

@@ -17,6 +17,7 @@ from coach import rules
 from coach.model.errors import UserError
 from coach.model.log import Signature
 from coach.rules.base import Rule
+from coach.rules.losslines import PROGRESS
 from coach.rules.thresholds import check_codes, check_threshold, nearest_hint, place_of
 
 _RULE_MODULE = re.compile(r"[a-z]{3}\d{3}_\w+")
@@ -79,4 +80,4 @@ def find(code: str) -> type[Rule]:
 
 def signatures(rules: Iterable[Rule]) -> tuple[Signature, ...]:
     """What the log source has to look for on behalf of these rules."""
-    return tuple(signature for rule in rules for signature in rule.signatures)
+    return (*(signature for rule in rules for signature in rule.signatures), PROGRESS)

@@ -1,17 +1,16 @@
 """This machine as a cluster of one node: the local backend's answer to squeue and scontrol.
 
 Local runs are jobs whose queue is the run directories, so the screens and commands that show a cluster need not know which backend
-they show. A run that can still change is read again each time; one that has ended is read once.
+they show. A run that can still change is read again each time; one that has ended is read once. A run that another machine with the
+same runs root has started is shown for as long as it may be alive, with the last word known, and takes nothing of this machine.
 """
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from coach import runs
 from coach.model.cluster import GpuCount, Job, Node, Partition, is_final
@@ -21,12 +20,12 @@ from coach.model.run import Run, RunExit
 from coach.sources.base import Emit
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
-from coach.sources.local_process import state_of as read_state_of
+from coach.sources.local_process import Look, Sighting, look
 from coach.sources.machine import PARTITION, read_machine
 from coach.sources.polling import poll_loop
-from coach.sources.run_files import parse_json, parse_run, read_exit
+from coach.sources.run_files import as_seen, parse_json, parse_run, read_exit
 from coach.sources.slurm_text import parse_memory_mib
-from coach.sources.values import finite, table, text, whole
+from coach.sources.values import finite, whole
 
 INTERVAL_S = 2.0
 
@@ -34,35 +33,39 @@ KEEP_ENDED_S = 300.0
 """How long an ended run stays in the queue: as long as Slurm's own default, MinJobAge."""
 
 KEEP_ORPHAN_S = 86400.0
-"""A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this."""
-
-SUPERVISOR_DIED = "SupervisorDied"
+"""A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this. Nor is a run of another
+machine that has said nothing for so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LocalRun:
-    """A local run, who launched it and when; `is_orphan` when its supervisor is gone though the run should be running."""
+    """A local run as it was seen, how it ended, and when it was launched."""
 
     run: Run
     exit: RunExit | None
-    user: str | None
     submit_time_s: float | None
-    is_orphan: bool
+    seen: Sighting
+
+    @property
+    def has_said_its_end(self) -> bool:
+        return self.exit is not None and is_final(self.exit.state)
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether its supervisor is gone, and nobody said how it ended."""
+        return self.seen.reason is not None and not self.has_said_its_end
+
+    @property
+    def is_visible(self) -> bool:
+        return self.seen.is_visible or self.has_said_its_end
 
     @property
     def state(self) -> str | None:
-        if self.exit is not None and is_final(self.exit.state):
-            return self.exit.state
-        return "FAILED" if self.is_orphan else self.run.state
+        return self.exit.state if self.exit is not None and self.has_said_its_end else self.run.state
 
     @property
     def end_time_s(self) -> float | None:
         return (self.exit.ended_time_s if self.exit is not None else None) or self.run.ended_time_s
-
-
-def is_here(supervisor: Mapping[str, Any]) -> bool:
-    # A home directory shared by several machines holds the runs of them all.
-    return supervisor.get("node") in (None, socket.gethostname())
 
 
 class LocalClusterSource:
@@ -78,8 +81,7 @@ class LocalClusterSource:
         interval_s: float = INTERVAL_S,
         *,
         read_node: Callable[[], Node] = read_machine,
-        state_of: Callable[[Mapping[str, Any]], str | None] = read_state_of,
-        is_here: Callable[[Mapping[str, Any]], bool] = is_here,
+        look: Look = look,
     ) -> None:
         self.interval_s = interval_s
         self.wake = threading.Event()
@@ -88,11 +90,10 @@ class LocalClusterSource:
         self._root = runs_root
         self._user = user
         self._read_node = read_node
-        self._state_of = state_of
-        self._is_here = is_here
+        self._look = look
         self._machine: Node | None = None
         self._ended: dict[str, _LocalRun | None] = {}
-        """Run directories that will not change; None for those of another backend or another machine."""
+        """Run directories that will not change; None for those of another backend."""
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         poll_loop(self, emit, stop, wake=self.wake)
@@ -110,7 +111,9 @@ class LocalClusterSource:
             return
         now_s = self._io.now()
         duration_s = now_s - start_s
-        node = occupied(self._machine, [item.run for item in local_runs if item.state == "RUNNING"])
+        node = occupied(
+            self._machine, [item.run for item in local_runs if item.state == "RUNNING" and item.is_visible]
+        )
         jobs = [
             _job_of(item, node.name, now_s, self._user)
             for item in local_runs
@@ -151,19 +154,19 @@ class LocalClusterSource:
         path = runs.RunPaths(run_dir).run_json
         value = parse_json(read_whole(self._io, path), path)
         run = parse_run(value, str(run_dir))
-        if run.backend != "local" or not self._is_here(table(value.get("supervisor"))):
+        if run.backend != "local":
             return None
         # In this order: a supervisor that ends in between has written exit.json before it went.
-        has_died = not is_final(run.state) and is_final(self._state_of(value))
+        seen = self._look(value)
         exit_ = read_exit(self._io, run_dir) if run.state is not None else None
-        has_exit = exit_ is not None and is_final(exit_.state)
         submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
-        return _LocalRun(run, exit_, text(value.get("user")), submit_time_s, has_died and not has_exit)
+        return _LocalRun(as_seen(self._io, run, seen), exit_, submit_time_s, seen)
 
 
 def _is_in_queue(item: _LocalRun, now_s: float) -> bool:
     if not is_final(item.state):
-        return True
+        spoke_s = item.run.last_word_time_s
+        return item.is_visible or (spoke_s is not None and now_s - spoke_s <= KEEP_ORPHAN_S)
     if item.end_time_s is not None:
         return now_s - item.end_time_s <= KEEP_ENDED_S
     return item.submit_time_s is not None and now_s - item.submit_time_s <= KEEP_ORPHAN_S
@@ -174,7 +177,7 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
     is_over = is_final(state)
     end_s = item.end_time_s
     started_s = run.started_time_s
-    until_s = end_s if is_over else now_s
+    until_s = end_s if is_over else now_s if item.is_visible else run.last_word_time_s
     used_s = None if started_s is None or until_s is None else max(0, int(until_s - started_s))
     limit_s = whole(resources.get("time_limit_s"))
     if not is_over:
@@ -182,11 +185,11 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
     return Job(
         job_id=run.job_id or run.run_id,
         name=run.recipe,
-        user=item.user or user,
+        user=run.user or user,
         state=state or "PENDING",
-        reason=SUPERVISOR_DIED if item.is_orphan else None,
+        reason=item.seen.reason if item.is_orphan else None,
         partition=PARTITION,
-        nodes=node_name if started_s is not None else None,
+        nodes=None if started_s is None else node_name if item.is_visible else run.host,
         num_nodes=1,
         num_cpus=whole(run.resources.get("cpus_per_task")),
         num_gpus=whole(resources.get("gpus_per_node")),
@@ -198,6 +201,9 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
         end_time_s=end_s,
         work_dir=run.run_dir,
         exit_code=item.exit.exit_code if item.exit is not None and is_over else None,
+        host=run.host,
+        is_visible=item.is_visible,
+        last_word_time_s=None if item.is_visible else run.last_word_time_s,
     )
 
 

@@ -1,32 +1,93 @@
-"""Whether the supervisor of a local run is still there.
+"""Whether a local run is still there: on this machine, on another one, or nowhere any more.
 
 run.json says RUNNING until somebody writes otherwise; a supervisor that was killed, or a machine that was switched off, never does.
-So whoever reads it asks here, and a process number that was given to another process since is not mistaken for it.
+So whoever reads it asks here, and a process number that was given to another process since is not mistaken for it. A home directory
+shared by several login nodes holds the runs of them all: what another one runs cannot be seen from here, and is not judged.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
 
-from coach.model.cluster import is_final
+from coach.model.cluster import MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK_S = 2.0
 """A process's start is derived from the boot time, which moves a little when the clock is set."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A local run as it really is. `state` is Slurm's word, None where nobody has said one."""
+
+    state: str | None
+    reason: str | None = None
+    """Why it ended, where the run could not say so itself."""
+    host: str | None = None
+    """Where its supervisor was started; None when that is not known."""
+    is_visible: bool = True
+    """False: on another machine, so that `state` is only the last word known."""
+
+
+Look = Callable[[Mapping[str, Any]], Sighting]
+"""What sources are given to tell a run from its run.json: `look`, or `as_recorded` in a replay."""
+
+
 def identify(process: psutil.Process) -> dict[str, Any]:
     """What run.json says of the supervisor, under `supervisor`."""
-    return {"pid": process.pid, "create_time_s": process.create_time(), "node": socket.gethostname()}
+    return {
+        "pid": process.pid,
+        "create_time_s": process.create_time(),
+        "node": socket.gethostname(),
+        "boot_id": boot_id(),
+    }
+
+
+def boot_id() -> str | None:
+    """What the kernel calls the time since it was started; None where it does not say."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def look(run_json: Mapping[str, Any]) -> Sighting:
+    """The run seen from this machine."""
+    seen = as_recorded(run_json)
+    said = _supervisor(run_json)
+    if seen.host is None or is_final(seen.state) or seen.state is None:
+        return seen
+    if seen.host != socket.gethostname():
+        return Sighting(seen.state, None, seen.host, is_visible=False)
+    booted = boot_id()
+    if booted is not None and said.get("boot_id") not in (None, booted):
+        return Sighting("NODE_FAIL", MACHINE_RESTARTED, seen.host)
+    return seen if is_alive(run_json) else Sighting("FAILED", SUPERVISOR_DIED, seen.host)
+
+
+def as_recorded(run_json: Mapping[str, Any]) -> Sighting:
+    """What the file says, where nobody can look: the processes of a recording lived elsewhere, and then."""
+    state, host = run_json.get("state"), _supervisor(run_json).get("node")
+    return Sighting(
+        state if isinstance(state, str) else None, None, host if isinstance(host, str) and host else None
+    )
+
+
+def state_of(run_json: Mapping[str, Any]) -> str | None:
+    """The state of a local run as it really is, as far as it can be seen from here."""
+    return look(run_json).state
 
 
 def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
     """The supervisor's process on this machine, None when it has ended, runs elsewhere or was never started."""
-    said = run_json.get("supervisor")
-    if not isinstance(said, Mapping) or not _is_here(said):
+    said = _supervisor(run_json)
+    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
         return None
     pid, create_time_s = said.get("pid"), said.get("create_time_s")
     if not isinstance(pid, int) or not isinstance(create_time_s, (int, float)) or pid <= 1:
@@ -44,17 +105,12 @@ def is_alive(run_json: Mapping[str, Any]) -> bool:
     return find_supervisor(run_json) is not None
 
 
-def state_of(run_json: Mapping[str, Any]) -> str | None:
-    """The state of a local run as it really is: a supervisor that died without a word leaves a FAILED run."""
-    state = run_json.get("state")
-    if not isinstance(state, str):
-        return None
+def is_to_be_waited_for(run_json: Mapping[str, Any]) -> bool:
+    """Whether a run that starts after this one has to wait: here until its supervisor has gone, elsewhere until its end was written."""
+    seen = look(run_json)
+    return is_alive(run_json) if seen.is_visible else not is_final(seen.state)
+
+
+def _supervisor(run_json: Mapping[str, Any]) -> Mapping[str, Any]:
     said = run_json.get("supervisor")
-    if is_final(state) or not isinstance(said, Mapping) or not _is_here(said) or is_alive(run_json):
-        return state
-    return "FAILED"
-
-
-def _is_here(said: Mapping[str, Any]) -> bool:
-    # A home directory shared by several machines holds runs of them all.
-    return said.get("node") == socket.gethostname()
+    return said if isinstance(said, Mapping) else {}

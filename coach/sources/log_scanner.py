@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from coach.model.log import LogHit, LogTail, Signature
+from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail, Signature
 from coach.sources.log_text import (
     ANSI,
     is_inside_frames,
@@ -73,12 +73,15 @@ class _Line:
 
 
 class LogScanner:
-    """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`."""
+    """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`.
+
+    Where an attempt of a requeued job begins or ends is always among them.
+    """
 
     def __init__(self, signatures: Sequence[Signature], file: str = "") -> None:
         self.is_binary = False
         self._file = file
-        self._signatures = tuple(signatures)
+        self._signatures = (*signatures, ATTEMPT, REQUEUED)
         self._literals = [
             tuple(literal.encode() for literal in signature.literals) for signature in self._signatures
         ]

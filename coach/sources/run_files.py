@@ -6,9 +6,11 @@ version. The parsers are pure: a dictionary in, a value of the model out, None f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from coach.model.reading import Reading, RunFacts
 from coach.model.run import Checkpoint, RankExit, Refusal, Run, RunExit
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
+from coach.sources.local_process import Look, Sighting, look
 from coach.sources.values import finite, table, text, whole
 
 LIVE_INTERVAL_S = 2.0
@@ -55,6 +58,8 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         dataset=table(value.get("dataset")),
         versions=table(value.get("versions")),
         parameter_info=table(value.get("parameter_info")),
+        cluster=text(value.get("cluster")),
+        user=text(value.get("user")),
     )
 
 
@@ -114,10 +119,37 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
-def read_run(io: Io, run_dir: Path) -> Run:
-    """The run in this directory. Raises OSError when it has no run.json, UserError when that is torn."""
+def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
+    """The run in this directory, a local one as it really is. Raises OSError when it has no run.json, UserError when that is torn."""
     path = runs.RunPaths(run_dir).run_json
-    return parse_run(parse_json(read_whole(io, path), path), str(run_dir))
+    value = parse_json(read_whole(io, path), path)
+    run = parse_run(value, str(run_dir))
+    return as_seen(io, run, look(value)) if run.backend == "local" else run
+
+
+def as_seen(io: Io, run: Run, seen: Sighting) -> Run:
+    """A local run with what a look at its supervisor told; one of another machine with the time of its last word."""
+    last_word_time_s = None if seen.is_visible else read_last_word_time_s(io, Path(run.run_dir))
+    return replace(
+        run,
+        state=seen.state,
+        host=seen.host,
+        is_visible=seen.is_visible,
+        last_word_time_s=last_word_time_s,
+    )
+
+
+def read_last_word_time_s(io: Io, run_dir: Path) -> float | None:
+    """When a run wrote something last: its record, its logs, its metrics, or the sampler beside it."""
+    paths = runs.RunPaths(run_dir)
+    files = [paths.run_json, paths.stdout_log, paths.stderr_log, paths.metrics_of(0)]
+    with contextlib.suppress(OSError):
+        files += [paths.telemetry_dir / name for name in io.list_dir(paths.telemetry_dir)]
+    times = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(io.modified_s(file))
+    return max(times, default=None)
 
 
 def read_exit(io: Io, run_dir: Path) -> RunExit | None:
@@ -152,8 +184,9 @@ class RunFilesSource:
 
     name = "run"
 
-    def __init__(self, io: Io, target: str, run_dir: Path) -> None:
+    def __init__(self, io: Io, target: str, run_dir: Path, look: Look = look) -> None:
         self.interval_s = LIVE_INTERVAL_S
+        self._look = look
         self._io = io
         self._target = target
         self._run_dir = run_dir
@@ -162,7 +195,7 @@ class RunFilesSource:
         start_s = self._io.now()
         facts, error = None, None
         try:
-            run = read_run(self._io, self._run_dir)
+            run = read_run(self._io, self._run_dir, self._look)
             exit_ = read_exit(self._io, self._run_dir)
             facts = RunFacts(self._target, run, exit_, read_checkpoints(self._io, self._run_dir))
             has_ended = is_final(run.state) or (exit_ is not None and is_final(exit_.state))

@@ -41,6 +41,13 @@ class ActionApp(App[None]):
         )
         self.desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
         self._recipes: tuple[RecipeKey, ...] | None = None
+        self._standing = opening.standing
+        self.note_standing()
+
+    def note_standing(self) -> None:
+        """Whether anything may be changed, as the settings in force have it."""
+        if self._standing is not None:
+            self.context.mode, self.context.why_readonly = self._standing()
 
     async def on_done(self, message: messages.Done) -> None:
         result = message.callback()
@@ -127,6 +134,8 @@ class ActionApp(App[None]):
         if self.screen is screen:
             self.pop_screen()
             self._open_run(submitted.run_id)
+        for text in submitted.notes:
+            self.call_after_refresh(self._say, UserError(text))
 
     # Cancel
 
@@ -231,6 +240,27 @@ class ActionApp(App[None]):
         from coach.tui.screens.finding import FindingScreen
 
         self.push_screen(FindingScreen(self.context, message.run_id))
+
+    def action_open_doctor(self) -> None:
+        """Look at this place: on a new screen, or again on the one that shows it."""
+        from coach.tui.screens.doctor import DoctorScreen
+
+        top = self.top
+        screen = top if isinstance(top, DoctorScreen) else DoctorScreen(self.context)
+        if screen is not top:
+            self.push_screen(screen)
+        screen.begin()
+        is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
+        backend = (
+            "auto" if is_recorded else self.backend
+        )  # of this machine, not of where the recording was made
+        looking = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        looking.do(
+            lambda: self.launcher.examine(backend),
+            lambda report: screen.set_report(report) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+        )
+        looking.finish(timeout_s=0.0)  # its thread ends with the answer
 
     # The desk
 

@@ -21,7 +21,7 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.actions import ActionApp
 from coach.tui.desk import FINISH_TIMEOUT_S
-from coach.tui.keys import Mode, reason_off
+from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals
 from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.screens.cluster import ClusterScreen
@@ -97,6 +97,7 @@ class CoachApp(ActionApp):
         context = self.context
         context.snapshot, context.snapshot_time_s = message.snapshot, context.clock()
         context.diagnoses.update(message.snapshot.diagnoses)
+        self.note_standing()
         self._follow()
         if self.top is not None:
             self.top.refresh_all()
@@ -114,7 +115,7 @@ class CoachApp(ActionApp):
             if top.PLACE == "cluster":
                 newest = [run for run in newest if not is_final(self.context.state_of(run))]
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
-        elif top is None or top.PLACE in ("help", "plan", "confirm", "job"):
+        elif top is None or top.PLACE in ("help", "plan", "confirm", "job", "doctor"):
             targets = self._watch.targets if self._watch else ()
         watch = Watch(targets=targets)
         if watch != self._watch:
@@ -160,6 +161,9 @@ class CoachApp(ActionApp):
             self.push_screen(HelpScreen(self.context, top.PLACE, top.crumbs))
 
     def action_refresh_data(self) -> None:
+        if self.top is not None and self.top.PLACE == "doctor":
+            self.action_open_doctor()
+            return
         self.context.session.refresh_soon()
         if self.top is not None:
             self.top.note("reading everything again")
@@ -181,7 +185,7 @@ class CoachApp(ActionApp):
         if not isinstance(screen, ClusterScreen) and self.top is None:
             return
         for key in self.top.keys() if self.top else ():
-            reason = reason_off(key, self.context.mode)
+            reason = self.top.reason_off(key) if self.top else None
             said = f"off: {reason}" if reason else f"{key.label}  {key.tooltip}"
             yield SystemCommand(key.description, said, lambda key=key: self.simulate_key(key.key))
 

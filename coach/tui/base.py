@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from coach.model.belonging import is_job_of
 from coach.model.cluster import Job
 from coach.model.finding import Diagnosis
 from coach.model.run import Run
@@ -31,6 +32,7 @@ class Context:
 
     session: Session
     mode: Mode
+    """It can change while coach is open: the site, or the user, sets `readonly`."""
     user: str | None
     place: str
     """Name of what is shown: `slurm · tiger`, `local · ws1`."""
@@ -39,6 +41,8 @@ class Context:
     snapshot: Snapshot
     snapshot_time_s: float
     """When it arrived, on `clock`."""
+    why_readonly: str | None = None
+    """Who says that nothing may be changed, and why; None when it was said as coach was opened."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
     launch_keys: tuple[Key, ...] = ()
@@ -65,7 +69,9 @@ class Context:
         return next((job for job in self.snapshot.jobs if job.job_id == job_id), None)
 
     def run_of_job(self, job_id: str) -> Run | None:
-        return next((run for run in self.snapshot.runs if run.job_id == job_id), None)
+        job = self.job(job_id)
+        runs = (run for run in self.snapshot.runs if run.job_id == job_id)
+        return next((run for run in runs if job is None or is_job_of(job, run)), None)
 
     def state_of(self, run: Run) -> str | None:
         """By whoever knows best: what follows the run, then the queue, then its own file."""
@@ -73,7 +79,7 @@ class Context:
         if target is not None and target.state is not None:
             return target.state
         job = self.job(run.job_id)
-        return job.state if job is not None else run.state
+        return job.state if job is not None and is_job_of(job, run) else run.state
 
 
 class CoachScreen(Screen[None]):
@@ -110,7 +116,7 @@ class CoachScreen(Screen[None]):
 
     def refresh_all(self) -> None:
         """Draw everything: new data, a new size, or this screen came to the top."""
-        if not self.is_mounted:
+        if not self.is_mounted or not self._is_composed:
             return
         self.tick()
         self._show_keys()
@@ -118,6 +124,8 @@ class CoachScreen(Screen[None]):
 
     def tick(self) -> None:
         """Draw what changes by the clock alone: the ages."""
+        if not self._is_composed:
+            return
         context, width = self.context, self.app.size.width
         now_s = context.now_s
         ages = ages_line(context.snapshot.sources, now_s)
@@ -127,7 +135,7 @@ class CoachScreen(Screen[None]):
 
     def _show_keys(self) -> None:
         hints = [
-            (key.id, key.label, key.word, reason_off(key, self.context.mode) is None)
+            (key.id, key.label, key.word, self.reason_off(key) is None)
             for key in self.keys()
             if key.word and not (key.id == "back" and self.PLACE == "cluster")
         ]
@@ -137,10 +145,14 @@ class CoachScreen(Screen[None]):
         """Every key that works here."""
         return keys_of(self.PLACE, self.context.launch_keys)
 
+    def reason_off(self, key: Key) -> str | None:
+        """Why a key does nothing now; None when it works."""
+        return reason_off(key, self.context.mode, self.context.why_readonly)
+
     def is_off(self, key_id: str) -> bool:
         """Whether a key is off; then its reason is said."""
         key = next(key for key in self.keys() if key.id == key_id)
-        reason = reason_off(key, self.context.mode)
+        reason = self.reason_off(key)
         if reason is not None:
             self.note(f"{key.label} is off: {reason}")
         return reason is not None
@@ -150,7 +162,13 @@ class CoachScreen(Screen[None]):
         self._set_note(line(Span(text, "warning")) if text else BLANK)
 
     def _set_note(self, note: Line) -> None:
-        self.query_one(KeyBar).set_note(note)
+        if self._is_composed:
+            self.query_one(KeyBar).set_note(note)
+
+    @property
+    def _is_composed(self) -> bool:
+        """Whether there is something to draw on. The clock ticks, and keys arrive, also while a screen opens or closes."""
+        return bool(self.query(KeyBar))
 
     def pane(self, selector: str) -> LinesView:
         return self.query_one(selector, LinesView)

@@ -16,7 +16,7 @@ from coach.tui.session import RecipeKey
 LISTS = frozenset({"cluster", "runs"})
 SHOWS = frozenset({"cluster", "runs", "run", "job", "finding", "compare"})
 ASKS = frozenset({"plan", "confirm", "fix"})
-EVERYWHERE = SHOWS | ASKS | {"help"}
+EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}
 
 
 class Mode(Enum):
@@ -232,8 +232,18 @@ KEYS: tuple[Key, ...] = (
         "",
         "Read everything again now",
         "The pace is otherwise adapted to the controller",
-        SHOWS,
+        SHOWS | {"doctor"},
         "app.refresh_data",
+    ),
+    Key(
+        "doctor",
+        "d",
+        "d",
+        "",
+        "What works here, and what does not",
+        "Slurm, environments, roots, terminal: each with what to do",
+        SHOWS,
+        "app.open_doctor",
     ),
     Key(
         "back",
@@ -245,9 +255,18 @@ KEYS: tuple[Key, ...] = (
         EVERYWHERE,
         "app.go_back",
     ),
-    Key("help", "question_mark", "?", "keys", "Every key that works here", "", SHOWS | ASKS, "app.open_help"),
+    Key(
+        "help",
+        "question_mark",
+        "?",
+        "keys",
+        "Every key that works here",
+        "",
+        SHOWS | ASKS | {"doctor"},
+        "app.open_help",
+    ),
     Key("palette", "ctrl+p", "^p", "", "Find an action by its name", "", EVERYWHERE, "app.command_palette"),
-    Key("quit", "q", "q", "quit", "Leave coach", "Jobs and runs go on", SHOWS | ASKS | {"help"}, "app.quit"),
+    Key("quit", "q", "q", "quit", "Leave coach", "Jobs and runs go on", EVERYWHERE, "app.quit"),
 )
 
 MOVES = (
@@ -279,7 +298,7 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
 def keys_of(place: str, more: Iterable[Key] = ()) -> tuple[Key, ...]:
     """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
     own = [key for key in KEYS if place in key.places]
-    general = ("runs", "pane", "zoom", "refresh", "back", "help", "palette", "quit")
+    general = ("runs", "pane", "zoom", "refresh", "doctor", "back", "help", "palette", "quit")
     head = [key for key in own if key.id not in general]
     return (*head, *(key for key in more if place in key.places), *(key for key in own if key.id in general))
 
@@ -295,12 +314,12 @@ def bindings_of(place: str) -> list[BindingType]:
     ]
 
 
-def reason_off(key: Key, mode: Mode) -> str | None:
-    """Why a key does nothing; None when it works."""
+def reason_off(key: Key, mode: Mode, why_readonly: str | None = None) -> str | None:
+    """Why a key does nothing; None when it works. `why_readonly` is who says so, where it was not said when coach was opened."""
     if not key.is_change or mode is Mode.LIVE:
         return None
     if mode is Mode.READONLY:
-        return "coach was opened read-only"
+        return why_readonly or "coach was opened read-only"
     if mode is Mode.ROOT:
         return "you are root; `coach --as-root` allows it"
     return "this is a recording: nothing in it can be changed"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.config import Settings
+from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
 from coach.model.launch import LaunchRequest, Plan, Submitted
@@ -37,33 +38,41 @@ class Opening:
     user: str
     place: str
     backend: str
+    standing: Callable[[], tuple[Mode, str | None]] | None = None
+    """The mode as the settings in force have it, and who says that nothing may be changed; None where it stays as it was opened."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
+    from coach.sources.cluster_name import cluster_name
     from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
     from coach.workflows.watch import live_session
 
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
-    name = _cluster_name(env) if resolved == "slurm" else socket.gethostname()
+    name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
+    launcher = LiveLauncher(settings, env)
     return Opening(
-        live_session(settings, resolved, env),
-        LiveLauncher(settings, env),
-        _mode(settings, is_readonly),
+        live_session(settings, resolved, env, launcher.use),
+        launcher,
+        _standing(settings, is_readonly)[0],
         user_name(),
         f"{resolved} · {name}" if name else resolved,
         resolved,
+        lambda: _standing(launcher.settings, is_readonly),
     )
 
 
-def _mode(settings: Settings, is_readonly: bool) -> Mode:
-    from coach.workflows.readonly import is_held_back
+def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
+    from coach.workflows.readonly import is_held_back, why_readonly
 
     if is_held_back(settings):
-        return Mode.ROOT
-    return Mode.READONLY if is_readonly else Mode.LIVE
+        return Mode.ROOT, None
+    if is_readonly:
+        return Mode.READONLY, None
+    why = why_readonly(settings)
+    return (Mode.LIVE, None) if why is None else (Mode.READONLY, f"coach is read-only: {why[0]}")
 
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
@@ -87,21 +96,6 @@ def demo_recording_path() -> Path:
     return Path(__file__).resolve().parent.parent / "demo" / "demo.coach"
 
 
-def _cluster_name(env: Mapping[str, str]) -> str:
-    """ClusterName from the configuration; empty where there is none to read."""
-    files = (env.get("SLURM_CONF"), "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
-    for file in filter(None, files):
-        try:
-            with open(file, encoding="utf-8", errors="replace") as config:
-                for text in config:
-                    key, _, value = text.partition("=")
-                    if key.strip().lower() == "clustername":
-                        return value.split("#")[0].strip()
-        except OSError:
-            continue
-    return ""
-
-
 class LiveLauncher:
     """Launches, cancels and relaunches for real. Called by the desk alone, one thing at a time."""
 
@@ -113,6 +107,15 @@ class LiveLauncher:
         self._io = SystemIo(scrubbed_environment(env))
         self._site: tuple[float, Site] | None = None
         self._cancellations: dict[str, Cancellation] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._settings
+
+    def use(self, settings: Settings) -> None:
+        """Go on by these settings. May be called from any thread."""
+        self._settings = settings
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
         from coach.launch.recipe import find_recipes
@@ -127,7 +130,7 @@ class LiveLauncher:
 
         request = with_defaults(request, self._settings)
         get_recipe(request.recipe)
-        backend = resolve_backend(request.backend, self._env)
+        backend = resolve_backend(request.backend, self._env, self._settings)
         now_s = time.monotonic()
         if (
             run_id is None
@@ -139,9 +142,19 @@ class LiveLauncher:
         return plan_for(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
 
     def submit(self, plan: Plan) -> Submitted:
+        from coach.workflows.refusal import remember_answers
         from coach.workflows.submit import submit
 
-        return submit(plan, self._settings, self._env, self._io)
+        submitted = submit(plan, self._settings, self._env, self._io)
+        self._settings, notes = remember_answers(plan, self._settings)
+        return replace(submitted, notes=notes)
+
+    def examine(self, backend: str) -> Report:
+        from coach.sources.terminal import read_terminal
+        from coach.workflows.doctor import examine, with_backend
+
+        settings = with_backend(self.settings, backend)
+        return examine(settings, self._env, self._io, read_terminal(self._env))
 
     def cancel_command(self, target: str) -> str:
         from coach.workflows.cancel import plan_cancel

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from coach.model.doctor import Report
 from coach.model.finding import Finding, Fix
 from coach.model.history import History
 from coach.model.launch import LaunchRequest, Plan, Submitted
@@ -91,3 +92,7 @@ class Launcher(Protocol):
         ...
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
+
+    def examine(self, backend: str) -> Report:
+        """What works here on `slurm`, `local` or `auto`. It changes nothing, so it need not wait for its turn."""
+        ...

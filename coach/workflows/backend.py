@@ -10,18 +10,44 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from coach.config import BACKENDS
+from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 
 _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+_SWITCH = "switches.local_backend"
 
 
-def resolve_backend(requested: str, env: Mapping[str, str]) -> str:
-    """`slurm` or `local`."""
+def resolve_backend(requested: str, env: Mapping[str, str], settings: Settings | None = None) -> str:
+    """`slurm` or `local`. With settings it is for a launch: Raises UserError when it would be local and the site does not have that."""
     if requested not in BACKENDS:
         raise UserError(f"backend {requested!r}: expected one of {', '.join(BACKENDS)}")
-    if requested != "auto":
-        return requested
+    resolved = requested if requested != "auto" else _found(env)
+    if settings is not None:
+        _refuse_if_locked(requested, resolved, env, settings)
+    why = why_no_local_backend(settings) if settings is not None and resolved == "local" else None
+    if why is not None:
+        said = "--backend local" if requested == "local" else "there is no Slurm here, and a local launch"
+        raise UserError(f"{said}: {why}", "launch where Slurm is: --backend slurm")
+    return resolved
+
+
+def _refuse_if_locked(requested: str, resolved: str, env: Mapping[str, str], settings: Settings) -> None:
+    lock, wanted = settings.lock_of("launch.backend"), settings.launch.backend
+    if lock is not None and resolved != (wanted if wanted != "auto" else _found(env)):
+        raise UserError(f"--backend {requested}: {lock.words}", f"leave it out: the site's is {wanted}")
+
+
+def why_no_local_backend(settings: Settings) -> str | None:
+    """Why nothing trains on this machine; None when it may."""
+    if settings.is_local_backend_allowed:
+        return None
+    lock = settings.locks.get(_SWITCH)
+    if lock is not None:
+        return lock.words
+    return f"switched off by the site ({settings.origins.get(_SWITCH, _SWITCH)})"
+
+
+def _found(env: Mapping[str, str]) -> str:
     has_client = any(shutil.which(client, path=env.get("PATH")) for client in ("sbatch", "squeue"))
     has_configuration = bool(env.get("SLURM_CONF")) or any(Path(file).exists() for file in _CONFIGURATIONS)
     return "slurm" if has_client or has_configuration else "local"

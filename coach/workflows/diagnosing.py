@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coach.config import Settings
+from coach.config import Advice, Settings
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis
+from coach.model.finding import Diagnosis, Finding, Fix
 from coach.model.history import History
 from coach.model.log import Signature
 from coach.model.snapshot import TargetSnapshot
 
 if TYPE_CHECKING:
+    from coach.rules.base import Rule
     from coach.rules.engine import Engine
+
+
+def rules_of(settings: Settings) -> tuple[Rule, ...]:
+    """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that does not exist."""
+    from coach.rules.registry import build, rule_classes
+    from coach.rules.thresholds import check_codes, place_of
+
+    rules = build(settings.thresholds, settings.muted_rules, settings.origins)
+    codes = [rule.code for rule in rule_classes()]
+    for code in settings.advice:
+        check_codes([code], codes, f"advice.{code}", place_of(settings.origins, f"advice.{code}"))
+    return rules
+
+
+def with_advice(diagnosis: Diagnosis, advice: Mapping[str, Advice]) -> Diagnosis:
+    """The diagnosis, each finding with what the site says about its rule as the last thing to do."""
+    if not any(finding.rule in advice for finding in diagnosis.findings):
+        return diagnosis
+    return replace(diagnosis, findings=tuple(_advised(finding, advice) for finding in diagnosis.findings))
+
+
+def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
+    said = advice.get(finding.rule)
+    if said is None:
+        return finding
+    title = f"{said.text} ({said.url})" if said.url else said.text
+    return replace(finding, fixes=(*finding.fixes, Fix(title=title)))
 
 
 class LazyEngine:
@@ -25,15 +54,22 @@ class LazyEngine:
         """What is wrong with the settings of the rules; then all rules run with their defaults."""
         self._settings = settings
         self._engine: Engine | None = None
+        self._is_settled = False
         self._lock = threading.Lock()
 
-    def signatures(self) -> Sequence[Signature]:
-        from coach.rules.registry import signatures
+    def use(self, settings: Settings) -> None:
+        """Judge by these settings from the next diagnosis on."""
+        with self._lock:
+            self._settings, self._is_settled = settings, False
 
-        return signatures(self._load().rules)
+    def signatures(self) -> Sequence[Signature]:
+        """Those of muted rules too: what was logged meanwhile is known when they are heard again."""
+        from coach.rules.registry import build, signatures
+
+        return signatures(build())
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
-        return self._load().diagnose(snapshot, history)
+        return with_advice(self._load().diagnose(snapshot, history), self._settings.advice)
 
     def forget(self, targets: Iterable[str]) -> None:
         """Drop what is remembered about these targets."""
@@ -43,14 +79,17 @@ class LazyEngine:
 
     def _load(self) -> Engine:
         with self._lock:
-            if self._engine is None:
+            if self._engine is None or not self._is_settled:
                 from coach.rules.engine import Engine
                 from coach.rules.registry import build
 
-                settings = self._settings
                 try:
-                    rules = build(settings.thresholds, settings.muted_rules, settings.origins)
+                    self.problem, rules = None, rules_of(self._settings)
                 except UserError as problem:
                     self.problem, rules = problem.message, build()
-                self._engine = Engine(rules)
+                if self._engine is None:
+                    self._engine = Engine(rules)
+                else:
+                    self._engine.use(rules)
+                self._is_settled = True
             return self._engine

@@ -7,28 +7,33 @@ controller again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from coach import __version__, runs
-from coach.config import Lock, Settings
+from coach.config import Settings
 from coach.launch.environment_check import check_environment, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python
+from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
-from coach.launch.spelling import parse_time
 from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
+from coach.model.slurm_spelling import format_time
 from coach.sources.io import Io, Query
 from coach.sources.machine import read_machine
 from coach.sources.slurm import read_partitions_and_nodes
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
+from coach.workflows.defaults import locked_fields
+from coach.workflows.defaults import with_defaults as with_defaults
+from coach.workflows.room import with_room
+from coach.workflows.targets import list_runs
 
 _GIT_TIMEOUT_S = 2.0
 
@@ -37,35 +42,8 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
     request = with_defaults(request, settings)
     get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
-    site = look_at_site(resolve_backend(request.backend, env), io)
+    site = look_at_site(resolve_backend(request.backend, env, settings), io)
     return plan_for(request, settings, env, io, site, now_s)
-
-
-def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """What was not said comes from the config."""
-    defaults = settings.launch
-    names = (
-        *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
-        *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
-        *("environment", "python", "setup"),
-    )
-    unsaid = {name: getattr(defaults, name) for name in names if getattr(request, name) is None}
-    filled: dict[str, Any] = dict(unsaid)
-    filled["defaulted"] = frozenset(name for name, value in unsaid.items() if value is not None)
-    filled["backend"] = request.backend if request.backend != "auto" else defaults.backend
-    filled["sbatch"] = {**defaults.sbatch, **request.sbatch}
-    if request.time_limit_s is None and defaults.time is not None:
-        filled["time_limit_s"] = parse_time(
-            defaults.time, f"{settings.origins.get('launch.time', '[launch]')}: time ="
-        )
-    return replace(request, **filled)
-
-
-def locked_fields(locks: Mapping[str, Lock]) -> dict[str, str]:
-    """Field of a request → the site's reason why nobody else may set it, and where the site says so."""
-    keys = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time"}
-    named = {item.name: f"launch.{keys.get(item.name, item.name)}" for item in fields(LaunchRequest)}
-    return {name: f"{locks[key].reason} ({locks[key].origin})" for name, key in named.items() if key in locks}
 
 
 def look_at_site(backend: str, io: Io) -> Site:
@@ -90,6 +68,7 @@ def plan_for(
     if recipe.path.parent != data_dir() / "recipes":
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
+    recipe, time_notes = _within_time(recipe, request, settings)
     request, environment, python, environment_notes = _environment(
         request, recipe, settings, env, io, site.backend
     )
@@ -99,6 +78,7 @@ def plan_for(
         python=python,
         cache_dir=str(settings.cache_dir),
         data_dir=str(settings.data_dir) if settings.data_dir else None,
+        scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
     )
     if request.resume_from is not None and not Path(request.resume_from).is_file():
         raise UserError(f"resume from {request.resume_from}: no such checkpoint")
@@ -108,11 +88,33 @@ def plan_for(
         created_time_s=now_s,
         coach_version=__version__,
         git=read_git_state(io, data_dir()),
-        notes=environment_notes,
+        notes=(*settings.notes, *time_notes, *environment_notes),
         environment=environment,
-        locked=locked_fields(settings.locks),
+        locked=locked_fields(settings),
     )
-    return make_plan(request, recipe, site, facts, run_id)
+    plan = make_plan(request, recipe, site, facts, run_id)
+    alive = num_alive_runs(settings, io, now_s, without=request.parent_run_id)
+    check_limits(plan.resources, alive, settings.limits, settings.origins)
+    return with_room(plan, settings, io, now_s)
+
+
+def _within_time(
+    recipe: Recipe, request: LaunchRequest, settings: Settings
+) -> tuple[Recipe, tuple[str, ...]]:
+    """A recipe's own time gives way to the site's most; a time that somebody asked for is refused instead."""
+    most_s = settings.limits.max_time_s
+    if request.time_limit_s is not None or most_s is None or recipe.time_limit_s <= most_s:
+        return recipe, ()
+    place = settings.origins.get("limits.max_time", "limits.max_time")
+    note = f"time limit {format_time(most_s)}: the most that the site allows ({place})"
+    return replace(recipe, time_limit_s=most_s), (note,)
+
+
+def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
+    """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and nobody has to count."""
+    if settings.limits.max_running is None:
+        return 0
+    return num_alive(list_runs(io, settings.runs_root), now_s, without)
 
 
 def _environment(

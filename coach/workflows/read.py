@@ -18,8 +18,9 @@ from coach.model.snapshot import TargetSnapshot
 from coach.monitor import Monitor
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
+from coach.sources.job_files import OutputPaths
 from coach.sources.log_scanner import LogScanner
-from coach.workflows.targets import Target, TargetKind, jobs_source, target_sources
+from coach.workflows.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
 
 _STDIN_FILE = "<stdin>"
 _STDIN_BITE_BYTES = 1 << 20
@@ -36,13 +37,14 @@ def read_once(
     stdin: BinaryIO | None = None,
     is_queue_asked: bool = True,
     queue: JobList | None = None,
+    output_paths: OutputPaths | None = None,
 ) -> tuple[TargetSnapshot, History]:
     """All that is known about a target. Raises UserError when it cannot be read.
 
-    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` is what it has said
-    already; then it is not asked again.
+    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` and
+    `output_paths` are what it has said already; then it is not asked again.
     """
-    monitor = Monitor(user, None)
+    monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
     if target.kind is TargetKind.STDIN:
         monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
@@ -51,7 +53,7 @@ def read_once(
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
             monitor.apply(reading)
-    for key, factory in target_sources(target, io, lambda: signatures).items():
+    for key, factory in target_sources(target, io, lambda: signatures, output_paths=output_paths).items():
         error = _read_all(factory(), monitor)
         is_essential = key.startswith("run:") or target.kind is TargetKind.LOG
         if error is not None and is_essential:

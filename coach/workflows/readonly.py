@@ -40,9 +40,9 @@ def why_readonly(settings: Settings) -> tuple[str, str] | None:
         return None
     if is_held_back(settings):
         return ROOT_REASON, _ROOT_HINT
-    lock = settings.locks.get(_KEY)
+    lock = settings.lock_of(_KEY)
     if lock is not None:
-        return f"locked by the site ({lock.origin}): {lock.reason}", "ask the site"
+        return lock.words, "ask the site"
     return f"{_KEY} = true in {settings.origins.get(_KEY, 'config.toml')}", f"set {_KEY} = false there"
 
 

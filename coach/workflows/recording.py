@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coach.config import Settings
+from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.cluster import GpuCount, Node, is_final
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.local_process import as_recorded
 from coach.sources.machine import read_machine
 from coach.sources.user import user_name
-from coach.sources.values import text
 from coach.workflows.targets import SourceFactory, TargetKind, resolve_target
 from coach.workflows.watch import WatchSession, slurm_sources
 
@@ -54,8 +54,7 @@ def open_replay(
                 REPLAY_INTERVAL_S,
                 read_node=lambda: machine or Node("local", "unknown", None, (), None, None, None, None, ()),
                 # Which processes lived, and where, is told by the recorded files alone.
-                state_of=lambda run_json: text(run_json.get("state")),
-                is_here=lambda supervisor: True,
+                look=as_recorded,
             )
 
         return {"jobs": make}
@@ -63,6 +62,7 @@ def open_replay(
     replayed = replace(
         settings,
         runs_root=Path(header.runs_root),
+        cluster=DEFAULT_CLUSTER,
         jobs_interval_s=REPLAY_INTERVAL_S,
         nodes_interval_s=REPLAY_INTERVAL_S,
         is_readonly=True,
@@ -74,6 +74,7 @@ def open_replay(
         header.user,
         cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
         can_write=False,
+        look=as_recorded,
     )
 
 

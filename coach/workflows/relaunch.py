@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.config import Settings
+from coach.launch.limits import check_running
 from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, get_recipe
 from coach.launch.record import request_from
@@ -25,6 +26,7 @@ from coach.model.launch import AppliedFix, LaunchRequest, Plan, Submitted
 from coach.model.run import Checkpoint, Run
 from coach.sources.io import Io
 from coach.workflows.cancel import HasEnded, cancel, plan_cancel
+from coach.workflows.prepare import num_alive_runs
 from coach.workflows.submit import start, written_run
 
 _RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
@@ -122,6 +124,9 @@ def relaunch(
     has been, and is written. Raises UserError that says what became of both when one of the two steps is refused.
     """
     is_active = not is_final(parent.state)
+    if is_active and choice is not ParentChoice.CANCEL:
+        # The plan was made as if the parent went: now it stays, and counts.
+        check_running(num_alive_runs(settings, io, io.now()), settings.limits, settings.origins)
     with written_run(plan, settings, io):
         if not is_active or choice is ParentChoice.KEEP:
             return start(plan, env)

@@ -11,9 +11,10 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from coach import runs
-from coach.config import Settings
+from coach.config import DEFAULT_CLUSTER, Settings
 from coach.launch import local
 from coach.launch import submit as slurm
 from coach.launch.refusal import Refused
@@ -26,7 +27,7 @@ from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.local_process import state_of
 from coach.workflows.prepare import prepare as prepare
 from coach.workflows.readonly import refuse_if_readonly
-from coach.workflows.refusal import explained
+from coach.workflows.refusal import explained, keep_question
 
 _LOOK_INTERVAL_S = 0.5
 _QUEUE_INTERVAL_S = 5.0
@@ -70,7 +71,9 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     paths = runs.RunPaths(plan.run_dir)
     try:
         runs.write_atomic(paths.job_script, plan.script)
-        submitted = {"submitted_time_s": io.now(), "state": "PENDING"}
+        submitted: dict[str, Any] = {"submitted_time_s": io.now(), "state": "PENDING"}
+        if plan.backend == "slurm" and settings.cluster != DEFAULT_CLUSTER:
+            submitted["cluster"] = settings.cluster
         runs.write_json(paths.run_json, {**plan.run_json, **submitted})
     except OSError as error:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
@@ -79,7 +82,9 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         yield
     except slurm.NoAnswer:
         raise
-    except UserError:
+    except UserError as error:
+        if isinstance(error, Refused):
+            keep_question(error, settings)
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise
 

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 
 from coach import runs
-from coach.config import Settings
+from coach.config import DEFAULT_CLUSTER, Settings
+from coach.model.belonging import is_job_of, is_of_another_cluster
+from coach.model.cluster import Job
 from coach.model.errors import UserError
 from coach.model.log import Signature
 from coach.model.reading import JobList, RunList
 from coach.model.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
-from coach.sources.job_files import JobFiles
+from coach.sources.job_files import JobFiles, OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.local_process import Look, look
 from coach.sources.log import LogSource
 from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
@@ -65,21 +68,60 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
         return found
     known = list_runs(io, settings.runs_root)
     for run in known:
-        if text in (run.run_id, run.job_id):
+        if text == run.run_id:
             return Target(text, TargetKind.RUN, Path(run.run_dir))
     if runs.RUN_ID.match(text):
         found = _at_path(io, text, settings.runs_root / text)
         if found is not None:
             return found
-    if backend == "slurm" and _JOB_ID.match(text) and _is_in_queue(io, user, text):
-        return Target(text, TargetKind.JOB)
+    if _JOB_ID.match(text):
+        found = _by_job_id(text, settings, io, backend, user, known)
+        if found is not None:
+            return found
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
     hint = f"did you mean {near[0]}?" if near else "`coach runs` lists the runs, `coach jobs` the jobs"
     raise UserError(f"{text}: no run, job or file of that name", hint)
 
 
-def locate_target(text: str, settings: Settings, io: Io, known: Sequence[Run]) -> Target:
-    """What the screens follow. Never raises: what is wrong with it is said by its sources."""
+def _by_job_id(
+    job_id: str, settings: Settings, io: Io, backend: str, user: str, known: Sequence[Run]
+) -> Target | None:
+    """The run of this job, or the job when coach did not launch it. What the queue says counts; without it, the newest run."""
+    runs_of_it = [run for run in known if run.job_id == job_id]
+    try:
+        job = _in_queue(io, user, job_id) if backend == "slurm" else None
+    except UserError:
+        if not runs_of_it:
+            raise
+        job = None
+    if job is not None:
+        run = run_of(job, known, known_cluster(settings))
+        return Target(job_id, TargetKind.RUN, Path(run.run_dir)) if run else Target(job_id, TargetKind.JOB)
+    here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
+    newest = next(iter(here or runs_of_it), None)
+    return Target(job_id, TargetKind.RUN, Path(newest.run_dir)) if newest is not None else None
+
+
+def run_of(job: Job, known: Iterable[Run], cluster: str | None) -> Run | None:
+    """The run whose job this is; of several with its number, which come newest first, the newest that can be it."""
+    return next((run for run in known if is_job_of(job, run, cluster)), None)
+
+
+def known_cluster(settings: Settings) -> str | None:
+    """The cluster's name, None where it has not said one."""
+    return settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
+
+
+def locate_target(
+    text: str, settings: Settings, io: Io, known: Sequence[Run], job: Job | None = None
+) -> Target:
+    """What the screens follow. `job` is the row of the queue that is meant, if it is one.
+
+    Never raises: what is wrong with it is said by its sources.
+    """
+    if job is not None:
+        run = run_of(job, known, known_cluster(settings))
+        return Target(text, TargetKind.RUN, Path(run.run_dir)) if run else Target(text, TargetKind.JOB)
     for run in known:
         if text in (run.run_id, run.run_dir, run.job_id):
             return Target(text, TargetKind.RUN, Path(run.run_dir))
@@ -100,11 +142,17 @@ def list_runs(io: Io, runs_root: Path) -> tuple[Run, ...]:
     return ()
 
 
-def target_sources(target: Target, io: Io, signatures: Signatures) -> Mapping[str, SourceFactory]:
-    """The sources that follow a target, by `source:target`."""
+def target_sources(
+    target: Target,
+    io: Io,
+    signatures: Signatures,
+    look: Look = look,
+    output_paths: OutputPaths | None = None,
+) -> Mapping[str, SourceFactory]:
+    """The sources that follow a target, by `source:target`. `output_paths` are known of many jobs at once."""
     name, path = target.name, target.path
     if target.kind is TargetKind.JOB:
-        return {f"log:{name}": lambda: LogSource(io, name, JobFiles(io, name), signatures)}
+        return {f"log:{name}": lambda: LogSource(io, name, JobFiles(io, name, output_paths), signatures)}
     if path is None:
         return {}
     if target.kind is TargetKind.LOG:
@@ -112,7 +160,7 @@ def target_sources(target: Target, io: Io, signatures: Signatures) -> Mapping[st
     paths = runs.RunPaths(path)
     logs = (paths.stdout_log, paths.stderr_log)
     return {
-        f"run:{name}": lambda: RunFilesSource(io, name, path),
+        f"run:{name}": lambda: RunFilesSource(io, name, path, look),
         f"metrics:{name}": lambda: MetricsSource(io, name, path),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(io, name, lambda: logs, signatures),
@@ -148,13 +196,13 @@ def _exists(io: Io, path: Path) -> bool:
     return True
 
 
-def _is_in_queue(io: Io, user: str, job_id: str) -> bool:
+def _in_queue(io: Io, user: str, job_id: str) -> Job | None:
     for reading in JobsSource(io, user, 0.0).poll():
         if reading.error is not None:
             raise UserError(f"{job_id}: Slurm does not answer: {reading.error}")
         if isinstance(reading.payload, JobList):
-            return any(job.job_id == job_id for job in reading.payload.jobs)
-    return False
+            return next((job for job in reading.payload.jobs if job.job_id == job_id), None)
+    return None
 
 
 def _names_beside(io: Io, path: Path) -> list[str]:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from coach import runs
-from coach.config import Settings
+from coach.config import Settings, load
+from coach.config.reload import Follower
 from coach.model.cluster import Job, is_final
 from coach.model.history import History
 from coach.model.reading import Reading
@@ -22,12 +23,22 @@ from coach.monitor import Monitor
 from coach.poller import Poller
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
+from coach.sources.local_process import Look, look
 from coach.sources.run_list import RunListSource
 from coach.sources.slurm import JobsSource, NodesSource
 from coach.sources.user import user_name
 from coach.workflows.diagnosing import LazyEngine
 from coach.workflows.read import read_once
-from coach.workflows.targets import SourceFactory, Target, locate_target, resolve_target, target_sources
+from coach.workflows.readonly import held_back
+from coach.workflows.settings_source import SettingsSource
+from coach.workflows.targets import (
+    SourceFactory,
+    Target,
+    known_cluster,
+    locate_target,
+    resolve_target,
+    target_sources,
+)
 
 __all__ = ["OnUpdate", "Target", "WatchSession", "live_session", "read_once", "resolve_target"]
 
@@ -51,8 +62,10 @@ def slurm_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mappin
     """The cluster as Slurm tells it."""
     scope = "all" if watch.all_jobs else "own"
     return {
-        f"jobs {scope}": lambda: JobsSource(io, user, settings.jobs_interval_s, is_all=watch.all_jobs),
-        "nodes": lambda: NodesSource(io, settings.nodes_interval_s),
+        f"jobs {scope} {settings.jobs_interval_s:g}": lambda: JobsSource(
+            io, user, settings.jobs_interval_s, is_all=watch.all_jobs
+        ),
+        f"nodes {settings.nodes_interval_s:g}": lambda: NodesSource(io, settings.nodes_interval_s),
     }
 
 
@@ -61,9 +74,16 @@ def local_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mappin
     return {"jobs": lambda: LocalClusterSource(io, settings.runs_root, user)}
 
 
-def live_session(settings: Settings, backend: str, env: Mapping[str, str]) -> WatchSession:
-    """A session on the real world."""
-    return WatchSession(settings, backend, SystemIo(scrubbed_environment(env)), user_name())
+def live_session(
+    settings: Settings,
+    backend: str,
+    env: Mapping[str, str],
+    on_settings: Callable[[Settings], object] = lambda settings: None,
+) -> WatchSession:
+    """A session on the real world. `on_settings` gets the settings whenever their files have changed, in a thread of the session's."""
+    follower = Follower(settings, env, lambda env: held_back(load(env), env))
+    io = SystemIo(scrubbed_environment(env))
+    return WatchSession(settings, backend, io, user_name(), follower=follower, on_settings=on_settings)
 
 
 class WatchSession:
@@ -78,25 +98,33 @@ class WatchSession:
         *,
         cluster_sources: ClusterSources | None = None,
         can_write: bool = True,
+        look: Look = look,
         on_reading: OnReading | None = None,
+        follower: Follower | None = None,
+        on_settings: Callable[[Settings], object] = lambda settings: None,
     ) -> None:
-        """`can_write` is False where the run directories are not real: a replay. `on_reading` sees every reading (a recorder)."""
+        """`can_write` is False where the run directories are not real, and `look` then believes them: a replay. `on_reading` sees every reading (a recorder)."""
         self._settings = settings
         self._io = io
         self._user = user
         self._cluster_sources = cluster_sources or (slurm_sources if backend == "slurm" else local_sources)
-        self._can_write = can_write and backend == "slurm" and not settings.is_readonly
+        self._look = look
+        self._can_write = can_write and backend == "slurm"
         self._on_reading = on_reading
+        self._follower = follower
+        self._on_settings = on_settings
         self._engine = LazyEngine(settings)
-        self._monitor = Monitor(user, self._engine.diagnose)
+        self._monitor = Monitor(user, self._engine.diagnose, known_cluster(settings))
         self._poller = Poller(self._make_sources)
         self._lock = threading.Lock()
         self._watch = Watch()
         self._is_watch_new = True
+        self._is_judging_new = False
+        self._told_problem: str | None = None
         self._targets: dict[str, Target] = {}
         self._lingering: dict[str, float] = {}
         self._snapshot = Snapshot(io.now())
-        self._recorded_ends: set[str] = set()
+        self._recorded_ends: set[tuple[str, float | None]] = set()
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -115,6 +143,15 @@ class WatchSession:
         with self._lock:
             self._watch, self._is_watch_new = watch, True
         self._poller.interrupt()
+
+    def use(self, settings: Settings) -> None:
+        """Go on by these settings: rules, advice, how often to ask. Where runs lie does not change under a session."""
+        self._engine.use(settings)
+        with self._lock:
+            self._settings = settings
+            self._is_watch_new = self._is_judging_new = True
+        self._poller.interrupt()
+        self._on_settings(settings)
 
     def history(self, target: str) -> History:
         """The series of a watched target as they stand: a copy that nobody else changes."""
@@ -156,19 +193,21 @@ class WatchSession:
         for reading in readings:
             if self._on_reading is not None:
                 self._on_reading(reading)
-        if self._engine.problem is not None:
-            problem = Reading("rules", self._io.now(), 0.0, None, self._engine.problem)
+        if self._engine.problem is not None or self._told_problem is not None:
+            self._told_problem = self._engine.problem
+            problem = Reading("rules", self._io.now(), 0.0, None, self._told_problem)
             is_news = self._monitor.apply(problem) or is_news
-        if is_news and self._can_write:
+        if is_news and self._can_write and not self._settings.is_readonly:
             for run, job in self._monitor.ended_in_queue():
                 self._record_end(run, job)
         return is_news
 
     def _record_end(self, run: Run, job: Job) -> None:
         """Keep in run.json how the job ended, once: Slurm forgets it within minutes."""
-        if run.run_id in self._recorded_ends:
+        end = (run.run_id, job.end_time_s)  # a requeued job has several
+        if end in self._recorded_ends:
             return
-        self._recorded_ends.add(run.run_id)
+        self._recorded_ends.add(end)
         path = runs.RunPaths(run.run_dir).run_json
         with contextlib.suppress(OSError, runs.RunFileError):
             if not is_final(runs.read_json(path).get("state")):
@@ -198,11 +237,14 @@ class WatchSession:
         }
         self._targets = {**followed, **kept}
         awaited = {
-            name: [key.partition(":")[0] for key in target_sources(target, self._io, self._engine.signatures)]
+            name: [key.partition(":")[0] for key in self._sources_of(target)]
             for name, target in self._targets.items()
         }
         with self._lock:
             dropped = self._monitor.watch(awaited)
+            if self._is_judging_new:
+                self._is_judging_new = False
+                self._monitor.judge_again()
         self._engine.forget(dropped)
         self._poller.watch(watch)
 
@@ -217,9 +259,15 @@ class WatchSession:
     def _make_sources(self, watch: Watch) -> dict[str, SourceFactory]:
         io, settings = self._io, self._settings
         sources: dict[str, SourceFactory] = {}
+        if self._follower is not None:
+            follower = self._follower
+            sources["config"] = lambda: SettingsSource(follower, io, self.use)
         if watch.is_cluster_watched:
             sources.update(self._cluster_sources(io, settings, self._user, watch))
-            sources["runs"] = lambda: RunListSource(io, settings.runs_root)
+            sources["runs"] = lambda: RunListSource(io, settings.runs_root, look=self._look)
         for target in self._targets.values():
-            sources.update(target_sources(target, io, self._engine.signatures))
+            sources.update(self._sources_of(target))
         return sources
+
+    def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
+        return target_sources(target, self._io, self._engine.signatures, self._look)

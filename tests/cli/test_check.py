@@ -13,11 +13,10 @@ RECORDINGS = Path(__file__).parents[1] / "recordings"
 SQUEUE = """#!{python}
 import sys
 open({asked!r}, "a").write("asked\\n")
-columns = [column.partition(":")[2] for column in sys.argv[-1].split(",")]
+columns = [column.partition(":") for column in sys.argv[-1].split(",")]
 for job_id in ("42", "43", "44"):
-    fields = [job_id, *{job!r}[1:]]
-    fields += ["N/A"] * (len(columns) - len(fields))
-    print("".join(field + end for field, end in zip(fields, columns)))
+    job = {{**{job!r}, "jobarrayid": job_id, "jobid": job_id}}
+    print("".join(job.get(name, "N/A") + end for name, _, end in columns))
 """
 
 
@@ -130,12 +129,13 @@ def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no
     assert (json.loads(done.stdout), done.returncode) == ({"schema": 1, "jobs": []}, 0)
 
 
-def test_all_own_jobs_cost_one_look_at_the_queue(tmp_path: Path) -> None:
-    asked, job = tmp_path / "asked", ["42", getpass.getuser(), "RUNNING", "None", "cpu", "node1"]
+def test_all_own_jobs_cost_one_look_at_the_queue_and_one_for_where_they_write(tmp_path: Path) -> None:
+    asked, log = tmp_path / "asked", str(RECORDINGS / "typed/cuda-oom.log")
+    job = {"username": getpass.getuser(), "state": "RUNNING", "workdir": "/", "stdout": log, "stderr": log}
     clients = tmp_path / "bin"
     clients.mkdir()
     (clients / "squeue").write_text(SQUEUE.format(python=sys.executable, asked=str(asked), job=job))
-    (clients / "scontrol").write_text(f"#!/bin/sh\necho '   StdOut={RECORDINGS}/typed/cuda-oom.log'\n")
+    (clients / "scontrol").write_text(f"#!/bin/sh\necho one by one >> {asked}\n")
     for client in clients.iterdir():
         client.chmod(0o755)
     env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "PATH": f"{clients}:{os.environ['PATH']}"}
@@ -144,7 +144,7 @@ def test_all_own_jobs_cost_one_look_at_the_queue(tmp_path: Path) -> None:
     found = json.loads(done.stdout)["jobs"]
     assert [(item["target"], item["state"]) for item in found] == [(str(n), "RUNNING") for n in (42, 43, 44)]
     assert [item["findings"][0]["rule"] for item in found] == ["MEM001"] * 3
-    assert (done.returncode, asked.read_text()) == (1, "asked\n")
+    assert (done.returncode, asked.read_text()) == (1, "asked\nasked\n")
 
 
 def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -13,7 +13,9 @@ import pytest
 from coach.cli import jobs, nodes, partitions
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.sources.io import SystemIo
 from coach.sources.user import user_name
+from coach.workflows.cancel import plan_cancel
 from tests.sources.scripted_io import captured
 
 CLIENT = """#!/bin/sh
@@ -148,6 +150,25 @@ def test_without_a_client_the_missing_command_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="squeue: command not found"):
         run(jobs, settings, "--backend", "slurm")
+
+
+def test_a_local_run_of_another_login_node_keeps_slurm_s_word_in_json_and_says_where_it_is(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = settings.runs_root / "20261121-142233-ddp-4f2a"
+    run_dir.mkdir(parents=True)
+    supervisor = {"pid": 7, "create_time_s": 1.0, "node": "login2"}
+    record = {"backend": "local", "user": user_name(), "state": "RUNNING", "supervisor": supervisor}
+    (run_dir / "run.json").write_text(json.dumps(record))
+    assert run(jobs, settings, "--backend", "local", "--format", "json") == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (job["state"], job["host"], job["is_visible"]) == ("RUNNING", "login2", False)
+    assert run(jobs, settings, "--backend", "local") == 0
+    shown = capsys.readouterr().out
+    assert "on login2" in shown
+    assert ", not visible from here" in shown
+    with pytest.raises(UserError, match="it is on login2, not visible from here"):
+        plan_cancel(run_dir.name, settings, {}, SystemIo({}))
 
 
 def test_the_local_backend_lists_this_machine(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

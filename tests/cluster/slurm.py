@@ -33,7 +33,12 @@ from tests.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "srun", "scancel")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_IN_NODE = 'mount --bind "$1" /etc/hosts && hostname "$2" && exec slurmd -D -N "$2"'
+_IN_NODE = """\
+mount --bind "$1" /etc/hosts && hostname "$2" || exit
+node=$2; shift 2
+for hidden; do mount -t tmpfs -o mode=755 hidden "$hidden" || exit; done
+exec slurmd -D -N "$node"
+"""
 
 
 def why_not() -> str | None:
@@ -57,9 +62,12 @@ class SlurmCluster:
         num_nodes: int = 3,
         num_gpus: int = 2,
         more_conf: str = "",
+        more_files: Mapping[str, str] | None = None,
+        is_home_hidden: bool = False,
         is_detached: bool = False,
     ) -> None:
-        """`more_conf`: lines appended to slurm.conf. `is_detached`: the daemons outlive the process that calls `start()`.
+        """`more_conf`: lines appended to slurm.conf. `more_files`: files beside it, by name. `is_home_hidden`: the nodes do not see the
+        home of the cluster's user, as where home is not shared. `is_detached`: the daemons outlive the process that calls `start()`.
 
         A cluster that is not detached dies with the thread that started it, so that an interrupted test run leaves no daemon.
         """
@@ -67,6 +75,8 @@ class SlurmCluster:
         self.num_gpus = num_gpus
         self.node_names = slurm_conf.node_names(num_nodes)
         self._more_conf = more_conf
+        self._more_files = dict(more_files or {})
+        self._is_home_hidden = is_home_hidden
         self._is_detached = is_detached
         self._ports: list[int] = []
         self._daemons: dict[str, Daemon] = {}
@@ -92,6 +102,8 @@ class SlurmCluster:
         self._ports = slurm_conf.write_files(
             self.directory, num_nodes=len(self.node_names), num_gpus=self.num_gpus, more=self._more_conf
         )
+        for name, text in self._more_files.items():
+            (self.directory / "etc" / name).write_text(text)
         if not (self.directory / "home").exists():
             make_user(self.directory / "home")
         try:
@@ -172,12 +184,13 @@ class SlurmCluster:
     def start_node(self, name: str) -> None:
         """Start a node: a slurmd that calls itself `name`, in its own UTS and mount namespace."""
         hosts = str(self.directory / "etc" / "hosts")
-        self._spawn(name, ["unshare", "--uts", "--mount", "sh", "-c", _IN_NODE, "sh", hosts, name])
+        hidden = [str(self.directory / "home")] if self._is_home_hidden else []
+        self._spawn(name, ["unshare", "--uts", "--mount", "sh", "-c", _IN_NODE, "sh", hosts, name, *hidden])
 
     def wait_idle(self, timeout_s: float = 40.0) -> None:
-        """Wait until no node has a job and every node can take one."""
+        """Wait until no node has a job and every node can take one; of a reserved one, those that may use it."""
         wanted = set(self.node_names)
-        wait_until(lambda: self._nodes_in("idle") == wanted, timeout_s, "all nodes are idle")
+        wait_until(lambda: self._nodes_in("idle,reserved") == wanted, timeout_s, "all nodes are idle")
 
     def cancel_all(self, timeout_s: float = 20.0) -> None:
         """End all jobs of everybody, and wait until they are gone."""

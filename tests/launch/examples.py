@@ -10,6 +10,7 @@ from coach.launch.recipe import Recipe, read_recipe
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.model.cluster import GpuCount, Node, Partition
+from coach.model.environment import Environment
 from coach.model.launch import LaunchRequest, Plan
 
 RUN_ID = "20261121-142233-ddp-4f2a"
@@ -92,6 +93,16 @@ PATHS = Paths(
 )
 
 
-def plan(data: Path, name: str = "ddp", site: Site = CLUSTER, paths: Paths = PATHS, **request: Any) -> Plan:
-    facts = Facts(paths, "anna", 1795271000.0, "0.1.0", {"commit": "c0ffee", "is_dirty": False})
+def plan(
+    data: Path,
+    name: str = "ddp",
+    site: Site = CLUSTER,
+    paths: Paths = PATHS,
+    trained_in: Environment | None = None,
+    **request: Any,
+) -> Plan:
+    facts = Facts(
+        *(paths, "anna", 1795271000.0, "0.1.0", {"commit": "c0ffee", "is_dirty": False}),
+        environment=trained_in or Environment(),
+    )
     return make_plan(LaunchRequest(name, **request), recipe(data, name), site, facts, RUN_ID)

@@ -16,8 +16,16 @@ import pytest
 
 from coach import runs
 from coach.launch import local
+from coach.model.cluster import MACHINE_RESTARTED
 from coach.model.errors import UserError
-from coach.sources.local_process import find_supervisor, is_alive, state_of
+from coach.sources.local_process import (
+    boot_id,
+    find_supervisor,
+    identify,
+    is_alive,
+    look,
+    state_of,
+)
 from tests.waiting import wait_until
 
 MakeRun = Callable[..., runs.RunPaths]
@@ -191,7 +199,27 @@ def test_a_run_of_another_machine_is_neither_judged_nor_cancelled(make_run: Make
     assert state_of(runs.read_json(paths.run_json)) == "RUNNING"
     with pytest.raises(UserError) as caught:
         local.cancel(paths.run_dir)
-    assert caught.value.hint == "it was started on another-machine"
+    assert caught.value.message == f"{paths.run_dir.name}: it is on another-machine, not visible from here"
+    assert "ends it there" in (caught.value.hint or "")
+
+
+def test_after_a_restart_of_the_machine_its_runs_have_failed_with_the_node(make_run: MakeRun) -> None:
+    paths = make_run("true")
+    said = {**identify(psutil.Process()), "boot_id": "11111111-2222-3333-4444-555555555555"}
+    runs.update_json(paths.run_json, {"state": "RUNNING", "supervisor": said})
+    seen = look(runs.read_json(paths.run_json))
+    assert (seen.state, seen.reason, seen.is_visible) == ("NODE_FAIL", MACHINE_RESTARTED, True)
+    with pytest.raises(UserError, match="nothing of this run is running"):
+        local.cancel(paths.run_dir)
+
+
+def test_a_supervisor_says_which_start_of_which_machine_it_belongs_to(make_run: MakeRun) -> None:
+    paths = make_run("true")
+    local.start(paths.run_dir, os.environ)
+    ended(paths)
+    said = runs.read_json(paths.run_json)["supervisor"]
+    assert (said["node"], said["boot_id"]) == (os.uname().nodename, boot_id())
+    assert said["boot_id"]
 
 
 def test_a_child_run_waits_for_the_end_of_its_parent(make_run: MakeRun) -> None:
@@ -208,6 +236,31 @@ def test_a_child_run_waits_for_the_end_of_its_parent(make_run: MakeRun) -> None:
     assert ended(child)["state"] == "COMPLETED"
     ends = [runs.read_json(paths.run_json) for paths in (parent, child)]
     assert ends[0]["ended_time_s"] <= ends[1]["started_time_s"]
+
+
+def test_a_child_waits_for_a_parent_on_another_machine_until_its_end_was_written(make_run: MakeRun) -> None:
+    parent, child = make_run("true"), make_run("true")
+    elsewhere = {"pid": 1, "create_time_s": 1.0, "node": "another-machine"}
+    runs.update_json(parent.run_json, {"state": "RUNNING", "supervisor": elsewhere})
+    local.start(child.run_dir, os.environ, after=parent.run_dir)
+    wait_until(lambda: runs.read_json(child.run_json).get("reason") == "Dependency", what="it is waiting")
+    runs.update_json(parent.run_json, {"state": "COMPLETED"})
+    assert ended(child)["state"] == "COMPLETED"
+
+
+def test_a_chain_goes_on_when_the_coach_that_started_it_was_killed(make_run: MakeRun) -> None:
+    parent = make_run("echo $$ > here; until [ -e go ]; do sleep 0.05; done")
+    child = make_run("true")
+    code = (
+        "import os; from pathlib import Path; from coach.launch import local; "
+        f"parent, child = Path({str(parent.run_dir)!r}), Path({str(child.run_dir)!r}); "
+        "local.start(parent, os.environ); local.start(child, os.environ, after=parent); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    started(parent)
+    wait_until(lambda: runs.read_json(child.run_json).get("reason") == "Dependency", what="it is waiting")
+    (parent.run_dir / "go").touch()
+    assert ended(child)["state"] == "COMPLETED"
 
 
 def test_a_waiting_child_can_be_cancelled(make_run: MakeRun) -> None:

@@ -135,3 +135,38 @@ def test_an_unusual_value_is_allowed_with_a_warning(tmp_path: Path) -> None:
     values, warnings = resolve_parameters(recipe(tmp_path), {"lr": "1e20"})
     assert values["lr"] == 1e20
     assert warnings == ("lr = 1e+20 is unusual: 0.0001 to 1 is the usual range",)
+
+
+def test_a_recipe_states_the_torch_it_needs_and_may_bring_its_environment(tmp_path: Path) -> None:
+    head = RECIPE.format(name="ddp", devices="multiple")
+    table = '[environment]\nkind = "modules"\nmodules = ["pytorch/2.6"]\n'
+    path = write_recipe(tmp_path, text=f'{head}torch = ">=2.6"\n{table}{PARAMETERS}')
+    read = read_recipe(path, tmp_path)
+    assert read.torch == ">=2.6"
+    assert read.environment is not None
+    assert read.environment.modules == ("pytorch/2.6",)
+    assert read_recipe(write_recipe(tmp_path, "other"), tmp_path).torch is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('torch = "2.6"\n', 9, "torch = '2.6': expected a requirement such as"),
+        ('torch = "about 2.6"\n', 9, "expected a requirement such as"),
+        ("torch = 2.6\n", 9, "torch = 2.6: expected a requirement"),
+        ('[environment]\nkind = "venv"\n', 10, "kind venv needs path"),
+        (
+            '[environment]\nkind = "venv"\npath = "/x"\nmodule = "y"\n',
+            12,
+            "unknown key environment.module",
+        ),
+    ],
+)
+def test_a_mistake_in_them_is_told_with_file_and_line(
+    tmp_path: Path, text: str, line: int, words: str
+) -> None:
+    path = write_recipe(tmp_path, text=RECIPE.format(name="ddp", devices="multiple") + text)
+    with pytest.raises(UserError) as caught:
+        read_recipe(path, tmp_path)
+    assert caught.value.message.startswith(f"{path}:{line}: ")
+    assert words in caught.value.message

@@ -118,7 +118,8 @@ def test_every_line_of_slurms_words_is_kept_and_told_in_one() -> None:
         "You must say who pays.",
         "Batch job submission failed: Invalid account or account/partition combination specified",
     )
-    assert refused.message.startswith("sbatch: You must say who pays.; Batch job")
+    assert refused.message.startswith("sbatch: You must say who pays. Batch job submission failed: ")
+    assert refused.message.endswith("combination specified")
 
 
 def texts(refused: Refused) -> list[str]:

@@ -6,14 +6,17 @@ import json
 import os
 import re
 import shlex
+import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coach import runs
 from coach.launch.resources import Site
-from tests.launch.examples import CLUSTER, MACHINE, plan
+from tests.launch.examples import CLUSTER, MACHINE, PATHS, RUN_ID, plan
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -32,6 +35,21 @@ CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
             "setup": ("module load cuda/12.4",),
             "env": {"NCCL_DEBUG": "INFO"},
             "sbatch": {"comment": "a first # try", "exclusive": ""},
+        },
+    ),
+    "ddp-gres-cpus-per-gpu": (
+        "ddp",
+        CLUSTER,
+        {
+            "partition": "gpu",
+            "gpu_type": "a100",
+            "gpu_request": "gres",
+            "cpus_per_gpu": 4,
+            "account": "lab",
+            "qos": "long",
+            "reservation": "workshop",
+            "exclude": "node[3,7-9]",
+            "sbatch": {"gres": "lustre:1", "mail-type": "END"},
         },
     ),
     "ddp-short-no-signal": ("ddp", CLUSTER, {"time_limit_s": 60}),
@@ -94,12 +112,33 @@ def test_gpus_are_asked_of_the_job_and_never_of_the_step(tmp_path: Path) -> None
 
 
 def test_a_percent_sign_in_the_runs_root_is_not_a_pattern_of_slurm(tmp_path: Path) -> None:
-    from tests.launch.examples import PATHS, Paths
-
-    odd = Paths("/runs 100%j/x", PATHS.code_dir, PATHS.python, PATHS.cache_dir)
+    odd = replace(PATHS, run_dir="/runs 100%j/x")
     script = plan(tmp_path, paths=odd).script
     assert "#SBATCH --output='/runs 100%%j/.logs/x.out'" in script
     assert "RUN_DIR='/runs 100%j/x'" in script
+
+
+def beginning(script: str) -> str:
+    """What it does with the run directory; waiting is counted, not done."""
+    begin, end = script.index("\nRUN_DIR="), script.index("\n# The record of this run")
+    return "set -euo pipefail\nsleep() { echo waited; }\n" + script[begin:end]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_node_that_sees_no_run_directory_waits_and_makes_one_with_links_to_the_logs(
+    tmp_path: Path, is_there: bool
+) -> None:
+    run_dir = tmp_path / "runs" / RUN_ID
+    script = plan(tmp_path, paths=replace(PATHS, run_dir=str(run_dir))).script
+    (tmp_path / "runs" / ".logs").mkdir(parents=True)
+    (tmp_path / "runs" / ".logs" / f"{RUN_ID}.err").write_text("Killed\n")
+    if is_there:
+        runs.link_scheduler_logs(runs.create_run_dir(run_dir.parent, RUN_ID))
+    done = subprocess.run(["bash", "-c", beginning(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("waited") == (0 if is_there else 20)
+    assert (run_dir / "stderr.log").read_text() == "Killed\n"
+    assert stat.S_IMODE(run_dir.stat().st_mode) == 0o700
 
 
 def test_every_sbatch_line_is_above_the_first_command(tmp_path: Path) -> None:

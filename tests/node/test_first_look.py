@@ -17,7 +17,7 @@ from coach import runs
 from coach.node import first_look
 from coach.node.torch_build import parse_version_file, satisfies
 from coach.sources.run_files import parse_exit
-from tests.node.conftest import Start
+from tests.node.conftest import NODE, Start
 from tests.nvml.stand_in import NvmlStandIn, has_compiler
 
 CPU_WHEEL = "__version__ = '2.6.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
@@ -233,6 +233,15 @@ def test_a_refused_job_ends_at_once_and_its_run_says_why(start: Start, tmp_path:
     assert (refused.cause, refused.node) == ("file_not_found", "node1")
 
 
+def test_a_run_directory_that_takes_no_folders_is_still_looked_at(start: Start, tmp_path: Path) -> None:
+    run_dir = launched(tmp_path / "run")
+    (run_dir / "metrics").rmdir()
+    (run_dir / "metrics").write_text("in the way")  # as root, nothing is forbidden
+    job = start("run", "--run-dir", str(run_dir), "--", "true", "--data_dir=/no/such/data")
+    _, stderr = job.communicate(timeout=30)
+    assert (job.returncode, stderr.count("\n")) == (78, 1)
+
+
 def test_a_trainers_own_refusal_is_found_in_torchruns_error_file(tmp_path: Path, start: Start) -> None:
     run_dir = launched(tmp_path / "run")
     # As torchrun does: the message goes to a file below the folder that $PET_LOG_DIR names.
@@ -275,3 +284,27 @@ def test_a_version_file_says_what_torch_was_built_for() -> None:
     assert parse_version_file(CPU_WHEEL) == ("2.6.0+cpu", None, False)
     assert parse_version_file(ROCM_WHEEL) == ("2.6.0+rocm6.2", None, True)
     assert parse_version_file("__version__ = '2.6.0'\n") == ("2.6.0", None, None)
+
+
+@pytest.mark.train
+def test_what_a_trainer_refuses_under_torchrun_stands_in_exit_json(start: Start, tmp_path: Path) -> None:
+    run_dir = launched(tmp_path / "run")
+    trainer = NODE.parents[1] / "trainers" / "baseline.py"
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=1",
+        str(trainer),
+    ]
+    # The launch asked for no GPU, so only the trainer looks for one.
+    flags = [f"--run_dir={run_dir}", "--gpus_per_node=1"]
+    job = start("run", "--run-dir", str(run_dir), "--", *torchrun, *flags, env={"CUDA_VISIBLE_DEVICES": "31"})
+    _, stderr = job.communicate(timeout=60)
+    assert job.returncode == 1
+    assert "coach: cuda_unavailable: GPUs were allotted on node1" in stderr
+    refused = parse_exit(json.loads((run_dir / "exit.json").read_text())).refused
+    assert refused is not None
+    assert refused.cause == "cuda_unavailable"
+    assert refused.text.startswith("GPUs were allotted on node1, but ")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -52,7 +53,7 @@ def launch(home: Path, *options: str) -> Path:
     ]
     done = subprocess.run(
         [*command, *settings, *options],
-        env={**os.environ, "COACH_HOME": str(home)},
+        env={**os.environ, "COACH_HOME": str(home), "COACH_AS_ROOT": "1"},
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         check=False,
@@ -72,6 +73,12 @@ def make_nan(home: Path) -> Path:
 def make_host_oom(home: Path) -> Path:
     """Less memory than importing torch takes."""
     return launch(home, "--mem", "250M")
+
+
+def make_refused(home: Path) -> Path:
+    """Real data are asked for, and the node does not see them."""
+    (home / "config.toml").write_text('data_dir = "/scratch/data"\n')
+    return launch(home)
 
 
 def make_input_bound(home: Path) -> Path:
@@ -157,6 +164,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "healthy": make_healthy,
     "nan": make_nan,
     "host-oom": make_host_oom,
+    "refused": make_refused,
     "input-bound": make_input_bound,
     "input-ready": make_input_ready,
     "gpu-idle": make_gpu_idle,
@@ -179,7 +187,9 @@ def keep(run_dir: Path, target: Path, home: Path) -> None:
             text = file.read_text()
             for old, new in struck.items():
                 text = text.replace(old, new)
-            text = text.replace(f'"{node}"', '"node1"').replace('"user": "root"', '"user": "user"')
+            text = re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", "node1", text).replace(
+                '"user": "root"', '"user": "user"'
+            )
             place = target / file.relative_to(run_dir).with_name(
                 file.name.replace(f"{node}.jsonl", "node1.jsonl")
             )

@@ -116,7 +116,7 @@ def test_a_killed_worker_is_a_weaker_sign() -> None:
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"])
 def test_workers_that_slurm_killed_for_another_reason_prove_nothing(state: str) -> None:
     line = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. "
-    assert not causes(diagnose_log(line, run(state=state)))
+    assert set(causes(diagnose_log(line, run(state=state)))) <= {"node_failure"}
 
 
 @pytest.mark.parametrize(("used_mib", "expected"), [(3900.0, ["host_oom"]), (1000.0, [])])

@@ -16,6 +16,8 @@ class FakeIo:
     def __init__(self, now_s: float = 1000.0) -> None:
         self.now_s = now_s
         self.files: dict[str, bytes] = {}
+        self.modified: dict[str, float] = {}
+        """When a file was written last; one that is not in it: now."""
         self.answers: dict[str, Callable[[Query], CommandResult]] = {}
         self.failing: dict[str, int] = {}
         """Path → errno."""
@@ -23,9 +25,10 @@ class FakeIo:
 
     def write(self, path: str, data: bytes) -> None:
         self.files[path] = data
+        self.modified[path] = self.now_s
 
     def append(self, path: str, data: bytes) -> None:
-        self.files[path] = self.files.get(path, b"") + data
+        self.write(path, self.files.get(path, b"") + data)
 
     def answer(self, kind: str, stdout: Callable[[Query], bytes]) -> None:
         """Answer queries of this kind; `stdout` is given the query, with its separators."""
@@ -52,7 +55,7 @@ class FakeIo:
 
     def modified_s(self, path: Path) -> float:
         self._file(path)
-        return self.now_s
+        return self.modified.get(str(path), self.now_s)
 
     def list_dir(self, path: Path) -> list[str]:
         self._check(path)

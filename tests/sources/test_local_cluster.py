@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.cluster import SUPERVISOR_DIED, GpuCount, Job, Node, Partition
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
-from coach.sources.local_cluster import KEEP_ENDED_S, SUPERVISOR_DIED, LocalClusterSource
+from coach.sources.local_cluster import KEEP_ENDED_S, KEEP_ORPHAN_S, LocalClusterSource
+from coach.sources.local_process import Sighting, as_recorded
 from coach.sources.machine import read_machine
 from tests.sources.scripted_io import ScriptedIo, make_run
 
@@ -48,12 +49,14 @@ class Machine:
     def __init__(self, root: Path, dead: frozenset[str] = frozenset()) -> None:
         self.io = ScriptedIo({}, now_s=NOW_S)
         self.dead = dead
-        self.source = LocalClusterSource(
-            self.io, root, "ada", read_node=lambda: MACHINE, state_of=self._state_of
-        )
+        self.source = LocalClusterSource(self.io, root, "ada", read_node=lambda: MACHINE, look=self._look)
 
-    def _state_of(self, value: Mapping[str, Any]) -> str | None:
-        return "FAILED" if value.get("recipe") in self.dead else value.get("state")
+    def _look(self, value: Mapping[str, Any]) -> Sighting:
+        if value.get("recipe") in self.dead:
+            return Sighting("FAILED", SUPERVISOR_DIED, "desk")
+        if value.get("recipe") == "away":
+            return Sighting(value.get("state"), None, "login2", is_visible=False)
+        return as_recorded(value)
 
     def poll(self) -> tuple[Node, Partition, dict[str, Job], Reading]:
         nodes, partitions, jobs = self.source.poll()
@@ -141,10 +144,31 @@ def test_a_real_process_that_is_gone_is_noticed(tmp_path: Path) -> None:
     assert [job.reason for job in jobs.jobs] == [SUPERVISOR_DIED]
 
 
-def test_slurm_runs_runs_of_other_machines_and_planned_runs_are_no_jobs_here(tmp_path: Path) -> None:
+def test_a_run_of_another_login_node_is_in_the_queue_with_its_last_word_and_takes_nothing_here(
+    tmp_path: Path,
+) -> None:
+    run_id = "20261121-142233-away-4f2a"
+    run_dir = make_run(tmp_path, run_id, run_json(recipe="away"))
+    os.utime(run_dir / "run.json", (1950.0, 1950.0))
+    machine = Machine(tmp_path)
+    node, _, jobs, _ = machine.poll()
+    job = jobs[run_id]
+    assert (job.state, job.host, job.is_visible, job.last_word_time_s) == ("RUNNING", "login2", False, 1950.0)
+    assert (job.nodes, job.time_used_s, job.reason) == ("login2", 50, None)
+    assert (node.state, node.num_cpus_allocated) == ("idle", 0)
+    machine.io.now_s = 1950.0 + KEEP_ORPHAN_S + 1
+    assert machine.poll()[2] == {}
+
+
+def test_a_run_of_another_login_node_that_has_ended_is_an_ended_run(tmp_path: Path) -> None:
+    run_id = "20261121-142233-away-4f2a"
+    make_run(tmp_path, run_id, run_json(recipe="away"), exit_json("COMPLETED", 0, 1990.0))
+    job = Machine(tmp_path).poll()[2][run_id]
+    assert (job.state, job.is_visible, job.last_word_time_s, job.exit_code) == ("COMPLETED", True, None, 0)
+
+
+def test_slurm_s_runs_and_planned_runs_are_no_jobs_here(tmp_path: Path) -> None:
     make_run(tmp_path, "20261121-142233-ddp-4f2a", run_json(backend="slurm", job_id="17"))
-    elsewhere = {"pid": 1, "create_time_s": 1.0, "node": "another-machine"}
-    make_run(tmp_path, "20261121-142233-ddp-4f2b", run_json(supervisor=elsewhere))
     make_run(tmp_path, "20261121-142233-ddp-4f2c", run_json(state=None, supervisor=None))
     (tmp_path / "20261121-142233-ddp-4f2d").mkdir()
     (tmp_path / ".code").mkdir()

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from coach import runs
 from coach.model.log import Signature
 from coach.model.reading import LogChunk, Reading
+from coach.sources.io import SystemIo
 from coach.sources.job_files import JobFiles, parse_output_paths
 from coach.sources.log import BITE_BYTES, LogSource
 from tests.sources.fake_io import FakeIo
@@ -44,6 +46,21 @@ def test_a_growing_log_is_read_once_and_hits_come_as_they_are_written() -> None:
     (reading,) = source.poll()
     assert chunk_of(reading).hits == ()
     assert io.reads == []
+
+
+def test_a_log_that_is_a_link_is_followed_from_before_slurm_has_made_the_file(tmp_path: Path) -> None:
+    (tmp_path / ".logs").mkdir()
+    paths = runs.create_run_dir(tmp_path, "20261121-142233-ddp-4f2a")
+    runs.link_scheduler_logs(paths)
+    output, _ = runs.scheduler_logs(tmp_path, paths.run_dir.name)
+    source = LogSource(SystemIo({}), "r", lambda: (paths.stdout_log,), lambda: (KILLED,))
+    assert chunk_of(*source.poll()).tail.size_bytes == 0
+    output.write_bytes(b"step 1\n" * 100)
+    assert chunk_of(*source.poll()).tail.lines[-1] == "step 1"
+    with open(output, "ab") as file:
+        file.write(b"Killed\n")
+    (hit,) = [hit for _ in range(2) for hit in chunk_of(*source.poll()).hits]
+    assert (hit.file, hit.line) == (str(paths.stdout_log), 101)
 
 
 def test_a_last_line_without_its_end_is_told_at_the_next_look() -> None:

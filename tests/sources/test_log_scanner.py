@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -238,3 +239,18 @@ def test_a_log_that_repeats_an_error_forever_is_told_by_its_first_and_last() -> 
     assert [hit.line for hit in hits[:100]] == [6 + 7 * number for number in range(100)]
     assert [hit.line for hit in hits[100:]] == [6 + 7 * number for number in range(19_900, 20_000)]
     assert {len(hit.traceback) for hit in hits} == {5}
+
+
+def test_where_an_attempt_of_a_requeued_job_begins_is_found_as_the_batch_script_and_slurm_say_it() -> None:
+    script = (Path(__file__).parent.parent / "launch" / "golden" / "baseline-1-cpu.sh").read_text()
+    (spoken,) = re.findall(r'ATTEMPT="(.*)"', script)
+    values = {"$((SLURM_RESTART_COUNT + 1))": "2", "$SLURM_JOB_ID": "17"}
+    for name, value in values.items():
+        spoken = spoken.replace(name, value)
+    requeued = (
+        "slurmstepd: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-21T03:49:46 DUE TO JOB REQUEUE ***"
+    )
+    limit = "slurmstepd: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-21T03:49:46 DUE TO TIME LIMIT ***"
+    hits = scan(f"step 1\n{requeued}\nstep 1 of an unfinished line {spoken}\n{limit}\n".encode(), ())
+    assert [(hit.rule, hit.signature, hit.line) for hit in hits] == [("", "requeued", 2), ("", "attempt", 3)]
+    assert hits[0].time_s is not None

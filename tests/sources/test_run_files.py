@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,45 @@ def test_only_runs_that_can_change_are_read_again_and_exit_json_tells_the_end() 
     io.reads.clear()
     listed(source)
     assert io.reads == []
+
+
+def test_a_requeued_run_is_listed_with_its_second_end_after_slurm_has_forgotten_the_job() -> None:
+    io = FakeIo()
+    io.write(f"/runs/{RUN}/run.json", b'{"backend": "slurm", "state": "TIMEOUT", "ended_time_s": 990}')
+    source = RunListSource(io, Path("/runs"))
+    assert [run.state for run in listed(source).runs] == ["TIMEOUT"]
+    io.now_s += 200.0
+    io.write(f"/runs/{RUN}/run.json", b'{"backend": "slurm", "state": "RUNNING", "ended_time_s": 990}')
+    io.write(f"/runs/{RUN}/exit.json", b'{"state": "COMPLETED", "ended_time_s": 1100}')
+    (run,) = listed(source).runs
+    assert (run.state, run.ended_time_s) == ("COMPLETED", 1100.0)
+
+
+def test_a_local_run_that_nobody_runs_any_more_is_listed_as_what_it_is() -> None:
+    io = FakeIo()
+    supervisor = {"pid": 2**22 - 3, "create_time_s": 1.0, "node": socket.gethostname()}
+    value = {"backend": "local", "state": "RUNNING", "supervisor": supervisor}
+    io.write(f"/runs/{RUN}/run.json", json.dumps(value).encode())
+    source = RunListSource(io, Path("/runs"))
+    assert [run.state for run in listed(source).runs] == ["FAILED"]
+    io.write(f"/runs/{OTHER}/run.json", json.dumps(value).encode())
+    io.write(f"/runs/{OTHER}/exit.json", b'{"state": "COMPLETED", "ended_time_s": 7}')
+    assert {run.run_id: run.state for run in listed(source).runs} == {RUN: "FAILED", OTHER: "COMPLETED"}
+
+
+def test_a_run_of_another_login_node_is_listed_with_its_last_word_and_when_that_was() -> None:
+    io = FakeIo()
+    value = {"backend": "local", "state": "RUNNING", "supervisor": {"pid": 7, "node": "login2"}}
+    io.write(f"/runs/{RUN}/run.json", json.dumps(value).encode())
+    io.now_s += 50.0
+    io.write(f"/runs/{RUN}/telemetry/login2.jsonl", b"{}")
+    io.now_s += 50.0
+    source = RunListSource(io, Path("/runs"))
+    (run,) = listed(source).runs
+    assert (run.state, run.host, run.is_visible, run.last_word_time_s) == ("RUNNING", "login2", False, 1050.0)
+    io.write(f"/runs/{RUN}/exit.json", b'{"state": "COMPLETED", "ended_time_s": 7}')
+    (run,) = listed(source).runs
+    assert (run.state, run.is_visible, run.last_word_time_s) == ("COMPLETED", True, None)
 
 
 def test_a_runs_root_that_cannot_be_read_is_an_error() -> None:

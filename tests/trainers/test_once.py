@@ -19,6 +19,7 @@ sys.path.insert(0, sys.argv[1])
 from common import once
 final, real, skew_s, mode = Path(sys.argv[2]), time.time, float(sys.argv[3]), sys.argv[4]
 time.time = lambda: real() + skew_s
+print("ready", flush=True)
 sys.stdin.readline()
 with once.one_at_a_time(final.with_name(".lock"), final.exists) as show_alive:
     if not final.exists():
@@ -36,12 +37,13 @@ print("there" if final.exists() else "missing", flush=True)
 
 def start(final: Path, skew_s: str = "0", mode: str = "quick") -> subprocess.Popen[str]:
     command = [sys.executable, "-c", MAKER, str(TRAINERS), str(final), skew_s, mode]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    go(process)
-    return process
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def go(process: subprocess.Popen[str]) -> None:
+    """Let it begin, once it has started."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
     assert process.stdin is not None
     process.stdin.write("go\n")
     process.stdin.flush()
@@ -50,6 +52,8 @@ def go(process: subprocess.Popen[str]) -> None:
 def test_ranks_on_nodes_whose_clocks_differ_by_hours_make_the_data_once(tmp_path: Path) -> None:
     final = tmp_path / "data"
     makers = [start(final, skew_s) for skew_s in ("-7200", "0", "0", "7200")]
+    for maker in makers:
+        go(maker)
     outputs = [maker.communicate(timeout=60)[0] for maker in makers]
     assert outputs == ["there\n"] * 4
     assert (tmp_path / "made").read_text() == "x"
@@ -58,13 +62,15 @@ def test_ranks_on_nodes_whose_clocks_differ_by_hours_make_the_data_once(tmp_path
 
 def test_a_maker_that_was_killed_is_replaced_when_its_lock_is_old(tmp_path: Path) -> None:
     final, lock = tmp_path / "data", tmp_path / ".lock"
-    killed = start(final, mode="stuck")
+    killed, next_one = start(final, mode="stuck"), start(final)
+    go(killed)
     assert killed.stdout is not None
     assert killed.stdout.readline() == "making\n"
     killed.kill()
     killed.communicate(timeout=20)
     os.utime(lock, (0, 0))  # a long time ago
-    assert start(final).communicate(timeout=60)[0] == "there\n"
+    go(next_one)
+    assert next_one.communicate(timeout=60)[0] == "there\n"
     assert (tmp_path / "made").read_text() == "xx"
     assert not lock.exists()
 

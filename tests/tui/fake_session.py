@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.history import History
@@ -70,6 +71,9 @@ class FakeLauncher:
     relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
     requests: list[LaunchRequest] = field(default_factory=list)
     refusal: UserError | None = None
+    refusals: list[UserError] = field(default_factory=list)
+    """Refusals of submissions, one after the other."""
+    report: Report = field(default_factory=lambda: Report((), 0.0))
     before_prepare: Callable[[], None] = lambda: None
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
@@ -84,10 +88,15 @@ class FakeLauncher:
         return make_plan(request)
 
     def submit(self, plan: Plan) -> Submitted:
+        if self.refusals:
+            raise self.refusals.pop(0)
         if self.refusal is not None:
             raise self.refusal
         self.submitted.append(plan)
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
+
+    def examine(self, backend: str) -> Report:
+        return self.report
 
     def cancel_command(self, target: str) -> str:
         return f"scancel {target}"
@@ -142,7 +151,17 @@ def make_plan(request: LaunchRequest) -> Plan:
         title="DDP: one process per device, gradients averaged",
         parameters={"lr": lr, "batch_size": 64, "epochs": 3, "max_steps": 0, "optimizer": "sgd"},
         resources=Resources(
-            nodes, request.gpus_per_node or 0, request.nproc_per_node or 1, 2, 1800, partition="cpu"
+            nodes,
+            request.gpus_per_node or 0,
+            request.nproc_per_node or 1,
+            2,
+            1800,
+            partition=request.partition or "cpu",
+            account=request.account,
+            reservation=request.reservation or None,
+            gpu_type=request.gpu_type,
+            gpu_request=request.gpu_request or "gpus-per-node",
+            exclude=request.exclude,
         ),
         script=SCRIPT.format(nodes=nodes, lr=lr),
         notes=("no GPU in partition cpu: ranks train on CPUs over gloo",),

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
-from textual import events
 
 from coach.model.cluster import Job
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import EVERYWHERE, Mode, keys_of
-from coach.tui.screens.plan import PlanField
-from tests.tui.driving import Driver, opened
+from tests.tui.driving import opened
 from tests.tui.fake_session import (
     CHILD_ID,
     NOW_S,
@@ -33,12 +30,6 @@ from tests.tui.fake_session import (
 )
 
 SIZES = [(80, 24), (120, 36)]
-
-
-async def open_plan(driver: Driver) -> None:
-    await driver.press("2")
-    await driver.sees("submits exactly this script")
-    driver.clock.turn(GUARD_S + 0.1)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -192,109 +183,6 @@ async def test_a_run_that_is_looked_at_is_followed() -> None:
         await driver.until(lambda: driver.session.watches[-1].targets == (RUN_ID,), "the run is followed")
 
 
-async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        await driver.press("enter")
-        await driver.until(lambda: driver.launcher.submitted, "submitted")
-        await driver.reaches("run")
-        assert [plan.recipe for plan in driver.launcher.submitted] == ["ddp"]
-        assert driver.session.num_refreshes == 1
-
-
-async def test_keys_in_one_burst_submit_nothing() -> None:
-    async with opened() as driver:
-        await driver.press("1", "enter", "enter")
-        await driver.sees("submits exactly this script")
-        await driver.press("enter")
-        assert driver.launcher.submitted == []
-        assert driver.place == "plan"
-
-
-async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
-    gate = threading.Event()
-
-    def wait_for_gate() -> None:
-        gate.wait(10)
-
-    launcher = FakeLauncher(before_prepare=wait_for_gate)
-    async with opened(launcher=launcher) as driver:
-        await driver.press("2")
-        await driver.sees("making the plan")
-        driver.clock.turn(5)
-        await driver.press("enter")
-        gate.set()
-        await driver.sees("submits exactly this script")
-        assert launcher.submitted == []
-
-
-async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        await driver.press("tab", "2")
-        await driver.sees("#SBATCH --nodes=2")
-        await driver.sees("submits exactly this script")
-        await driver.press("enter")
-        assert driver.launcher.submitted == []  # the changed plan was painted just now
-        driver.clock.turn(GUARD_S + 0.1)
-        await driver.press("enter")
-        await driver.until(lambda: driver.launcher.submitted, "submitted")
-        assert driver.launcher.submitted[0].resources.num_nodes == 2
-
-
-async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mended() -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        await driver.press("tab", "x")
-        await driver.sees("expected a whole number from 1")
-        driver.clock.turn(1)
-        await driver.press("enter")
-        assert driver.launcher.submitted == []
-        await driver.press("backspace", "3")
-        await driver.sees("#SBATCH --nodes=3")
-
-
-@pytest.mark.parametrize("again", ["1", "4"])
-async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: str) -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        await driver.press("tab", "4")
-        await driver.sees("#SBATCH --nodes=4")
-        await driver.press(*["backspace"] * 8, again)
-        await driver.until(
-            lambda: driver.launcher.requests[-1].num_nodes == int(again), f"{again} nodes are asked for"
-        )
-        await driver.sees(f"#SBATCH --nodes={again}")
-
-
-async def test_a_field_that_was_left_empty_shows_the_plans_own_value() -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        await driver.press("tab", "4", "backspace")
-        await driver.sees("#SBATCH --nodes=1")
-        await driver.press("down")
-        first = driver.app.screen.query(PlanField).first()
-        await driver.until(lambda: first.value == "1", "the first field shows one node")
-
-
-async def test_a_refused_submission_shows_slurms_own_words_and_stays() -> None:
-    words = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
-    async with opened(launcher=FakeLauncher(refusal=UserError(words, "see `sacctmgr show assoc`"))) as driver:
-        await open_plan(driver)
-        await driver.press("enter")
-        await driver.sees("Invalid account or account/partition combination")
-        await driver.sees("see `sacctmgr show assoc`")
-        assert driver.place == "plan"
-
-
-async def test_escape_leaves_a_plan_with_nothing_done() -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        await driver.press("escape")
-        assert driver.place == "cluster"
-        assert driver.launcher.submitted == []
-
-
 async def test_x_shows_the_exact_command_and_y_does_it() -> None:
     async with opened() as driver:
         await driver.press("x")
@@ -433,7 +321,7 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
     "place", sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job"})
 )
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
-    path: dict[str, list[str]] = {"cluster": [], "runs": ["r"], "run": ["enter"]}
+    path: dict[str, list[str]] = {"cluster": [], "runs": ["r"], "run": ["enter"], "doctor": ["d"]}
     async with opened() as driver:
         await driver.press(*path[place])
         await driver.reaches(place)
@@ -468,14 +356,3 @@ async def test_leaving_stops_the_session() -> None:
     async with opened(session) as driver:
         await driver.press("q")
     assert session.is_stopped
-
-
-async def test_tab_and_digits_in_one_packet_go_to_the_field_that_tab_chose() -> None:
-    async with opened() as driver:
-        await open_plan(driver)
-        for key in ("tab", "2", "down", "down", "3", "down", "down", "5"):
-            driver.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await driver.sees("#SBATCH --nodes=2")
-        await driver.sees("submits exactly this script")
-        request = driver.launcher.requests[-1]
-        assert (request.num_nodes, request.nproc_per_node, request.time_limit_s) == (2, 3, 300)

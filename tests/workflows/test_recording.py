@@ -63,7 +63,10 @@ def run_dir(settings: Settings) -> Path:
     (path / "run.json").write_text(
         json.dumps({**value, "created_time_s": time.time(), "user": getpass.getuser()})
     )
-    (path / "stdout.log").write_text("step 1\n")
+    # As Slurm's runs have it: a link to where the scheduler writes.
+    (settings.runs_root / ".logs").mkdir()
+    (settings.runs_root / ".logs" / f"{RUN}.out").write_text("step 1\n")
+    (path / "stdout.log").symlink_to(f"../.logs/{RUN}.out")
     return path
 
 
@@ -112,6 +115,7 @@ def test_a_recorded_run_is_replayed_to_the_same_end_by_an_unchanged_session(
     wait_until(lambda: told[-1].targets[RUN].exit is not None, 20, "it ends as it ended")
     target = told[-1].targets[RUN]
     assert (target.state, target.exit) == ("COMPLETED", live.exit)
+    assert [(Path(tail.file).name, tail.lines) for tail in target.log_tails] == [("stdout.log", ("step 1",))]
     assert [step.step for step in session.history(RUN).steps(0)] == list(range(5))
     assert [node.name for node in told[-1].nodes] == [os.uname().nodename.split(".")[0]]
     wait_until(lambda: [job.job_id for job in told[-1].jobs] == [RUN], 10, "the queue shows it")

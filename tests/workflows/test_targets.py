@@ -3,6 +3,7 @@ from __future__ import annotations
 import io as standard_io
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,31 @@ def test_a_foreign_job_is_read_from_the_queue_and_its_output_where_slurm_says(se
     assert snapshot.job is not None
     assert (snapshot.job.name, snapshot.state) == ("theirs", "RUNNING")
     assert [hit.file for hit in snapshot.log_hits] == ["/home/you/out"]
+
+
+def test_a_job_id_means_the_run_whose_job_it_is_and_not_an_old_one_of_the_same_number(
+    settings: Settings,
+) -> None:
+    fake = FakeIo()
+    submitted_s = datetime(2026, 11, 21, 12, 0).timestamp()  # noqa: DTZ001 (squeue's is local time)
+    base = {"backend": "slurm", "job_id": "17", "user": "me"}
+    ended = {**base, "state": "COMPLETED", "created_time_s": 100.0, "ended_time_s": 200.0}
+    write_run(fake, settings, "20200101-000000-ddp-0001", ended)
+    fake.answer("jobs", squeue({"job_id": "17", "user": "me", "name": "theirs"}))
+    assert resolve_target("17", settings, fake, "slurm", "me").kind is TargetKind.JOB
+    write_run(fake, settings, "20261121-120000-ddp-0002", {**base, "created_time_s": submitted_s - 1})
+    target = resolve_target("17", settings, fake, "slurm", "me")
+    assert (target.kind, str(target.path)[-4:]) == (TargetKind.RUN, "0002")
+    fake.answer("jobs", squeue())
+    assert str(resolve_target("17", settings, fake, "slurm", "me").path)[-4:] == "0002"
+
+
+def test_slurm_that_does_not_answer_costs_no_run_its_name(settings: Settings, run_dir: Path) -> None:
+    assert resolve("17", settings, "slurm").path == run_dir
+
+
+def write_run(fake: FakeIo, settings: Settings, run_id: str, record: dict[str, object]) -> None:
+    fake.write(f"{settings.runs_root}/{run_id}/run.json", json.dumps(record).encode())
 
 
 def test_slurm_that_does_not_answer_is_said_in_its_words(settings: Settings) -> None:

@@ -227,7 +227,7 @@ def why_cuda_is_unusable(local_rank: int) -> Refused | None:
         found = re.search(r"driver on your system is too old \(found version (\d+)\)", said)
         if found:
             supported = f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}"
-            text = f"the NVIDIA driver {driver or ''} on {node_name()} supports CUDA up to {supported}"
+            text = f"the NVIDIA driver{f' {driver}' if driver else ''} on {node_name()} supports CUDA up to {supported}"
             return Refused("driver_too_old", f"{text}, too old for this torch: {built}")
         text = f"{allotted}, but CUDA is not usable: {said} (CUDA_VISIBLE_DEVICES={visible}); {has_driver}; {built}"
         return Refused("cuda_unavailable", text)

@@ -57,8 +57,9 @@ def _make(lock: Path) -> bool:
         descriptor = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         return False
-    with open(descriptor, "w") as file:
-        file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f}\n")  # for people; nothing reads it
+    # For people; nothing reads it, and where the disk is full it stays empty.
+    with contextlib.suppress(OSError), open(descriptor, "w") as file:
+        file.write(f"{os.uname().nodename} {os.getpid()} {time.time():.0f}\n")
     return True
 
 

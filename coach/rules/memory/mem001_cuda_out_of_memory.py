@@ -11,9 +11,9 @@ from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
-from coach.rules import losslines
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
+from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, ranks_text, size_text
 
 _SIZE = r"[\d.]+ (?:[KMGT]i)?[Bb](?:ytes)?"
@@ -128,7 +128,6 @@ class CudaOutOfMemory(Rule):
             _RUNTIME,
         ),
         Signature("MEM001", "library", ("_STATUS_ALLOC_FAILED",), _LIBRARY),
-        Signature("MEM001", "progress", losslines.LITERALS, losslines.FINITE),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -249,7 +248,4 @@ def _went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """
     if snapshot.state == "COMPLETED":
         return True
-    if hit.traceback:
-        return False
-    later = hits_of(snapshot, "MEM001", "progress")
-    return any(line.file == hit.file and line.line > hit.line for line in later)
+    return not hit.traceback and losses_after(hit, snapshot)

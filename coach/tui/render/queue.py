@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from coach.model.cluster import Job
+from coach.model.elsewhere import last_word, place
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, Row, natural, searchable
-from coach.tui.render.text import UNKNOWN, Line, Span, clock, line, muted, plural, printable, strong, whole
+from coach.tui.render.text import (
+    UNKNOWN,
+    Line,
+    Span,
+    Tone,
+    age,
+    clock,
+    line,
+    muted,
+    plural,
+    printable,
+    strong,
+    whole,
+)
 
 JOB_COLUMNS = (
     Column("own", "", 1),
@@ -31,8 +45,10 @@ def is_own(job: Job, user: str | None) -> bool:
     return user is not None and job.user == user
 
 
-def job_rows(jobs: Iterable[Job], user: str | None, are_all_shown: bool) -> list[Row]:
-    """Rows of the queue: own first, then running before waiting, newest first."""
+def job_rows(
+    jobs: Iterable[Job], user: str | None, are_all_shown: bool, now_s: float | None = None
+) -> list[Row]:
+    """Rows of the queue: own first, then running before waiting, newest first. `now_s` is what ages are counted to."""
     shown = [job for job in jobs if are_all_shown or is_own(job, user)]
     shown.sort(
         key=lambda job: (
@@ -42,12 +58,13 @@ def job_rows(jobs: Iterable[Job], user: str | None, are_all_shown: bool) -> list
             natural(job.job_id),
         )
     )
-    return [_job_row(job, is_own(job, user)) for job in shown]
+    return [_job_row(job, is_own(job, user), now_s) for job in shown]
 
 
-def _job_row(job: Job, own: bool) -> Row:
-    name, user, reason = printable(job.name), printable(job.user), printable(job.reason or "")
-    job_id, partition, state = short_id(job.job_id), printable(job.partition), printable(job.state)
+def _job_row(job: Job, own: bool, now_s: float | None) -> Row:
+    name, user = printable(job.name), printable(job.user)
+    state, reason, tone = _state_of(job, now_s)
+    job_id, partition = short_id(job.job_id), printable(job.partition)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
     return Row(
         job.job_id,
@@ -56,7 +73,7 @@ def _job_row(job: Job, own: bool) -> Row:
             Cell(job_id, "strong" if own else ""),
             Cell(name),
             Cell(user, "accent" if own else ""),
-            Cell(state, job_state_tone(job.state)),
+            Cell(state, tone),
             Cell(reason, "muted"),
             Cell(partition),
             Cell(nodes or UNKNOWN),
@@ -66,6 +83,15 @@ def _job_row(job: Job, own: bool) -> Row:
         ),
         searchable(printable(job.job_id), name, user, state, reason, partition, nodes),
     )
+
+
+def _state_of(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
+    """State, reason and tone; for a local run of another machine where it is, and the last word known."""
+    if job.is_visible:
+        return printable(job.state), printable(job.reason or ""), job_state_tone(job.state)
+    spoke_s = job.last_word_time_s
+    since = age(now_s - spoke_s) if now_s is not None and spoke_s is not None else None
+    return printable(place(job.host)), printable(last_word(job.state, since)), "muted"
 
 
 def queue_title(
@@ -91,6 +117,7 @@ def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str) -> str:
 
 def job_lines(job: Job, now_s: float) -> list[Line]:
     """All that is known about one job, for the detail of a foreign one."""
+    state, reason, _ = _state_of(job, now_s)
     facts: Mapping[str, str] = {
         "job id": printable(job.job_id),
         "name": printable(job.name),
@@ -98,8 +125,8 @@ def job_lines(job: Job, now_s: float) -> list[Line]:
         "account": printable(job.account or UNKNOWN),
         "qos": printable(job.qos or UNKNOWN),
         "partition": printable(job.partition),
-        "state": printable(job.state),
-        "reason": printable(job.reason or UNKNOWN),
+        "state": state,
+        "reason": reason or UNKNOWN,
         "nodes": printable(job.nodes or UNKNOWN),
         "num nodes": whole(job.num_nodes),
         "cpus": whole(job.num_cpus),

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coach.model.elsewhere import told
 from coach.model.history import CurvePoint, History
 from coach.model.metrics import Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.finding import value_text
+from coach.tui.render.runs import is_elsewhere
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import (
     UNKNOWN,
@@ -39,7 +41,7 @@ def summary_lines(
     width: int,
 ) -> list[Line]:
     """State, size, times and progress; then the parameters; then where it comes from."""
-    parts: list[Span] = [Span(" "), state_span(state)]
+    parts: list[Span] = [Span(" "), _state_span(run, state, now_s)]
     if run is not None:
         parts.extend((muted("  "), strong(printable(run.recipe))))
     parts.append(Span(f"  {times_text(run, target, now_s)}"))
@@ -78,6 +80,14 @@ def summary_lines(
             )
         )
     return rows
+
+
+def _state_span(run: Run | None, state: str | None, now_s: float) -> Span:
+    if run is None or not is_elsewhere(run, state):
+        return state_span(state)
+    spoke_s = run.last_word_time_s
+    since = age(now_s - spoke_s) if spoke_s is not None else None
+    return Span(printable(told(run.host, state, since)), "muted")
 
 
 def size_text(run: Run) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coach.model.cluster import Job
+from coach.model.belonging import is_job_of
+from coach.model.cluster import Job, is_final
+from coach.model.elsewhere import place
 from coach.model.finding import Diagnosis, Finding
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
@@ -55,6 +57,7 @@ def run_rows(
     rows = []
     for run in newest_first:
         job = jobs.get(run.job_id) if run.job_id else None
+        job = job if job is not None and is_job_of(job, run) else None
         state = run_state(run, job, targets.get(run.run_id))
         diagnosis = diagnoses.get(run.run_id)
         rows.append(
@@ -87,7 +90,7 @@ def _row(
         (
             Cell("◆" if is_marked else "", "accent"),
             Cell(run_id),
-            Cell(printable(state) if state else UNKNOWN, job_state_tone(state)),
+            _state_cell(run, state),
             Cell(recipe),
             Cell(job, "muted" if job == run.backend else ""),
             Cell(size),
@@ -97,8 +100,19 @@ def _row(
             verdict,
             Cell(short_id(run.parent_run_id) if run.parent_run_id else "", "muted"),
         ),
-        searchable(run_id, state, recipe, job, verdict.text, run.parent_run_id),
+        searchable(run_id, state, run.host, recipe, job, verdict.text, run.parent_run_id),
     )
+
+
+def is_elsewhere(run: Run, state: str | None) -> bool:
+    """Whether the run goes on where nobody here can see it."""
+    return not run.is_visible and not is_final(state)
+
+
+def _state_cell(run: Run, state: str | None) -> Cell:
+    if is_elsewhere(run, state):
+        return Cell(printable(place(run.host)), "muted")
+    return Cell(printable(state) if state else UNKNOWN, job_state_tone(state))
 
 
 def short_id(run_id: str) -> str:

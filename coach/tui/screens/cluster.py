@@ -61,7 +61,7 @@ class ClusterScreen(CoachScreen):
         self.nodes.set_title(
             f"nodes · {len(nodes)}" + (f' · filter "{printable(query)}": {num_shown}' if query else "")
         )
-        rows = job_rows(snapshot.jobs, context.user, self._are_all_shown)
+        rows = job_rows(snapshot.jobs, context.user, self._are_all_shown, context.now_s)
         status = snapshot.sources.get("jobs")
         has_answer = status is not None and status.data_time_s is not None
         query = self.queue.query_text

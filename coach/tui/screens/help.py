@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import MOVES, bindings_of, keys_of, reason_off
+from coach.tui.keys import MOVES, bindings_of, keys_of
 from coach.tui.render.help import help_lines
 from coach.tui.widgets.lines import LinesView
 
@@ -30,7 +30,7 @@ class HelpScreen(CoachScreen):
 
     def show(self) -> None:
         rows = [
-            (key.label, key.description, key.tooltip, reason_off(key, self.context.mode))
+            (key.label, key.description, key.tooltip, self.reason_off(key))
             for key in keys_of(self._of, self.context.launch_keys)
         ]
         self.pane("#body").set_lines(help_lines(self._of, rows, MOVES, self.app.size.width - 2))

@@ -5,23 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 from coach.tui.asking import AskingScreen
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of
 from coach.tui.messages import PlanRequested, SubmitRequested
-from coach.tui.render.plan import Field, edited, plan_fields, plan_heading, plan_notes, script_lines
+from coach.tui.render.plan import (
+    LOCKED,
+    REFUSED,
+    Field,
+    answered,
+    edited,
+    plan_fields,
+    plan_heading,
+    plan_notes,
+    refusal_lines,
+    script_lines,
+)
 from coach.tui.render.text import clip, line, muted
 from coach.tui.widgets.lines import LinesView
 
 EDIT_PAUSE_S = 0.25
 """The plan is made again when typing has paused this long."""
+
+_MAX_ANSWER_LINES = 9
 
 
 class PlanField(Input):
@@ -32,24 +48,62 @@ class PlanField(Input):
         Binding("down", "app.focus_next", "Field below", show=False),
     ]
 
+    class Picked(Message):
+        """A digit was pressed for one of the choices."""
+
+        def __init__(self, choice: Choice) -> None:
+            super().__init__()
+            self.choice = choice
+
     def __init__(self, field: Field) -> None:
-        super().__init__(field.value, compact=True, classes="plan-field")
+        super().__init__(field.value, compact=True, classes="plan-field", disabled=field.lock is not None)
         self.cursor_blink = False
         self.field = field
         self.said = field.value
         """The text that the plan was last asked for with: an edit and its way back are two edits."""
+        self.choices: tuple[Choice, ...] = ()
+        """What a refusal offers: while it stands, a digit picks one."""
 
     def show(self, field: Field) -> None:
         """The plan's own value, unless it is being typed."""
         self.field = field
+        self.disabled = field.lock is not None
         if not self.has_focus and self.value != field.value:
-            self.said = field.value
-            with self.prevent(Input.Changed):
-                self.value = field.value
+            self.put(field.value)
+
+    def put(self, text: str) -> None:
+        """Have a value that nobody typed."""
+        self.said = text
+        with self.prevent(Input.Changed):
+            self.value = text
 
     def on_blur(self) -> None:
         if not self.value:
             self.show(self.field)
+
+    def on_key(self, event: events.Key) -> None:
+        number = "123456789".find(event.character) if event.character else -1
+        if 0 <= number < len(self.choices):
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Picked(self.choices[number]))
+
+
+class PlanRow(Horizontal):
+    """A field with its label; the first column has a sign when there is something about it."""
+
+    def __init__(self, field: Field) -> None:
+        self.label = Static(classes="plan-label", markup=False)
+        self.input = PlanField(field)
+        super().__init__(self.label, self.input)
+        self.mark()
+
+    def mark(self, *, is_refused: bool = False, choices: tuple[Choice, ...] = ()) -> None:
+        field = self.input.field
+        sign = REFUSED if is_refused else LOCKED if field.lock is not None else " "
+        self.label.update(f"{sign}{field.label}")
+        self.set_class(is_refused, "-refused")
+        self.input.choices = choices
 
 
 class PlanScreen(AskingScreen):
@@ -95,21 +149,32 @@ class PlanScreen(AskingScreen):
         super().refuse(error)
         if not self.query(PlanField):
             self.query_one("#plan").display = False
+        row = self._refused_row()
+        if isinstance(error, Refused) and row is not None:
+            row.mark(is_refused=True, choices=error.choices)
+            row.input.focus()
+
+    def _refused_row(self) -> PlanRow | None:
+        """The row that a refusal of Slurm's is about."""
+        name = self._error.field if isinstance(self._error, Refused) else None
+        rows = (row for row in self.query(PlanRow) if row.input.field.name == name)
+        return next((row for row in rows if row.input.field.lock is None), None)
+
+    def _forget_refusal(self) -> None:
+        for row in self.query(PlanRow):
+            row.mark()
 
     async def _show_fields(self, plan: Plan) -> None:
         fields = plan_fields(plan)
-        shown = {widget.field.name: widget for widget in self.query(PlanField)}
+        shown = {row.input.field.name: row for row in self.query(PlanRow)}
         if tuple(shown) != tuple(field.name for field in fields):
-            rows = [
-                Horizontal(Static(f" {f.label}", classes="plan-label", markup=False), PlanField(f))
-                for f in fields
-            ]
             holder = self.query_one("#fields")
             await holder.remove_children()
-            await holder.mount_all(rows)
+            await holder.mount_all([PlanRow(field) for field in fields])
             return
         for field in fields:
-            shown[field.name].show(field)
+            shown[field.name].input.show(field)
+            shown[field.name].mark()
 
     def show(self) -> None:
         width, height = self.app.size
@@ -122,7 +187,12 @@ class PlanScreen(AskingScreen):
             self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(3, height // 3))
             self.pane("#notes").set_lines(notes or [line(muted(" nothing unusual"))])
             self.pane("#script").set_lines(script_lines(plan.script))
-        rows = self.answer_lines("Enter", "submits exactly this script", width)
+        if isinstance(self._error, Refused):
+            row = self._refused_row()
+            label = row.input.field.label if row is not None else None
+            rows = refusal_lines(self._error, label, width, _MAX_ANSWER_LINES)
+        else:
+            rows = self.answer_lines("Enter", "submits exactly this script", width)
         self.pane("#answer").styles.height = len(rows)
         self.pane("#answer").set_lines(rows)
 
@@ -132,6 +202,7 @@ class PlanScreen(AskingScreen):
         if event.value == event.input.said:
             return
         event.input.said = event.value
+        self._forget_refusal()
         self._edit += 1
         try:
             self._request = edited(self._request, event.input.field.name, event.value)
@@ -140,6 +211,18 @@ class PlanScreen(AskingScreen):
             return
         self.work("making the plan again…")
         self.set_timer(EDIT_PAUSE_S, lambda edit=self._edit: self._prepare_again(edit))
+
+    def on_plan_field_picked(self, message: PlanField.Picked) -> None:
+        if self._request is None:
+            return
+        self._forget_refusal()
+        self._edit += 1
+        self._request = answered(self._request, message.choice)
+        for field in self.query(PlanField):
+            if field.field.name in message.choice.changes:
+                field.put(message.choice.changes[field.field.name])
+        self.work("making the plan again…")
+        self._prepare_again(self._edit)
 
     def _prepare_again(self, edit: int) -> None:
         if edit == self._edit and self._request is not None:

@@ -143,6 +143,12 @@ if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
 # A requeued job starts here again: forget how it ended before.
 rm -f "$RUN_DIR/exit.json"
 
+# The logs go on after a requeue: what stands above this line there belongs to an earlier attempt.
+if ((${SLURM_RESTART_COUNT:-0})); then
+  ATTEMPT="coach: this is attempt $((SLURM_RESTART_COUNT + 1)) of job $SLURM_JOB_ID"
+  echo "$ATTEMPT"; echo "$ATTEMPT" >&2
+fi
+
 # What the training cannot do without is missing: say so, here and in the run directory, and end.
 stop() {
   local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}

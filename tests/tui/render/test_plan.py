@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
 from coach.tui.render.fix import diff_lines
-from coach.tui.render.plan import edited, error_lines, plan_fields, script_lines
-from coach.tui.render.text import plain
+from coach.tui.render.plan import answered, edited, error_lines, plan_fields, refusal_lines, script_lines
+from coach.tui.render.text import line_width, plain
 from tests.tui.fake_session import make_plan
 
 REQUEST = LaunchRequest("ddp", "slurm", set={"lr": 0.1})
@@ -37,6 +40,56 @@ def test_what_is_no_number_or_time_is_refused_with_what_would_be_right(name: str
     with pytest.raises(UserError) as refused:
         edited(REQUEST, name, text)
     assert "expected" in refused.value.message + (refused.value.hint or "")
+
+
+def test_every_field_of_a_sites_sbatch_can_be_edited_and_this_machine_has_none_of_them() -> None:
+    site = {
+        "account",
+        "qos",
+        "reservation",
+        "constraint",
+        "exclude",
+        "gpu_type",
+        "gpu_request",
+        "cpus_per_gpu",
+    }
+    fields = {field.name for field in plan_fields(make_plan(REQUEST))}
+    assert site | {"partition", "mem", "environment", "sbatch"} <= fields
+    local = {field.name for field in plan_fields(replace(make_plan(REQUEST), backend="local"))}
+    assert not (site | {"partition", "sbatch"}) & local
+    assert edited(REQUEST, "cpus_per_gpu", "4").cpus_per_gpu == 4
+    assert edited(REQUEST, "exclude", "node[1-2]").exclude == "node[1-2]"
+
+
+def test_more_options_of_sbatch_are_written_as_key_and_value_and_read_back_the_same() -> None:
+    options = {"comment": "a first # try", "mail-type": "END", "exclusive": ""}
+    request = edited(REQUEST, "sbatch", "comment='a first # try' --mail-type=END exclusive")
+    assert request.sbatch == options
+    (field,) = [field for field in plan_fields(make_plan(request)) if field.name == "sbatch"]
+    assert edited(REQUEST, "sbatch", field.value).sbatch == options
+    assert edited(request, "sbatch", "").sbatch == {}
+    with pytest.raises(UserError, match="a quote is not closed"):
+        edited(REQUEST, "sbatch", "comment='a")
+
+
+def test_a_choice_changes_all_that_it_needs_and_can_take_a_default_out() -> None:
+    both = answered(REQUEST, Choice("a100", {"gpu_type": "a100", "gpu_request": "gres"}))
+    assert (both.gpu_type, both.gpu_request) == ("a100", "gres")
+    assert answered(REQUEST, Choice("none", {"reservation": ""})).reservation == ""
+    assert answered(REQUEST, Choice("2", {"gpus_per_node": "2"})).gpus_per_node == 2
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_what_there_is_to_choose_from_fits_below_the_refusal(width: int) -> None:
+    choices = [Choice(f"project-{number}", {"account": f"project-{number}"}) for number in range(9)]
+    refused = Refused(["a very long line of a site " * 20, "the last"], "account", choices, "try --account")
+    rows = refusal_lines(refused, "account", width, 9)
+    assert len(rows) <= 9
+    assert all(line_width(row) <= width for row in rows)
+    text = "\n".join(map(plain, rows))
+    assert "1 project-0" in text
+    assert "a digit picks" in text
+    assert "try --account" not in text
 
 
 def test_a_refusal_keeps_every_line_of_slurms_words() -> None:

@@ -65,7 +65,7 @@ def test_an_unknown_key_comes_with_the_nearest_known_one(tmp_path: Path) -> None
 
 
 def test_malformed_toml_and_binary_files_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"config\.toml: not valid TOML: "):
+    with pytest.raises(UserError, match=r"config\.toml:1: not valid TOML: "):
         load(tmp_path, "launch = [")
     (tmp_path / "config.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not UTF-8 text"):

@@ -1,0 +1,156 @@
+"""`coach config`: what is in force and who said it, what is wrong in a file, and what coach remembers.
+
+It reads the settings itself, so that it can also be asked when a file is too broken to start with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from coach.cli.text import print_line, print_table, printable
+from coach.config import Settings
+from coach.config.check import FileReport, check_file, files_in_force
+from coach.config.explain import DEFAULT, Row, rows
+from coach.model.errors import UserError
+
+LOADS_SETTINGS = False
+"""The settings are not read before this command is."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="KEY",
+        help="every key, or those that begin with KEY, each with who said it: file and line, variable, default",
+    )
+    what.add_argument(
+        "--check",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="name all that is wrong in FILE (default: the files in force); exit status 2 when something is",
+    )
+    what.add_argument(
+        "--forget",
+        nargs="?",
+        const="",
+        metavar="KEY",
+        help="forget the remembered answer to KEY, for example launch.account (default: all of this cluster)",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
+    """Exit status: 0, or 2 when a file is wrong."""
+    from coach import cli
+
+    if args.check is not None:
+        return _check(args.check, args.format)
+    settings = settings or cli.load_settings()
+    if args.forget is not None:
+        return _forget(settings, args.forget or None, args.format)
+    is_whole = args.explain is not None
+    shown = [row for row in rows(settings) if is_whole or row.text is not None]
+    if args.explain:
+        shown = [row for row in shown if f"{row.key}.".startswith(f"{args.explain}.")]
+        if not shown:
+            known = sorted({row.key for row in rows(settings)})
+            raise UserError(f"there is no key {args.explain}", f"known keys: {', '.join(known)}")
+    if args.format == "json":
+        print(json.dumps(_settings_object(settings, shown), indent=2))
+    else:
+        _print_rows(settings, shown, is_whole)
+    return 0
+
+
+def _print_rows(settings: Settings, shown: list[Row], is_whole: bool) -> None:
+    if is_whole:
+        print_table(("KEY", "VALUE", "FROM"), [(row.key, row.text, row.source) for row in shown])
+    else:
+        print_table(("KEY", "VALUE"), [(row.key, row.text) for row in shown])
+    if settings.runs_root_text and is_whole:
+        print_line("")
+        print_line(printable(f"runs go to {settings.runs_root_text}"))
+    for note in settings.notes:
+        print(f"coach: {printable(note)}", file=sys.stderr)
+
+
+def _settings_object(settings: Settings, shown: list[Row]) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "cluster": settings.cluster,
+        "settings": [
+            {
+                "key": row.key,
+                "value": row.value,
+                "origin": None if row.origin == DEFAULT else row.origin,
+                "locked": row.lock,
+            }
+            for row in shown
+        ],
+        "files": [{"path": str(file.path), "is_there": file.size is not None} for file in settings.files],
+        "notes": list(settings.notes),
+    }
+
+
+def _check(file: str, format_: str) -> int:
+    paths = [Path(file).expanduser()] if file else files_in_force(os.environ)
+    reports = [check_file(path, os.environ) for path in paths]
+    if format_ == "json":
+        print(json.dumps({"schema": 1, "files": [_report_object(report) for report in reports]}, indent=2))
+    else:
+        for report in reports:
+            _print_report(report)
+        if not reports:
+            print_line("There is no file of the config: all values are defaults.")
+    return 2 if any(report.problems for report in reports) else 0
+
+
+def _print_report(report: FileReport) -> None:
+    for problem in report.problems:
+        place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+        print_line(printable(f"{place}: {problem.words}"))
+        if problem.hint:
+            print_line(f"  {printable(problem.hint)}")
+    for note in report.notes:
+        print_line(printable(f"note: {note}"))
+    keys = f"{report.num_keys} keys" + (f", {report.num_locks} locked" if report.num_locks else "")
+    whose = {"site": "the site's file", "user": "a user's file", "remembered": "remembered answers"}[
+        report.whose
+    ]
+    count = len(report.problems)
+    said = "nothing is wrong" if not count else f"{count} problem{'' if count == 1 else 's'}"
+    print_line(printable(f"{report.path}: {said} ({whose}, {keys})"))
+
+
+def _report_object(report: FileReport) -> dict[str, Any]:
+    return {
+        "path": str(report.path),
+        "kind": report.whose,
+        "problems": [
+            {"file": item.file, "line": item.line, "message": item.words, "hint": item.hint}
+            for item in report.problems
+        ],
+        "notes": list(report.notes),
+    }
+
+
+def _forget(settings: Settings, key: str | None, format_: str) -> int:
+    from coach.workflows.remember import forget
+
+    forgotten = forget(settings, settings.cluster, key)
+    if format_ == "json":
+        print(json.dumps({"schema": 1, "cluster": settings.cluster, "keys": list(forgotten)}, indent=2))
+    elif forgotten:
+        print_line(printable(f"forgotten on {settings.cluster}: {', '.join(forgotten)}"))
+    else:
+        print_line(printable(f"nothing was remembered on {settings.cluster}" + (f" of {key}" if key else "")))
+    return 0

@@ -1,0 +1,80 @@
+"""`coach doctor`: what works here and what does not, each line with what to do.
+
+It reads the settings itself: a config that is too broken to start with is what somebody comes to the doctor for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict
+from typing import Any
+
+from coach.cli.text import UNKNOWN, print_json, print_line, printable
+from coach.config import BACKENDS, Settings
+from coach.model.doctor import Check, CheckState, Report
+from coach.model.errors import UserError
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.terminal import read_terminal
+from coach.workflows.doctor import examine, with_backend, without_files
+from coach.workflows.readonly import held_back
+
+LOADS_SETTINGS = False
+"""The settings are not read before this command is."""
+
+_SIGNS = {
+    CheckState.OK: "ok",
+    CheckState.WARNING: "warning",
+    CheckState.WRONG: "WRONG",
+    CheckState.UNKNOWN: "unknown",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="json: one object on stdout (default: text)",
+    )
+    parser.add_argument("--backend", choices=BACKENDS, help="which cluster to examine (default: auto)")
+
+
+def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
+    """Exit status: 0 all well, 1 something does not work here, 2 cannot tell."""
+    from coach import cli
+
+    env, problem = os.environ, None
+    try:
+        settings = settings or cli.load_settings()
+    except UserError as error:
+        settings, problem = held_back(without_files(env), env), error
+    settings = with_backend(settings, args.backend)
+    io = SystemIo(scrubbed_environment(env))
+    report = examine(settings, env, io, read_terminal(env), config_problem=problem)
+    if args.format == "json":
+        print_json("checks", [as_json(check) for check in report.checks])
+    else:
+        print_report(report)
+    return report.exit_status
+
+
+def as_json(check: Check) -> dict[str, Any]:
+    return {**asdict(check), "state": str(check.state)}
+
+
+def print_report(report: Report) -> None:
+    """One block per area, one line per check; below it why, and what to do."""
+    width = max((len(check.what) for check in report.checks), default=0)
+    area = None
+    for check in report.checks:
+        if check.area != area:
+            area = check.area
+            print_line(area)
+        value = UNKNOWN if check.value is None else printable(check.value)
+        print_line(f"  {_SIGNS[check.state]:<7}  {printable(check.what):<{width}}  {value}")
+        for label, text in (("", check.because), ("→ ", check.todo)):
+            if text:
+                print_line(" " * (width + 13) + label + printable(text))
+    print_line("")
+    print_line(f"{report.verdict} ({report.duration_s:.1f} s)")

@@ -1,0 +1,118 @@
+"""What is in force, key by key, and who said it: for a person who asks why coach does what it does.
+
+Pure: made of the settings alone, so that what is explained is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coach.config.keys import KEYS, LAUNCH_FIELDS
+from coach.config.layers import shown_value
+from coach.config.settings import Settings
+from coach.model.environment import Environment
+from coach.model.site import Advice
+from coach.model.slurm_spelling import format_time
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One key. `value` is as JSON has it, None where nothing is set."""
+
+    key: str
+    value: Any
+    origin: str
+    """`FILE:LINE`, `environment variable X`, `default`; for a root of runs `$SCRATCH` or `home`."""
+    lock: str | None
+    """The site's reason why nobody else may set it."""
+
+    @property
+    def text(self) -> str | None:
+        """The value as one writes it in the file; None where nothing is set."""
+        if self.value is None or self.value in ([], {}):
+            return None
+        if isinstance(self.value, dict):
+            return ", ".join(f"{name} {shown_value(said)}" for name, said in self.value.items())
+        return shown_value(self.value)
+
+    @property
+    def source(self) -> str:
+        """Who said it, for people."""
+        return self.origin if self.lock is None else f"site, locked: {self.lock} ({self.origin})"
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """Every key there is, and every one that somebody added to an open table."""
+    for key, value in _values(settings):
+        lock = settings.lock_of(key)
+        origin = settings.origins.get(key)
+        if origin is None and key == "runs_root":
+            origin = dict(settings.runs_root_candidates).get(settings.runs_root)
+        if origin is None and lock is not None:
+            origin = lock.origin
+        yield Row(key, _plain(value), origin or DEFAULT, None if lock is None else lock.reason)
+
+
+def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
+    limits = settings.limits
+    plain: Mapping[str, Any] = {
+        "runs_root": settings.runs_root,
+        "cache_dir": settings.cache_dir,
+        "data_dir": settings.data_dir,
+        "scratch_cache_dir": settings.scratch_cache_dir,
+        "readonly": settings.is_readonly,
+        **{key: getattr(settings.launch, field) for key, field in LAUNCH_FIELDS.items()},
+        "poll.jobs_interval_s": settings.jobs_interval_s,
+        "poll.nodes_interval_s": settings.nodes_interval_s,
+        "rules.mute": settings.muted_rules,
+        "limits.max_gpus": limits.max_gpus,
+        "limits.max_time": None if limits.max_time_s is None else format_time(limits.max_time_s),
+        "limits.max_running": limits.max_running,
+        "switches.local_backend": settings.is_local_backend_allowed,
+    }
+    for key in KEYS:
+        if key in plain:
+            yield key, plain[key]
+    yield from _open("launch.sbatch", settings.launch.sbatch)
+    for code, numbers in settings.thresholds.items():
+        yield from _open(f"rules.{code}", numbers)
+    yield from _open("environments", settings.environments)
+    yield from _open("advice", settings.advice)
+    for key in settings.locks:
+        if (
+            key.startswith("launch.sbatch.")
+            and key.removeprefix("launch.sbatch.") not in settings.launch.sbatch
+        ):
+            yield key, None
+
+
+def _open(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        yield f"{table}.{name}", value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Path():
+            return str(value)
+        case frozenset():
+            return sorted(value)
+        case tuple():
+            return list(value)
+        case Environment():
+            said: dict[str, Any] = {"kind": value.kind.value}
+            for name in ("path", "modules", "image", "binds", "python", "setup", "variables", "torch"):
+                if one := getattr(value, name):
+                    said[name] = _plain(one)
+            return said
+        case Advice():
+            return {"text": value.text} | ({"url": value.url} if value.url else {})
+        case Mapping():
+            return dict(value)
+        case _:
+            return value

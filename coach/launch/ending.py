@@ -1,0 +1,91 @@
+"""The end of a batch script: signals before it, the requeue, and the note of how the run ended. Pure.
+
+Apart from what starts the training, because here alone the shell itself has to stay in charge: it outlives the training, and it is what
+Slurm and the local supervisor signal.
+"""
+
+from __future__ import annotations
+
+from coach.launch.activation import recording_lines, recording_words
+from coach.model.launch import Plan
+
+_SECONDS_OF_GRACE = 30
+"""A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the script's."""
+
+_NEWEST_CHECKPOINT = (
+    "# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.",
+    "newest_checkpoint() {",
+    "  local newest='' file",
+    '  for file in "$RUN_DIR"/checkpoints/step-*.pt; do',
+    "    if [[ -e $file ]]; then newest=$file; fi",
+    "  done",
+    '  echo "$newest"',
+    "}",
+    "FIRST_CHECKPOINT=$(newest_checkpoint)",
+    "",
+)
+
+
+def signal_lines(plan: Plan) -> list[str]:
+    """Before the training: what the shell does when it is signalled, so that the training gets to write a checkpoint."""
+    is_slurm, has_signal = plan.backend == "slurm", plan.resources.signal is not None
+    usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
+    term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
+    lines = _NEWEST_CHECKPOINT if is_slurm and has_signal else ()
+    return [
+        *lines,
+        "# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside.",
+        "TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0",
+        *([f"trap 'SIGNALLED=1 INTERRUPTED=1; {usr1}' USR1"] if has_signal else []),
+        f"trap 'TERMINATED=1 INTERRUPTED=1{term}' TERM",
+        "",
+    ]
+
+
+def ending_lines(plan: Plan) -> list[str]:
+    """After the training: back into the queue if it was signalled before its limit, else the note of how it ended."""
+    lines = recording_lines(plan.environment)
+    if plan.backend != "slurm":
+        return lines + _local_ending(plan)
+    return [*(_requeue() if plan.resources.signal is not None else []), *lines, *_ending(plan)]
+
+
+def _requeue() -> list[str]:
+    return [
+        "# Signalled before the limit, and further than at this start: go on from the newest checkpoint.",
+        'if ((SIGNALLED && STATUS)) && [[ $(newest_checkpoint) != "$FIRST_CHECKPOINT" ]]; then',
+        '  echo "coach: the time limit is near; requeued to go on from $(newest_checkpoint)"',
+        '  if scontrol requeue "$SLURM_JOB_ID"; then exit "$STATUS"; fi',
+        "fi",
+        "",
+    ]
+
+
+def _ending(plan: Plan) -> list[str]:
+    lines = ["# How it ended, for everybody who reads the run directory when Slurm has forgotten the job."]
+    lines += ["STATE=COMPLETED", "if ((STATUS)); then STATE=FAILED; fi"]
+    if plan.resources.time_limit_s:
+        late = max(0, plan.resources.time_limit_s - _SECONDS_OF_GRACE)
+        lines += [
+            f"if ((TERMINATED)); then STATE=CANCELLED; if ((SECONDS >= {late})); then STATE=TIMEOUT; fi; fi"
+        ]
+    else:
+        lines += ["if ((TERMINATED)); then STATE=CANCELLED; fi"]
+    return [*lines, _ended(plan), 'exit "$STATUS"']
+
+
+def _local_ending(plan: Plan) -> list[str]:
+    return [
+        "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.",
+        'if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then',
+        "  STATE=COMPLETED",
+        "  if ((STATUS)); then STATE=FAILED; fi",
+        f"  {_ended(plan)}",
+        "fi",
+        'exit "$STATUS"',
+    ]
+
+
+def _ended(plan: Plan) -> str:
+    python = recording_words(plan.environment)
+    return f'{python} "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true'

@@ -1,0 +1,81 @@
+"""Holds a launch against the most that the site allows.
+
+Slurm has limits of its own; these are for a site that wants a launch refused at once and in words, where Slurm would keep it pending
+with a reason that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.launch import Resources
+from coach.model.run import Run
+from coach.model.site import Limits
+from coach.model.slurm_spelling import format_time
+
+OVERDUE_S = 3600.0
+"""A run that should have ended so long ago has, though nobody wrote it down."""
+
+
+def num_alive(known: Iterable[Run], now_s: float, without: str | None = None) -> int:
+    """Runs that wait or run, by what their directories say. `without` is the id of a run that does not count: the parent of a fix."""
+    return sum(run.run_id != without and _is_alive(run, now_s) for run in known)
+
+
+def _is_alive(run: Run, now_s: float) -> bool:
+    if run.state is None or is_final(run.state):
+        return False
+    limit_s = run.resources.get("time_limit_s")
+    if run.started_time_s is None or not isinstance(limit_s, (int, float)):
+        return True
+    return now_s < run.started_time_s + limit_s + OVERDUE_S
+
+
+def check_limits(
+    resources: Resources, num_alive_runs: int, limits: Limits, origins: Mapping[str, str] | None = None
+) -> None:
+    """Raise UserError for the first limit that the launch would pass. `origins` says where the site set them."""
+    places = origins or {}
+    num_gpus = resources.num_nodes * resources.gpus_per_node
+    if limits.max_gpus is not None and num_gpus > limits.max_gpus:
+        raise _refusal(
+            f"{num_gpus} GPUs ({resources.num_nodes} x {resources.gpus_per_node})",
+            f"at most {limits.max_gpus} GPUs in one launch",
+            places.get("limits.max_gpus"),
+            "ask for fewer with --gpus or --nodes",
+        )
+    if limits.max_time_s is not None:
+        _check_time(resources.time_limit_s, limits.max_time_s, places.get("limits.max_time"))
+    check_running(num_alive_runs, limits, places)
+
+
+def check_running(num_alive_runs: int, limits: Limits, origins: Mapping[str, str]) -> None:
+    """Raise UserError when one run more would be too many at once."""
+    if limits.max_running is not None and num_alive_runs >= limits.max_running:
+        raise _refusal(
+            f"{num_alive_runs} of your runs are pending or running",
+            f"at most {limits.max_running} at once",
+            origins.get("limits.max_running"),
+            "wait for one to end, or `coach cancel` one; `coach runs` lists them",
+        )
+
+
+def _check_time(asked_s: int | None, most_s: int, place: str | None) -> None:
+    if asked_s is None:
+        raise _refusal(
+            "no time limit",
+            f"at most {format_time(most_s)}",
+            place,
+            f"say one with --time {format_time(most_s)}",
+        )
+    if asked_s > most_s:
+        most = format_time(most_s)
+        raise _refusal(
+            f"--time {format_time(asked_s)}", f"at most {most}", place, f"ask for --time {most} or less"
+        )
+
+
+def _refusal(asked: str, allowed: str, place: str | None, hint: str) -> UserError:
+    return UserError(f"{asked}: the site allows {allowed}{f' ({place})' if place else ''}", hint)

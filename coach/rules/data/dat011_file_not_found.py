@@ -1,0 +1,95 @@
+"""DAT011: a file or folder that the program was to read is not there, seen from the node it ran on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+
+_MISSING = re.compile(
+    UNHEEDED + r".*?(?:^|[\s(|\]])(?:"
+    # A missing compiler or a worker's socket is another cause, or the consequence of one.
+    r"(?:FileNotFoundError|NotADirectoryError): (?!\[Errno 2\] No such file or directory$)"
+    r"(?!.*'(?:\S*/pymp-|\S*/torch_|(?:nvcc|ninja|gcc|g\+\+|cc|git|which)'))(?P<words>(?:[^']*'(?P<path>[^']+)')?.*)"
+    r"|\S*python[\d.]*: can't open file '?(?P<program>[^']+?)'?: \[Errno 2\]"
+    r"|OSError: Incorrect path_or_model_id: '(?P<model>[^']+)'"
+    r"|OSError: (?P<repository>\S+) is not a local folder and is not a valid model identifier"
+    r"|RuntimeError: (?P<dataset>Dataset not found)(?: or corrupted)?\."
+    r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
+    r"|OSError: (?P<weights>Error no file named .*? found in directory \S+|Can't load \w+ for '[^']+')"
+    r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
+    r")"
+)
+_FIELDS = ("path", "program", "model", "repository", "repo_id", "weights", "fopen", "words")
+
+
+class FileNotFound(EndingRule):
+    """A file that the program was to read is not there, seen from the node it ran on.
+
+    What it sees
+        Python's FileNotFoundError with its path, "can't open file", a model's path that is no folder ("Incorrect path_or_model_id"),
+        torchvision's "Dataset not found"; or the job's own first look and coach's trainers: the data directory that was named is not
+        there, and compute nodes do not download.
+    Why it matters
+        Nothing was trained. Where the path exists on the login node, the compute node does not see that file system.
+    When it stays silent
+        On missing programs (nvcc, ninja) and on sockets of worker processes, which are other causes. Info when the error was caught
+        and the program went on.
+    What to do
+        Look from a compute node: `srun ls PATH`. Relative paths count from the directory of submission. Fetch data on a login node,
+        into a file system that all nodes see, and name it in full. coach's recipes train on generated data without `data_dir`.
+    Sources
+        Python's OSError; transformers' hub utilities; torchvision.datasets.
+    """
+
+    code = "DAT011"
+    name = "file-not-found"
+    cause = "file_not_found"
+    signatures = ending_signatures(
+        "DAT011",
+        ("file_not_found",),
+        Signature(
+            "DAT011",
+            "missing",
+            (
+                "FileNotFoundError: ",
+                "NotADirectoryError: ",
+                "can't open file",
+                "Incorrect path_or_model_id",
+                "is not a local folder",
+                "Dataset not found",
+                "HFValidationError",
+                "Error no file named",
+                "Can't load ",
+                "on fopen",
+            ),
+            _MISSING,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "dataset" in hit.fields:
+            return "The data set is not there, and was not to be downloaded"
+        what = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "a file")
+        return f"Not there, seen from the job: {what}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        path = hit.fields.get("path") if hit is not None else None
+        if hit is None or "text" in hit.fields:
+            yield Fix("Put it on a file system that compute nodes see, and name it by its full path")
+        elif path and path.startswith("/"):
+            yield Fix(
+                "See whether compute nodes have it, and put it on a file system that they all see",
+                command=f"srun ls -ld {shlex.quote(path)}",
+            )
+        else:
+            yield Fix("Name it by its full path, on a file system that compute nodes see")
+        if snapshot.run is not None:
+            yield Fix(
+                "Fetch data on a login node, never in the job; without data_dir coach's recipes train on generated data"
+            )

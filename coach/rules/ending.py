@@ -1,0 +1,143 @@
+"""What the rules about an error that ended a program share: whether it did, and what the job itself said when it refused to start.
+
+The same words stand in logs of programs that caught the error and went on. To tell the two apart is one question, answered once; what
+the words mean stays in each rule.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from coach.model.cluster import is_final
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.run import Refusal
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule
+from coach.rules.losslines import losses_after
+from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
+
+UNHEEDED = r"^(?!.*?\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
+"""A logger that gives an error less than its own level has caught it."""
+
+_FAILING_WINDOW_LINES = 200
+"""A traceback that so many lines with losses follow was caught: a dying process flushes less than that."""
+
+_DEATH = re.compile(
+    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: |ChildFailedError|core dumped"
+)
+"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another."""
+
+
+def ending_signatures(
+    code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
+) -> tuple[Signature, ...]:
+    """A rule's own signatures, with the line in which a job itself refuses to start. `refusal` narrows what that must say."""
+    words = re.compile(rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})")
+    return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
+
+
+class EndingRule(Rule):
+    """A rule about an error that ends the program it happens in. Subclasses say what to look for, what it means, and what to do."""
+
+    severity = Severity.CRITICAL
+    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    confidence: ClassVar[float] = 0.9
+
+    @abstractmethod
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        """What happened, in one line."""
+
+    @abstractmethod
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        """What to do; `hit` is None where the job said it in exit.json alone."""
+
+    def is_mine(self, refusal: Refusal) -> bool:
+        """Whether what the job said is this rule's; rules that share a cause tell themselves apart by its text."""
+        return refusal.cause == self.cause
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        """Another cause than the rule's own, where the words say so."""
+        return None
+
+    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+        """Whether the error means anything for this job."""
+        return True
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        """How bad it is where nothing went on after it; None: as bad as the rule is."""
+        return None
+
+    def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
+        """How bad it is that the program went on without."""
+        return Severity.INFO
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        said = hits_of(snapshot, self.code, "refused")
+        refusal = snapshot.exit.refused if snapshot.exit is not None else None
+        if refusal is not None and self.is_mine(refusal):
+            yield self._refused(refusal.text, refusal.node, said, snapshot, refusal.cause)
+            return
+        if said and snapshot.state != "COMPLETED" and refusal is None:
+            yield self._refused(said[0].fields["text"], None, said, snapshot, said[0].fields["cause"])
+            return
+        hits = [hit for hit in hits_of(snapshot, self.code) if hit.signature != "refused"]
+        if hits and self.can_matter(snapshot):
+            yield self._ended(hits, snapshot)
+
+    def _refused(
+        self, text: str, node: str | None, said: list[LogHit], snapshot: TargetSnapshot, cause: str
+    ) -> Hit:
+        run_dir = snapshot.run.run_dir if snapshot.run is not None else None
+        proof = [quote(said[0])] if said else []
+        if snapshot.exit is not None and snapshot.exit.refused is not None:
+            where = f" on {node}" if node else ""
+            proof.append(
+                Evidence(f"the job itself stopped{where}", f"{run_dir}/exit.json" if run_dir else None)
+            )
+        return Hit(
+            summary=text,
+            evidence=tuple(proof),
+            confidence=0.99,
+            subject=Subject(node=node),
+            fixes=tuple(self.fixes(said[0] if said else None, snapshot)),
+            cause=cause,
+        )
+
+    def _ended(self, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
+        deadly = [hit for hit in hits if not went_on(hit, snapshot)]
+        first = earliest(deadly or hits)
+        severity = self.severity_of(first) if deadly else self.severity_if_it_goes_on(hits, snapshot)
+        ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
+        summary = self.summary(first, snapshot) + (f" ({ranks_text(ranks)})" if ranks else "")
+        frame = own_frame(first)
+        return Hit(
+            summary=summary if deadly else f"{summary}; the program went on",
+            evidence=(quote(first), *([frame] if frame else [])),
+            confidence=self.confidence if deadly else min(self.confidence, 0.6),
+            subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
+            fixes=tuple(self.fixes(first, snapshot)),
+            severity=severity,
+            cause=self.cause_of(first),
+            since_s=first.time_s,
+        )
+
+
+def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether the error was caught: the run completed or still runs, losses follow in the same log, or it ends long after, and well.
+
+    Losses right after a traceback prove nothing, because buffered output is flushed when a dying process exits; many lines do.
+    """
+    state = snapshot.state
+    if state == "COMPLETED" or (state is not None and not is_final(state)):
+        return True
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    if losses_after(hit, snapshot):
+        num_after = tail.num_lines - hit.line if tail is not None else 0
+        return not hit.traceback or num_after > _FAILING_WINDOW_LINES
+    is_long_ago = tail is not None and hit.line < tail.first_line
+    return is_long_ago and tail is not None and not any(_DEATH.search(line) for line in tail.lines)

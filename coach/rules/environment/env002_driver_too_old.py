@@ -1,0 +1,103 @@
+"""ENV002: the node's NVIDIA driver is older than the CUDA that torch was built for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Fix, Severity
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule, ending_signatures
+from coach.rules.placement import num_gpus_asked, without_node
+
+_INITIALIZATION = re.compile(
+    r"The NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"
+    r"|CUDA driver version is insufficient for CUDA runtime version|cudaErrorInsufficientDriver"
+)
+_MISMATCH = re.compile(
+    r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted on non supported HW"
+    r"|unsupported display driver / cuda driver combination|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+)
+_KERNEL = re.compile(
+    r"(?:Error|error): .*?(?:the )?provided PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+)
+
+
+class DriverTooOld(EndingRule):
+    """The node's NVIDIA driver is too old for the CUDA that torch was built for.
+
+    What it sees
+        torch's "The NVIDIA driver on your system is too old (found version 12080)", CUDA's "driver version is insufficient for CUDA
+        runtime version", "the provided PTX was compiled with an unsupported toolchain", a container's "unsatisfied condition: cuda>=…",
+        "forward compatibility was attempted on non supported HW"; or what the job's own first look found, which
+        compares the CUDA of the torch wheel with the one that the driver supports.
+    Why it matters
+        No kernel of this torch runs there. torch only warns and sees no GPU, and a program that chooses its device by itself then trains
+        on the CPU while it holds GPUs.
+    When it stays silent
+        Where the job asked for no GPU. It is info where a loss goes on and nothing says that GPUs were asked for.
+    What to do
+        Take an environment whose torch is built for a CUDA of the driver's major version or below: a CUDA 12 build runs on every driver
+        that supports CUDA 12, a CUDA 13 build does not. `nvidia-smi` on the node shows what it supports. Or take a node with a newer
+        driver. Only the site can change the driver.
+    Sources
+        torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp; NVIDIA CUDA Compatibility guide, minor version compatibility.
+    """
+
+    code = "ENV002"
+    name = "driver-too-old"
+    cause = "driver_too_old"
+    signatures = ending_signatures(
+        "ENV002",
+        ("driver_too_old",),
+        Signature(
+            "ENV002",
+            "initialization",
+            (
+                "driver on your system is too old",
+                "driver version is insufficient",
+                "cudaErrorInsufficientDriver",
+            ),
+            _INITIALIZATION,
+        ),
+        Signature(
+            "ENV002",
+            "mismatch",
+            (
+                "please update your driver",
+                "forward compatibility was attempted",
+                "unsupported display driver",
+                "SYSTEM_DRIVER_MISMATCH",
+            ),
+            _MISMATCH,
+        ),
+        Signature(
+            "ENV002",
+            "kernel",
+            ("compiled with an unsupported toolchain", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+            _KERNEL,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        found = hit.fields.get("found")
+        supports = f": it supports CUDA up to {int(found) // 1000}.{int(found) % 1000 // 10}" if found else ""
+        return f"The NVIDIA driver is too old for this torch{supports}"
+
+    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+        return num_gpus_asked(snapshot) != 0
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        # A warning ends nothing: what did may stand further down.
+        return Severity.WARNING if "UserWarning" in hit.text else None
+
+    def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
+        # On the CPU, that is: GPUs that were asked for are held and not used.
+        return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Take an environment whose torch is built for a CUDA that the driver supports (nvidia-smi shows it)"
+        )
+        yield from without_node(snapshot, "whose driver is older than the others'")

@@ -1,0 +1,60 @@
+"""ENV003: the torch of this environment was built without CUDA, so no GPU can be used whatever the node has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.run import Refusal
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule, ending_signatures
+from coach.rules.environment.gpu_build import WITHOUT_CUDA
+
+
+class TorchWithoutCuda(EndingRule):
+    """The torch of this environment was built without CUDA.
+
+    What it sees
+        "Torch not compiled with CUDA enabled" or "PyTorch is not linked with support for cuda devices" as the error that ended the
+        program; or what the job's own first look read from the wheel (`+cpu`, `cuda = None`), with the versions of wheel and driver.
+    Why it matters
+        pip takes the CPU build where its index or the platform has no other. The GPUs of the job can then not be used at all.
+    When it stays silent
+        It is info when the program caught the error and went on.
+    What to do
+        Install the build for the driver's CUDA (pytorch.org shows the index, for example download.pytorch.org/whl/cu128), or choose
+        an environment that has it.
+    Sources
+        torch/cuda/__init__.py `_lazy_init`; torch/version.py as wheels are built.
+    """
+
+    code = "ENV003"
+    name = "torch-without-cuda"
+    cause = "cuda_unavailable"
+    confidence = 0.97
+    signatures = ending_signatures(
+        "ENV003",
+        ("cuda_unavailable",),
+        Signature(
+            "ENV003",
+            "not_compiled",
+            ("not compiled with CUDA enabled", "not linked with support for cuda"),
+            re.compile(
+                r"AssertionError: Torch not compiled with CUDA enabled|Error: .*PyTorch is not linked with support for cuda devices"
+            ),
+        ),
+        refusal=f".*{WITHOUT_CUDA}.*",
+    )
+
+    def is_mine(self, refusal: Refusal) -> bool:
+        return refusal.cause == self.cause and WITHOUT_CUDA in refusal.text
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "The torch of this environment was built without CUDA: it can use no GPU"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Take an environment with a CUDA build of torch, or install the one for the driver's CUDA")
+        if snapshot.run is not None:
+            yield Fix("To train on the CPU, launch with --gpus 0")

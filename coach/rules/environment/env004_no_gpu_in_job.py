@@ -1,0 +1,124 @@
+"""ENV004: torch could use a GPU, but the job has none that it may use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.run import Refusal
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.environment.gpu_build import WITHOUT_CUDA
+from coach.rules.placement import num_gpus_asked, without_node
+
+_NONE = re.compile(
+    UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
+    r"|Error: .*?Found no NVIDIA driver on your system"
+    r"|Error: .*?no CUDA-capable device is detected|cudaErrorNoDevice"
+    r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
+    r"|Error: CUDA is not available|(?:Error|Exception): No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
+    r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA devices"
+    r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
+)
+_ORDINAL = re.compile(UNHEEDED + r".*?(?:CUDA|HIP) error: invalid device ordinal")
+
+
+class NoGpuInJob(EndingRule):
+    """The program wanted a GPU, and the job has none that it may use.
+
+    What it sees
+        "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected", loading a CUDA
+        checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its
+        own, "invalid device ordinal": a rank asked for a GPU beyond those of the job. Or what the job's own first look found: no
+        device, no driver, all of them hidden. Or a trainer that says it trains on the CPU in a job that asked for GPUs.
+    Why it matters
+        Without an error the same job would train on the CPU, hundreds of times slower, while it holds its GPUs.
+    When it stays silent
+        Where a logger gives the words as a warning, and on "CUDA unknown error", which is the node's fault. It is info when the program
+        went on and nothing says that GPUs were asked for.
+    What to do
+        Ask for GPUs (`--gpus N`; `--gres=gpu:N` or `--gpus-per-node=N` of sbatch), in the partition that has them. In a container pass
+        the driver in (`apptainer exec --nv`). Do not set CUDA_VISIBLE_DEVICES by hand: Slurm sets it. With more ranks than GPUs on a
+        node, start as many ranks as GPUs. Where GPUs were allotted and the node has none, leave the node out and tell the site.
+    Sources
+        c10/cuda/CUDAFunctions.cpp; torch/cuda/__init__.py; torch/serialization.py; Slurm's generic resources (gres) guide.
+    """
+
+    code = "ENV004"
+    name = "no-gpu-in-job"
+    cause = "cuda_unavailable"
+    signatures = ending_signatures(
+        "ENV004",
+        ("cuda_unavailable",),
+        Signature(
+            "ENV004",
+            "none",
+            (
+                "GPUs are available",
+                "no NVIDIA driver",
+                "no CUDA-capable device",
+                "cudaErrorNoDevice",
+                "deserialize object on a CUDA device",
+                "CUDA is not available",
+                "n: No ",
+                "r: No ",
+                "CUDAAccelerator",
+                "on CUDA devices",
+                "cudaGetDeviceCount",
+            ),
+            _NONE,
+        ),
+        Signature("ENV004", "ordinal", ("invalid device ordinal",), _ORDINAL),
+        refusal=f"(?!.*{WITHOUT_CUDA}).+",
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        hits = list(super().check(snapshot, history))
+        yield from hits
+        run = snapshot.run
+        if not hits and run is not None and run.num_gpus and run.device.get("type") == "cpu":
+            yield Hit(
+                summary=f"{run.num_gpus} GPUs are held, and the training runs on the CPU",
+                evidence=(
+                    Evidence("the trainer's own word: device cpu", f"{run.run_dir}/run.json"),
+                    Evidence("GPUs asked for", value=float(run.num_gpus)),
+                ),
+                confidence=0.9,
+                fixes=tuple(self.fixes(None, snapshot)),
+                severity=Severity.WARNING,
+            )
+
+    def is_mine(self, refusal: Refusal) -> bool:
+        return refusal.cause == self.cause and WITHOUT_CUDA not in refusal.text
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        return "invalid_device_ordinal" if hit.signature == "ordinal" else None
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if hit.signature == "ordinal":
+            return "A process asked for a GPU beyond those that the job has"
+        asked = num_gpus_asked(snapshot)
+        if asked:
+            return f"The job asked for {asked} GPU{'s' if asked > 1 else ''}, and the program could use none"
+        return "The program wanted a GPU, and could use none"
+
+    def severity_if_it_goes_on(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> Severity:
+        return Severity.WARNING if num_gpus_asked(snapshot) else Severity.INFO
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and hit.signature == "ordinal":
+            yield Fix(
+                "Start as many ranks on a node as the job has GPUs there: --nproc-per-node and --gpus alike"
+            )
+        elif not num_gpus_asked(snapshot):
+            yield Fix(
+                "Ask for GPUs: --gpus 1 or more (sbatch: --gpus-per-node), in a partition that has them"
+            )
+        else:
+            yield from without_node(snapshot, "whose GPUs cannot be used")
+            yield Fix(
+                "See what the job sees on the node: srun --pty nvidia-smi; in a container, pass the driver in (--nv)"
+            )

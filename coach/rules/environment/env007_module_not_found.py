@@ -1,0 +1,77 @@
+"""ENV007: a Python module is missing in the environment that the job ran in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+
+_MISSING = re.compile(
+    UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
+    r"|^\S*python[\d.]*: No module named (?P<started>[\w.]+)"
+    r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
+    r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
+    r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
+)
+
+_FIELDS = ("module", "started", "library", "distribution", "package")
+
+
+class ModuleNotFound(EndingRule):
+    """A Python module is missing in the environment that the job ran in.
+
+    What it sees
+        "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a module that is not there, the words of
+        libraries that miss an optional one; or what the job's own first look found: no torch in the interpreter.
+    Why it matters
+        It is nearly always another environment than the one meant: not activated in the batch script, another Python first on the
+        PATH, or packages under home for another version. The job that was waited for ends in seconds.
+    When it stays silent
+        Where a logger gives it as a warning. It is info when the program went on without the module.
+    What to do
+        Name the environment in the launch (`--env NAME`), or activate it in the batch script: what is active in the terminal is not in
+        the job. `python -m pip install MODULE` with that environment's python installs what is really missing; packages are not always
+        called as their module is (cv2 is opencv-python, yaml is pyyaml, PIL is pillow).
+    Sources
+        Python's import system; runpy; transformers' `requires_backends`.
+    """
+
+    code = "ENV007"
+    name = "module-not-found"
+    cause = "module_not_found"
+    confidence = 0.95
+    consequence_of = ("ENV008",)
+    signatures = ending_signatures(
+        "ENV007",
+        ("module_not_found",),
+        Signature(
+            "ENV007",
+            "missing",
+            (
+                "No module named",
+                "library but it was not found",
+                "DistributionNotFound",
+                "PackageNotFoundError",
+            ),
+            _MISSING,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"The Python module {_module(hit)} is missing in the job's environment"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, modules=NAME/VERSION"
+        )
+        if hit is not None and hit.signature == "missing":
+            package = _module(hit).partition(".")[0]
+            yield Fix(f"Or install it there, if its package is called so: python -m pip install {package}")
+
+
+def _module(hit: LogHit) -> str:
+    return next((hit.fields[key] for key in _FIELDS if key in hit.fields), "it needs")

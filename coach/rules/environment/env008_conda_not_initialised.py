@@ -1,0 +1,71 @@
+"""ENV008: the batch script could not activate its conda environment, because conda is not set up in a shell that nobody types into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule, ending_signatures
+
+_PATTERN = re.compile(
+    r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
+    r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
+    r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:command )?not found"
+    r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
+    r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
+)
+
+
+class CondaNotInitialised(EndingRule):
+    """The batch script could not activate its conda environment.
+
+    What it sees
+        "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda activate'",
+        "conda: command not found", "Could not find conda environment" in the job's log.
+    Why it matters
+        A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
+        later for a module that is missing, or trains with versions that nobody chose.
+    When it stays silent
+        It is info when losses follow or the job completed: then another Python had what was needed.
+    What to do
+        Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda activate` in the script;
+        with coach launch with `--env conda=NAME`, which does it.
+    Sources
+        conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that is not interactive.
+    """
+
+    code = "ENV008"
+    name = "conda-not-initialised"
+    cause = "conda_not_initialised"
+    signatures = ending_signatures(
+        "ENV008",
+        ("conda_not_initialised",),
+        Signature(
+            "ENV008",
+            "activate",
+            (
+                "conda activate'",
+                "mamba activate'",
+                "conda deactivate'",
+                "not found",
+                "activate: ",
+                "NotFound: ",
+            ),
+            _PATTERN,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "NotFound: " in hit.text:
+            return "The conda environment was not activated: this user has none of that name or path"
+        return "The conda environment was not activated: conda is not set up in the batch shell"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Launch with --env conda=NAME: the script then activates it as a batch shell needs it")
+        if snapshot.run is None:
+            yield Fix(
+                'In the script, before conda activate: source "$(conda info --base)/etc/profile.d/conda.sh"'
+            )

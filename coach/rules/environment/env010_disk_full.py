@@ -1,0 +1,69 @@
+"""ENV010: a file system took no more: the quota is used up, or it is full (of bytes, or of files)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+
+# The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
+_FULL = re.compile(
+    UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
+    r".*?(?P<what>Disk quota exceeded|No space left on device|FilesystemQuotaExceeded)(?:.*?: '(?P<path>/[^']+)')?"
+)
+
+
+class DiskFull(EndingRule):
+    """A file system took no more of the job's data.
+
+    What it sees
+        "Disk quota exceeded" (errno 122) or "No space left on device" (errno 28) in an error that ended the program; or what the job's
+        own first look found: a real file that could not be written, too little space, too few inodes.
+    Why it matters
+        Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the smallest quota, and caches
+        (Hugging Face, torch, pip) fill it unseen.
+    When it stays silent
+        On /dev/shm, shared memory and NCCL's segments: another pool. Info when the error was caught and the training went on.
+    What to do
+        See what is full: `quota -s`, `lfs quota -h -u $USER DIR`, `df -h DIR`, and `df -i DIR` for the number of files. Put runs on
+        scratch (`runs_root`), move caches (HF_HOME, TORCH_HOME, PIP_CACHE_DIR) off home, write fewer checkpoints; `coach runs clean`
+        lists what old runs hold. "No space left" while the disk has room: the inodes are used up, or /tmp or /dev/shm is full.
+    Sources
+        errno(3) EDQUOT and ENOSPC; Python's OSError; Lustre's and NFS's quotas, which are told at write or at fsync.
+    """
+
+    code = "ENV010"
+    name = "disk-full"
+    cause = "disk_quota"
+    signatures = ending_signatures(
+        "ENV010",
+        ("disk_quota",),
+        Signature(
+            "ENV010",
+            "full",
+            ("Disk quota exceeded", "No space left on device", "FilesystemQuotaExceeded"),
+            _FULL,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        where = f" at {hit.fields['path']}" if "path" in hit.fields else ""
+        if hit.fields["what"] == "No space left on device":
+            if any("/synchronize.py" in line for line in hit.traceback):
+                return "No space was left in /dev/shm, where Python's semaphores live"
+            return f"No space (or no inode) was left{where}"
+        return f"The disk quota was used up{where}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "See what is full (bytes or number of files) and make room", command="quota -s; df -h .; df -i ."
+        )
+        if snapshot.run is not None:
+            yield Fix("List what old runs hold, and remove them", command="coach runs clean")
+        yield Fix(
+            "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the environment"
+        )

@@ -1,0 +1,71 @@
+"""ENV011: the job may not read or write where it has to; the commonest case is a run directory that its node cannot write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.placement import without_node
+
+_ERRNO = re.compile(
+    UNHEEDED + r".*?(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno (?:30|116)\]) "
+    r"(?P<what>Permission denied|Operation not permitted|Read-only file system|Stale (?:NFS )?file handle)(?:: b?'(?P<path>[^']+)')?"
+)
+_SHELL = re.compile(
+    r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
+    r"(?P<what>Permission denied|Read-only file system|Stale file handle)$"
+)
+
+
+class PermissionDenied(EndingRule):
+    """The job was not allowed to read or write a file that it needs.
+
+    What it sees
+        Python's PermissionError and "Read-only file system", the same words of shell commands, "Stale file handle" (as a cause of its
+        own); or what the job's own first look found: the run directory cannot be written from that node.
+    Why it matters
+        A login node and a compute node do not always see the same file systems, or see them read-only: home often is on compute nodes.
+        What works in the terminal then fails in the job.
+    When it stays silent
+        Where a logger gives it as a warning. Info when the error was caught and the program went on, as with a cache in /tmp that
+        belongs to somebody else.
+    What to do
+        Look from the node itself: `srun --pty ls -ld DIR`. Put runs where the site says compute nodes may write (`runs_root`, often
+        $SCRATCH). A stale handle: the file was replaced while it was open; a new job finds the new one.
+    Sources
+        errno(3) EACCES, EPERM, EROFS, ESTALE; Python's OSError.
+    """
+
+    code = "ENV011"
+    name = "permission-denied"
+    cause = "permission_denied"
+    signatures = ending_signatures(
+        "ENV011",
+        ("permission_denied",),
+        Signature(
+            "ENV011",
+            "errno",
+            ("PermissionError: [Errno", "OSError: [Errno 30]", "OSError: [Errno 116]"),
+            _ERRNO,
+        ),
+        Signature(
+            "ENV011", "shell", ("Permission denied", "Read-only file system", "Stale file handle"), _SHELL
+        ),
+    )
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        return "stale_nfs" if "Stale" in hit.fields.get("what", "") else None
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        where = f": {hit.fields['path']}" if "path" in hit.fields else ""
+        return f"{hit.fields['what']}{where}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Put runs, data and caches where compute nodes may write: runs_root and cache_dir in the config"
+        )
+        yield from without_node(snapshot, "which sees the file system otherwise than the rest")

@@ -1,0 +1,96 @@
+"""ENV016: two packages of the environment, or the program and its torch, are of versions that do not work together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+
+_CONFLICT = re.compile(
+    UNHEEDED + r".*?(?:"
+    r"RuntimeError: (?P<operator>operator torchvision::\w+ does not exist)"
+    r"|ImportError: (?P<requirement>\S+ ?[<>=!~]=?.*? is required for a normal functioning of this module, but found .*)"
+    r"|ImportError: (?P<name>cannot import name '\w+' from '(?:torch|torchvision|torchaudio)(?:\.[\w.]+)?')"
+    r"|ImportError: (?P<other_name>cannot import name '\w+' from '[\w.]+') \(\S*(?:site|dist)-packages"
+    r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
+    r"|Error: (?P<numpy>numpy\.dtype size changed, may indicate binary incompatibility|Numpy is not available)"
+    r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
+    r"|RuntimeError: (?P<cuda>Detected that PyTorch and torchvision were compiled with different CUDA(?: major)? versions)"
+    r"|pkg_resources\.(?P<packages>(?:Contextual)?VersionConflict: .*)"
+    r")"
+)
+
+_FIELDS = (
+    "operator",
+    "requirement",
+    "name",
+    "other_name",
+    "attribute",
+    "numpy",
+    "protobuf",
+    "cuda",
+    "packages",
+)
+
+
+class VersionConflict(EndingRule):
+    """Versions in the environment do not work together: mostly a torch that is too old for the program.
+
+    What it sees
+        "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
+        this module, but found Y", names that torch, numpy or another installed package does not have, a changed `numpy.dtype`; as a
+        cause of its own, torch and torchvision for different CUDA versions. Or what the job's own first look found: a torch other than
+        the recipe needs.
+    Why it matters
+        It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.
+    When it stays silent
+        Where the program caught the error and went on; on warnings of pip and on undefined symbols, which are damaged builds.
+    What to do
+        Take an environment with the version that is needed: `coach recipes` says which torch a recipe needs, `--env` chooses.
+        torchvision and torchaudio have to be of the release that belongs to torch: install the three in one command.
+    Sources
+        torchvision's table of compatible versions; transformers' dependency_versions_check; setuptools' pkg_resources.
+    """
+
+    code = "ENV016"
+    name = "version-conflict"
+    cause = "version_conflict"
+    confidence = 0.85
+    signatures = ending_signatures(
+        "ENV016",
+        ("version_conflict",),
+        Signature(
+            "ENV016",
+            "conflict",
+            (
+                "operator torchvision::",
+                "for a normal functioning",
+                "cannot import name",
+                "has no attribute",
+                "VersionConflict",
+                "numpy.dtype size changed",
+                "Numpy is not available",
+                "Descriptors cannot",
+                "with different CUDA",
+            ),
+            _CONFLICT,
+        ),
+    )
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        return "cuda_version_mismatch" if "cuda" in hit.fields else None
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
+        return f"Versions do not fit together: {said}" if said else "Versions do not fit together"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Launch with an environment that has the version: --env NAME (coach recipes says which torch is needed)"
+        )
+        if hit is not None and "operator" in hit.fields:
+            yield Fix("Install torch and torchvision together, so that they belong to one release")

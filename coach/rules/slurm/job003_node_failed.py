@@ -1,0 +1,77 @@
+"""JOB003: the node went down under the job, or this machine under a local run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import quote
+
+from coach.model.cluster import SUPERVISOR_DIED
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule
+from coach.rules.placement import leave_out
+
+_STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+
+
+class NodeFailed(Rule):
+    """The machine under the run failed, not the run.
+
+    What it sees
+        The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it. On the local backend NODE_FAIL is a
+        run that was going on when its machine was restarted (the kernel's boot id is another one now), and FAILED with the reason
+        SupervisorDied one whose supervisor was killed, by a person, by the machine's lack of memory or by the end of a session.
+    Why it matters
+        Nothing in the program has to be changed, and nothing in its log explains the end: the log just stops.
+    When it stays silent
+        On every other end. A local run of another login node is not judged: whether it goes on can be seen there alone.
+    What to do
+        Launch it again. Where the site requeues such jobs, Slurm does it by itself, and the run goes on from its newest checkpoint. A node that fails again is for the site's administrators, and can be left out meanwhile. On a login node, look
+        whether processes are ended with the session (logind's KillUserProcesses), and train under Slurm.
+    Sources
+        squeue(1), JOB STATE CODES; proc(5), /proc/sys/kernel/random/boot_id; logind.conf(5).
+    """
+
+    code = "JOB003"
+    name = "node-failed"
+    cause = "node_failure"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.JOB_STATE}),)
+    causal_rank = 1
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        job, run = snapshot.job, snapshot.run
+        reason = job.reason if job is not None and job.reason not in (None, "", "None") else None
+        is_left_alone = snapshot.state == "FAILED" and reason == SUPERVISOR_DIED
+        if snapshot.state not in _STATES and not is_left_alone:
+            return
+        is_local = run is not None and run.backend == "local"
+        nodes = run.host if run is not None and is_local else job.nodes if job is not None else None
+        yield Hit(
+            summary=_summary(is_local, is_left_alone, nodes, snapshot.state),
+            evidence=(Evidence(f"state {snapshot.state}{f', reason {reason}' if reason else ''}"),),
+            confidence=0.95,
+            subject=Subject(node=nodes if is_local or (job is not None and job.num_nodes == 1) else None),
+            fixes=tuple(_fixes(snapshot, is_local, nodes)),
+        )
+
+
+def _summary(is_local: bool, is_left_alone: bool, nodes: str | None, state: str | None) -> str:
+    if is_left_alone:
+        return "The supervisor of this local run was killed, and the run ended with it"
+    if is_local:
+        return f"The machine restarted{f' ({nodes})' if nodes else ''} while the run was going on"
+    if state == "BOOT_FAIL":
+        return "A node of the job could not be booted"
+    return f"A node of the job failed{f' (of {nodes})' if nodes else ''}, and the job ended with it"
+
+
+def _fixes(snapshot: TargetSnapshot, is_local: bool, nodes: str | None) -> Iterable[Fix]:
+    if is_local:
+        yield Fix("See when the machine was restarted", command="last -x reboot shutdown")
+        return
+    if nodes is not None:
+        yield Fix("See what Slurm says of the node now", command=f"scontrol show node {quote(nodes)}")
+    is_one = snapshot.job is not None and snapshot.job.num_nodes == 1
+    yield from leave_out(snapshot.run, nodes if is_one else None, "if it fails again")

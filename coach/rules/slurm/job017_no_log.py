@@ -1,0 +1,117 @@
+"""JOB017: a job ended badly and left no word of it: no log, no metrics, nothing to diagnose it by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from shlex import quote
+
+from coach import runs
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule
+from coach.rules.placement import leave_out
+
+_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
+"""Bad ends of a job that was started: one that was cancelled or preempted owes no explanation, and lack of memory is one."""
+
+
+class NoLog(Rule):
+    """The job ended badly and left no log.
+
+    What it sees
+        A bad end (FAILED, NODE_FAIL, TIMEOUT …) of a job that was started, with no log or an empty one, no metrics, and nothing in
+        exit.json that explains it.
+    Why it matters
+        The cause lies before the program's first line, where nobody looks: Slurm could not open the log's file on the node, so that
+        the job died at once (exit code 0:53), the node went down, or the site's prolog failed.
+    When it stays silent
+        On jobs that completed, were cancelled, preempted or killed for their memory, and where metrics or the job's own words are there. For a job that coach
+        did not launch it is less sure: the log may lie where coach cannot read it.
+    What to do
+        Look whether the folder of the log exists on the node and can be written there: `srun -w NODE ls -ld FOLDER`. Keep logs and runs
+        on a file system that all nodes see. `sacct -j JOB -o State,ExitCode,NodeList,Reason` shows what Slurm knows; a node that fails
+        again is for the site's administrators, and can be left out meanwhile.
+    Sources
+        slurmstepd's handling of --output (exit by signal 53); Slurm's job state codes; slurm.conf(5), Prolog.
+    """
+
+    code = "JOB017"
+    name = "no-log"
+    cause = "no_log"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.JOB_STATE}),)
+    causal_rank = 3
+    consequence_of = ("JOB003",)
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        is_launched = snapshot.run is not None and bool(snapshot.run.launch)
+        if snapshot.state not in _STATES or not (is_launched or (snapshot.run is None and snapshot.job)):
+            return  # `coach run` leaves a command's output where it was: there the run directory has no log
+        if snapshot.log_tails or snapshot.log_hits or history.ranks or snapshot.events:
+            return
+        if snapshot.exit is not None and (
+            snapshot.exit.refused or any(r.message for r in snapshot.exit.ranks)
+        ):
+            return
+        status = snapshot.exit.exit_code if snapshot.exit is not None else None
+        if status is not None:
+            summary = f"The job ended with status {status} and printed nothing"
+        else:
+            summary = f"The job ended as {snapshot.state} and left no log"
+        node = snapshot.job.nodes if snapshot.job is not None and snapshot.job.num_nodes == 1 else None
+        yield Hit(
+            summary=summary,
+            evidence=tuple(_evidence(snapshot)),
+            confidence=0.9 if is_launched else 0.6,
+            subject=Subject(node=node),
+            fixes=tuple(_fixes(snapshot, node)),
+        )
+
+
+def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
+    job, run = snapshot.job, snapshot.run
+    reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
+    yield Evidence(f"state {snapshot.state}{reason}")
+    status = job.exit_code if job is not None else None
+    if snapshot.exit is not None and snapshot.exit.exit_code is not None:
+        status = snapshot.exit.exit_code
+    if status is not None:
+        yield Evidence("exit status", value=float(status))
+    if job is not None and job.time_used_s is not None:
+        yield Evidence("ran for", value=float(job.time_used_s), unit="s")
+    if run is not None:
+        output, errors = _logs(run)
+        yield Evidence("here the log would be", str(output))
+        yield Evidence("and what it prints as errors here", str(errors))
+    yield Evidence(
+        "what leaves no log: the folder of the log is not there or not writable on the node, the node failed, its prolog failed"
+    )
+
+
+def _logs(run: Run) -> tuple[Path, Path]:
+    """Where the scheduler writes: for Slurm not in the run directory itself, which only has links."""
+    if run.backend == "slurm":
+        return runs.scheduler_logs(Path(run.run_dir).parent, Path(run.run_dir).name)
+    paths = runs.RunPaths(run.run_dir)
+    return paths.stdout_log, paths.stderr_log
+
+
+def _fixes(snapshot: TargetSnapshot, node: str | None) -> Iterable[Fix]:
+    folder = quote(str(_logs(snapshot.run)[0].parent)) if snapshot.run is not None else "FOLDER"
+    on = f" -w {node}" if node else ""
+    yield Fix(
+        "See whether the node has the folder of the log, and may write there",
+        command=f"srun{on} ls -ld {folder}",
+    )
+    job_id = (
+        snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
+    )
+    if job_id is not None:
+        yield Fix(
+            "Ask Slurm what it knows",
+            command=f"sacct -j {job_id} -o JobID,State,ExitCode,Elapsed,NodeList,Reason",
+        )
+    yield from leave_out(snapshot.run, node, "if another node does it")

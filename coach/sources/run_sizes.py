@@ -1,0 +1,110 @@
+"""How much a run directory holds: one walk per run, kept for those that have ended.
+
+A walk is thousands of questions to a file server that serves everybody, so a command may ask only so many; what it could not look at
+is not known, and the next command goes on from there. Sizes are those of the files, not of the blocks that a file system gives them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from coach import runs
+from coach.sources.values import table, whole
+
+MAX_OPERATIONS = 10_000
+MAX_OPERATIONS_PER_RUN = 4_000
+
+
+class RunSizes:
+    """Sizes of runs, asked one by one. `save` keeps what was learned."""
+
+    def __init__(self, cache_file: Path, max_operations: int = MAX_OPERATIONS) -> None:
+        self._file = cache_file
+        self._left = max_operations
+        self._is_changed = False
+        try:
+            self._kept = dict(table(runs.read_json(cache_file).get("sizes")))
+        except runs.RunFileError:
+            self._kept = {}
+
+    def size_of(self, run_dir: Path, has_ended: bool) -> int | None:
+        """Bytes of all files of a run, its logs included; None when that is not known."""
+        key = str(run_dir)
+        age = self._age(run_dir) if has_ended else None
+        entry = self._kept.get(key)
+        if age is not None and isinstance(entry, list) and entry[:-1] == age:
+            return whole(entry[-1])
+        size_bytes = self._walk(run_dir)
+        if size_bytes is not None and age is not None and age == self._age(run_dir):
+            self._kept[key], self._is_changed = [*age, size_bytes], True
+        return size_bytes
+
+    def save(self) -> None:
+        """Keep the sizes of ended runs, without those that are gone. Where nothing can be kept, the next command walks again."""
+        if not self._is_changed:
+            return
+        kept = {key: entry for key, entry in self._kept.items() if os.path.isdir(key)}  # noqa: PTH112 (keys are texts)
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            runs.write_json(self._file, {"schema": runs.SCHEMA, "sizes": kept})
+
+    def _age(self, run_dir: Path) -> list[int] | None:
+        """What changes when files come or go: exit.json by its rename, checkpoints in their own folder."""
+        paths = runs.RunPaths(run_dir)
+        try:
+            ages = [run_dir.stat().st_mtime_ns]
+        except OSError:
+            return None
+        try:
+            ages.append(paths.checkpoints_dir.stat().st_mtime_ns)
+        except OSError:
+            ages.append(0)
+        self._left -= 2
+        return ages
+
+    def _walk(self, run_dir: Path) -> int | None:
+        allowed = min(self._left, MAX_OPERATIONS_PER_RUN)
+        if allowed <= 0:
+            return None
+        total = num_operations = 0
+        folders = [str(run_dir)]
+        try:
+            while folders:
+                with os.scandir(folders.pop()) as entries:
+                    num_operations += 1
+                    for entry in entries:
+                        num_operations += 1
+                        if num_operations > allowed:
+                            return None
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        elif entry.is_file(follow_symlinks=False):
+                            total += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            return None
+        finally:
+            self._left -= num_operations
+        return total + sum(size_of_file(log) for log in runs.scheduler_logs(run_dir.parent, run_dir.name))
+
+
+def size_of_file(path: Path) -> int:
+    """Bytes of a file itself; 0 where there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def size_of_tree(path: Path) -> int | None:
+    """Bytes of a file, or of all files below a directory; None when there are too many to look at."""
+    total, num_files = size_of_file(path), 0
+    for place, _, names in os.walk(path):
+        num_files += len(names)
+        if num_files > MAX_OPERATIONS_PER_RUN:
+            return None
+        total += sum(size_of_file(Path(place, name)) for name in names)
+    return total

@@ -1,0 +1,57 @@
+"""The doctor: what works here, what does not, and what to do, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+
+from coach.model.doctor import Report
+from coach.model.errors import UserError
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.render.doctor import report_lines
+from coach.tui.render.plan import error_lines
+from coach.tui.render.text import Line, Span, line
+from coach.tui.widgets.lines import LinesView
+
+
+class DoctorScreen(CoachScreen):
+    """Looks at this place, never at what a recording shows."""
+
+    PLACE = "doctor"
+    BINDINGS = bindings_of("doctor")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "doctor"))
+        self._report: Report | None = None
+        self._error: UserError | None = None
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="body")
+
+    def on_mount(self) -> None:
+        self.query_one("#body").focus()
+
+    def begin(self) -> None:
+        """It is being looked at."""
+        self._report = self._error = None
+        self.refresh_all()
+
+    def set_report(self, report: Report) -> None:
+        self._report = report
+        self.refresh_all()
+
+    def refuse(self, error: UserError) -> None:
+        self._error = error
+        self.refresh_all()
+
+    def show(self) -> None:
+        self.pane("#body").set_lines(self._lines(self.app.size.width - 2))
+
+    def _lines(self, width: int) -> list[Line]:
+        if self._error is not None:
+            return error_lines(self._error, width)
+        if self._report is None:
+            return [line(Span(" looking at everything, five seconds at most…", "accent"))]
+        return report_lines(self._report, width)

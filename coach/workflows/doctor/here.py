@@ -1,0 +1,133 @@
+"""What can be said without asking anybody: the terminal, the Python, the configuration, the permission to change something.
+
+Pure judgements of values that were read before, so that every odd terminal and every odd clock can be tried in a test.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from coach import __version__
+from coach.config import Settings
+from coach.model.doctor import Check, CheckState
+from coach.model.errors import UserError
+from coach.sources.file_clock import Skew
+from coach.sources.terminal import Terminal
+from coach.workflows.readonly import why_readonly
+
+MIN_COLUMNS, MIN_ROWS = 80, 24
+MIN_COLOURS = 8
+MAX_SKEW_S = 2.0
+"""Ages of readings and of checkpoints are shown in seconds: less is not seen."""
+
+
+def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
+    """Whether a launch would be allowed at all. `why_not_here` is why the site has no training on this machine."""
+    why = why_readonly(settings)
+    if why is None and why_not_here is not None:
+        todo = "open coach where Slurm is"
+        return Check(
+            "launch", "permission", CheckState.WRONG, "nothing trains on this machine", why_not_here, todo
+        )
+    if why is None:
+        return Check("launch", "permission", CheckState.OK, "coach may launch and cancel")
+    reason, todo = why
+    return Check("launch", "permission", CheckState.WRONG, "read-only", reason, todo)
+
+
+def judge_python(data: Path) -> list[Check]:
+    """coach's own interpreter and installation. The training's is another matter: see the launch."""
+    home = Path(__file__).resolve().parents[2]
+    trainers = CheckState.OK if (data / "trainers").is_dir() else CheckState.WRONG
+    return [
+        Check(
+            "python", "interpreter", CheckState.OK, f"Python {platform.python_version()}, {sys.executable}"
+        ),
+        Check(
+            "python",
+            "coach",
+            trainers,
+            f"coach {__version__} in {home}",
+            None if trainers is CheckState.OK else f"there are no trainers in {data}",
+            None if trainers is CheckState.OK else "install it again: the package is not complete",
+        ),
+    ]
+
+
+def judge_terminal(terminal: Terminal) -> list[Check]:
+    """Whether the screens would look right. Commands need no terminal."""
+    if not terminal.is_there:
+        because = "no stream of this process is one"
+        todo = "run `coach doctor` where you would open coach"
+        return [Check("terminal", "terminal", CheckState.UNKNOWN, None, because, todo, is_needed=False)]
+    return [_judge_term(terminal), _judge_size(terminal), _judge_letters(terminal)]
+
+
+def _judge_term(terminal: Terminal) -> Check:
+    inside = f" inside {terminal.multiplexer}" if terminal.multiplexer else ""
+    value = f"TERM={terminal.term or ''}{inside}"
+    todo = "export TERM=xterm-256color"
+    if terminal.term in (None, "dumb", "unknown"):
+        because = "the screens need a terminal that can move its cursor; commands work"
+        return Check("terminal", "kind", CheckState.WRONG, value, because, todo)
+    if terminal.num_colours is None:
+        because = "this machine does not know a terminal of this name"
+        return Check("terminal", "kind", CheckState.WARNING, value, because, todo)
+    colours = {2**24: "16 million"}.get(terminal.num_colours, str(terminal.num_colours))
+    value = f"{value}, {colours} colours"
+    if terminal.num_colours < MIN_COLOURS:
+        because = "severities are then told by their signs and words alone"
+        return Check("terminal", "kind", CheckState.WARNING, value, because, todo)
+    return Check("terminal", "kind", CheckState.OK, value)
+
+
+def _judge_size(terminal: Terminal) -> Check:
+    value = f"{terminal.columns} × {terminal.rows}"
+    if (terminal.columns or 0) >= MIN_COLUMNS and (terminal.rows or 0) >= MIN_ROWS:
+        return Check("terminal", "size", CheckState.OK, value)
+    because = f"the screens are made for {MIN_COLUMNS} × {MIN_ROWS} and more"
+    return Check("terminal", "size", CheckState.WARNING, value, because, "make the window larger")
+
+
+def _judge_letters(terminal: Terminal) -> Check:
+    encoding = terminal.encoding
+    if encoding == "UTF-8":
+        return Check("terminal", "letters", CheckState.OK, encoding)
+    because = "the locale does not say UTF-8: signs and curves may come out as rubbish"
+    todo = "export LC_ALL=C.UTF-8"
+    return Check("terminal", "letters", CheckState.WARNING, encoding or "C locale", because, todo)
+
+
+def judge_config(settings: Settings, problem: UserError | None = None) -> list[Check]:
+    """The files that the settings came from, what in them does not count, and what the site locked."""
+    if problem is not None:
+        todo = "; ".join(filter(None, (problem.hint, "`coach config --check` names all that is wrong")))
+        because = f"{problem.message}; what stands above and below is how it would be without any config"
+        return [Check("config", "files", CheckState.WRONG, "coach does not start with them", because, todo)]
+    files = [str(file.path) for file in settings.files if file.mtime_ns is not None]
+    value = f"valid: {', '.join(files)}" if files else "no file: every value is a default"
+    checks = [Check("config", "files", CheckState.OK, value, is_needed=False)]
+    todo = "`coach config --explain` shows every value and where it comes from"
+    checks += [
+        Check("config", "note", CheckState.WARNING, None, note, todo, False) for note in settings.notes
+    ]
+    locked = ", ".join(sorted(settings.locks))
+    if locked:
+        checks.append(Check("config", "locked by the site", CheckState.OK, locked, None, todo, False))
+    return checks
+
+
+def judge_skew(directory: Path, skew: Skew) -> Check:
+    """The clock of the file server under the runs against ours."""
+    what = "clock"
+    off_s = abs(skew.skew_s)
+    if off_s - skew.error_s <= MAX_SKEW_S:
+        value = f"{directory}: within {max(off_s, skew.error_s):.1g} s of this machine's"
+        return Check("roots", what, CheckState.OK, value, is_needed=False)
+    side = "ahead of" if skew.skew_s > 0 else "behind"
+    because = "ages on the screen are off by as much"
+    todo = "ask the site to keep the clocks together (chrony, ntpd)"
+    value = f"{directory}: {off_s:.1f} s {side} this machine's"
+    return Check("roots", what, CheckState.WARNING, value, because, todo, is_needed=False)

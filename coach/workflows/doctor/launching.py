@@ -1,0 +1,129 @@
+"""Would the main job work: the plan of the recipe of key 1, and Slurm's own word on it, with nothing submitted.
+
+The same functions make it that a launch uses, so the doctor cannot be of another opinion than Enter.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+
+from coach.config import Settings
+from coach.launch.environment_check import EnvironmentCheck, check_environment
+from coach.launch.interpreter import describe
+from coach.launch.recipe import find_recipes
+from coach.launch.refusal import fields_in_question, is_unanswered, option_of, slurms_words
+from coach.launch.resources import Site
+from coach.launch.spelling import format_time
+from coach.launch.submit import check_command
+from coach.model.doctor import Check, CheckState
+from coach.model.environment import EnvironmentKind
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan
+from coach.sources.io import CommandResult, Io, Query
+from coach.workflows.prepare import look_at_site, plan_for, with_defaults
+
+AREA = "launch"
+MAIN_KEY = "1"
+
+
+def look_at_launch(
+    backend: str, settings: Settings, env: Mapping[str, str], io: Io, on_site: Callable[[Site], list[Check]]
+) -> list[Check]:
+    """The target's GPUs by `on_site`, then the plan, then sbatch's test."""
+    try:
+        site = look_at_site(backend, io)
+    except UserError as error:
+        because = f"the cluster cannot be looked at: {error.message}"
+        return [Check(AREA, "plan", CheckState.WRONG, None, because, error.hint)]
+    checks = on_site(site)
+    recipes, _ = find_recipes()
+    recipe = next((recipe for recipe in recipes if recipe.key == MAIN_KEY), None)
+    if recipe is None:
+        todo = "install coach again: the package is not complete"
+        return [
+            *checks,
+            Check(AREA, "plan", CheckState.WRONG, None, f"no recipe has the key {MAIN_KEY}", todo),
+        ]
+    what = f"plan of {recipe.name}"
+    try:
+        request = with_defaults(LaunchRequest(recipe.name), settings)
+        plan = plan_for(request, settings, env, io, site, io.now())
+    except UserError as error:
+        return [*checks, Check(AREA, what, CheckState.WRONG, "refused", error.message, error.hint)]
+    checks.append(judge_plan(what, plan))
+    checks.append(_look_at_environment(plan, env, io))
+    if backend == "slurm":
+        checks.append(_test(plan, io))
+    return checks
+
+
+def judge_plan(what: str, plan: Plan) -> Check:
+    """What would be launched, with what is unusual about it."""
+    resources = plan.resources
+    if resources.gpus_per_node:
+        kind = f" {resources.gpu_type}" if resources.gpu_type else ""
+        devices = f"{resources.gpus_per_node}{kind} GPU{'s' if resources.gpus_per_node > 1 else ''} per node"
+    else:
+        devices = "CPUs"
+    nodes = f"{resources.num_nodes} node{'s' if resources.num_nodes > 1 else ''}"
+    value = f"{nodes}, {devices}"
+    if resources.partition:
+        value += f", partition {resources.partition}"
+    if resources.time_limit_s is not None:
+        value += f", {format_time(resources.time_limit_s)}"
+    if plan.warnings:
+        return Check(AREA, what, CheckState.WARNING, value, "; ".join(plan.warnings))
+    return Check(AREA, what, CheckState.OK, value)
+
+
+def judge_environment(plan: Plan, check: EnvironmentCheck, has_own_torch: bool) -> Check:
+    """Where torch would come from, as far as it can be known here."""
+    python = str(plan.run_json["environment"]["python"])
+    what = describe(plan.environment, python).removeprefix("environment ")
+    if check.torch is not None:
+        return Check(AREA, "environment", CheckState.OK, f"{what}, torch {check.torch}")
+    if plan.environment.kind is not EnvironmentKind.NONE:
+        todo = 'say torch = "2.6.0" in its description, whichever it is; the job looks in its first seconds'
+        return Check(AREA, "environment", CheckState.UNKNOWN, what, check.unknown, todo)
+    if has_own_torch or "/" in python:
+        return Check(AREA, "environment", CheckState.OK, what, check.unknown)
+    because = (
+        "torch is not installed beside coach, and nobody said where it is: the job takes its PATH's python3"
+    )
+    todo = (
+        'set launch.environment in config.toml, for example "venv=/path" or "modules=NAME/VERSION"; or --env'
+    )
+    return Check(AREA, "environment", CheckState.UNKNOWN, what, because, todo)
+
+
+def _look_at_environment(plan: Plan, env: Mapping[str, str], io: Io) -> Check:
+    python = str(plan.run_json["environment"]["python"])
+    check = check_environment(plan.environment, python, env, io)
+    return judge_environment(plan, check, has_own_torch=find_spec("torch") is not None)
+
+
+def judge_test(result: CommandResult, plan: Plan) -> Check:
+    """Slurm's word on the very script that Enter would submit."""
+    what = "sbatch --test-only"
+    if result.error is not None:
+        todo = "try again; a launch waits longer for the answer"
+        return Check(AREA, what, CheckState.UNKNOWN, None, result.error, todo)
+    lines = slurms_words(result.stderr)
+    if result.returncode == 0:
+        return Check(AREA, what, CheckState.OK, "Slurm takes it", "; ".join(lines) or None)
+    if is_unanswered(lines):
+        return Check(AREA, what, CheckState.UNKNOWN, None, "; ".join(lines), "try again")
+    options = " or ".join(option_of(field) for field in fields_in_question(lines, plan))
+    todo = f"set {options or 'what is missing'} in the plan, or for good in [launch] of config.toml"
+    return Check(
+        AREA, what, CheckState.WRONG, "refused", "; ".join(lines) or f"exit status {result.returncode}", todo
+    )
+
+
+def _test(plan: Plan, io: Io) -> Check:
+    with tempfile.NamedTemporaryFile("w", prefix="coach-", suffix=".sh", encoding="utf-8") as script:
+        script.write(plan.script)
+        script.flush()
+        return judge_test(io.run(Query("test-only", check_command(script.name))), plan)

@@ -1,0 +1,86 @@
+"""Where coach would write: which of the candidates is taken, whether it can be written, how much room is left.
+
+Each place is looked at in a thread of its own, because each may lie on another file server, and one that hangs must not hide the others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coach.config import Settings
+from coach.launch.room import Room, judge_rooms
+from coach.model.doctor import Check, CheckState
+from coach.model.errors import UserError
+from coach.sources.disk import read_space, why_not_writable
+from coach.sources.file_clock import read_skew
+from coach.sources.io import Io
+from coach.sources.quota import read_mount, read_quota
+from coach.sources.user import user_name
+from coach.workflows.doctor.here import judge_skew
+from coach.workflows.doctor.probes import Probe
+
+AREA = "roots"
+
+
+def place_probes(settings: Settings, io: Io) -> dict[tuple[str, str], Probe]:
+    """What to look at."""
+    places = {
+        "runs": (settings.runs_root, "runs_root", settings.runs_root_text),
+        "data and caches": (settings.cache_dir, "cache_dir", None),
+    }
+    if settings.scratch_cache_dir is not None:
+        places["caches of jobs"] = (settings.scratch_cache_dir, "scratch_cache_dir", None)
+    probes: dict[tuple[str, str], Probe] = {
+        (AREA, what): _probe_of(what, path, key, text, io) for what, (path, key, text) in places.items()
+    }
+    if settings.data_dir is not None:
+        data_dir = settings.data_dir
+        probes[AREA, "data sets"] = lambda: [judge_data(data_dir, data_dir.is_dir())]
+    probes[AREA, "clock"] = lambda: _look_at_clock(settings.runs_root)
+    return probes
+
+
+def _probe_of(what: str, path: Path, key: str, chosen: str | None, io: Io) -> Probe:
+    def look() -> list[Check]:
+        problem = why_not_writable(path)
+        mount = read_mount(io, path) if problem is None else None
+        quota = read_quota(io, mount, user_name()) if mount is not None else None
+        return [judge_place(what, Room(str(path), key, read_space(path), quota, {}), problem, chosen)]
+
+    return look
+
+
+def judge_place(what: str, room: Room, problem: str | None, chosen: str | None = None) -> Check:
+    """A directory that has to be written, by the same measure as a launch. `chosen` says why it is this one."""
+    if problem is not None:
+        todo = f"set {room.key} in config.toml to a directory of yours"
+        return Check(AREA, what, CheckState.WRONG, room.path, chosen or problem, todo)
+    because = chosen if chosen is not None and "passed over" in chosen else None
+    try:
+        notes, warnings = judge_rooms([room])
+    except UserError as full:
+        return Check(AREA, what, CheckState.WRONG, room.path, full.message, full.hint)
+    if warnings:
+        todo = f"`coach runs clean` lists what could go; {room.key} in config.toml names another directory"
+        return Check(AREA, what, CheckState.WARNING, warnings[0], because, todo)
+    if not notes:
+        return Check(AREA, what, CheckState.OK, room.path, because or "its free space cannot be asked")
+    return Check(AREA, what, CheckState.OK, notes[0], because)
+
+
+def judge_data(path: Path, is_there: bool) -> Check:
+    """Where real data sets were said to lie."""
+    if is_there:
+        return Check(AREA, "data sets", CheckState.OK, str(path), is_needed=False)
+    because = "no such directory here: the trainers generate a stand-in, unless a node has it"
+    return Check(
+        AREA, "data sets", CheckState.WARNING, str(path), because, "correct data_dir in config.toml", False
+    )
+
+
+def _look_at_clock(directory: Path) -> list[Check]:
+    place = next((path for path in (directory, *directory.parents) if path.is_dir()), directory)
+    if why_not_writable(place) is not None:
+        because = "nothing can be written there to look at its time"
+        return [Check(AREA, "clock", CheckState.UNKNOWN, None, because, is_needed=False)]
+    return [judge_skew(place, read_skew(place))]

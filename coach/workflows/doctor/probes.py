@@ -1,0 +1,117 @@
+"""Look at several things side by side, and wait for none of them longer than the deadline.
+
+A dead controller keeps a client for seconds and a dead file server keeps a system call for ever. So every look has a thread of its own
+that nobody joins at exit, and what has not answered when the time is up is reported as just that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from coach.model.doctor import Check, CheckState
+from coach.model.errors import UserError
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
+
+Probe = Callable[[], Sequence[Check]]
+
+
+class _Asked:
+    """One command and its answer; its lock is held while it is being asked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.result: CommandResult | None = None
+
+
+class HurriedIo:
+    """An Io whose commands are asked once, whoever wants the answer, and get at most `limit_s` each, and nothing beyond `deadline_s` on the monotonic clock."""
+
+    def __init__(self, inner: Io, limit_s: float, deadline_s: float) -> None:
+        self._inner = inner
+        self._limit_s = limit_s
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._asked: dict[tuple[str, ...], _Asked] = {}
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        with self._lock:
+            asked = self._asked.setdefault(query.argv, _Asked())
+        with asked.lock:
+            if asked.result is None:
+                asked.result = self._run(query, timeout_s)
+            return asked.result
+
+    def _run(self, query: Query, timeout_s: float) -> CommandResult:
+        left_s = min(timeout_s, self._limit_s, self._deadline_s - time.monotonic())
+        if left_s <= 0:
+            error = f"{query.argv[0]}: not asked, no time was left"
+            return CommandResult(query, None, b"", "", self._inner.now(), 0.0, error)
+        result = self._inner.run(query, left_s)
+        if result.returncode is None and result.duration_s >= left_s:
+            result = replace(result, error=f"{query.argv[0]}: no answer within {result.duration_s:.1f} s")
+        return result
+
+    def now(self) -> float:
+        return self._inner.now()
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes:
+        return self._inner.read(path, offset, limit)
+
+    def size(self, path: Path) -> int:
+        return self._inner.size(path)
+
+    def modified_s(self, path: Path) -> float:
+        return self._inner.modified_s(path)
+
+    def list_dir(self, path: Path) -> list[str]:
+        return self._inner.list_dir(path)
+
+
+class _Running:
+    def __init__(self, area: str, name: str, probe: Probe) -> None:
+        self.area, self.name = area, name
+        self.done = threading.Event()
+        self.checks: Sequence[Check] = ()
+        self._probe = probe
+        threading.Thread(target=self._run, name=f"doctor-{name}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.checks = self._probe()
+        except UserError as error:
+            self.checks = (Check(self.area, self.name, CheckState.WRONG, None, error.message, error.hint),)
+        except OSError as error:
+            said = f"{error.filename or self.name}: {error.strerror or error}"
+            self.checks = (Check(self.area, self.name, CheckState.UNKNOWN, None, said),)
+        except Exception as error:  # a look that broke down must not pass for one that found nothing wrong
+            said = f"coach failed to look: {type(error).__name__}: {error}"
+            self.checks = (Check(self.area, self.name, CheckState.UNKNOWN, None, said, "report it, please"),)
+        finally:
+            self.done.set()
+
+
+def side_by_side(probes: Mapping[tuple[str, str], Probe], deadline_s: float) -> list[Check]:
+    """The checks of all probes, in the order of the probes. A probe is named by its area and by what it looks at."""
+    running = [_Running(area, name, probe) for (area, name), probe in probes.items()]
+    checks: list[Check] = []
+    for each in running:
+        if each.done.wait(max(0.0, deadline_s - time.monotonic())):
+            checks.extend(each.checks)
+        else:
+            checks.append(_unanswered(each.area, each.name))
+    return checks
+
+
+def _unanswered(area: str, name: str) -> Check:
+    return Check(
+        area,
+        name,
+        CheckState.UNKNOWN,
+        None,
+        "no answer in time",
+        "a hanging file system or controller: try again, then ask the site",
+    )

@@ -1,0 +1,205 @@
+"""What Slurm's answers mean for coach: which of its uses work here, and from which version on.
+
+Apart from the asking, so that every odd answer can be tried without a cluster. coach reads Slurm's text by its shape, never by its
+version; so what can be tried is tried here, and the version only decides what cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coach.model.cluster import Partition
+from coach.model.doctor import Check, CheckState
+from coach.sources.slurm import PARTITIONS_INTERVAL_S
+from coach.sources.slurm_config import RateLimit, parse_rate_limit, parse_version
+
+AREA = "slurm"
+TESTED = ("22.05", "24.11")
+
+RPCS_OF_QUEUE, RPCS_OF_NODES, RPCS_OF_PARTITIONS = 2, 2, 1
+"""Requests that one look costs the controller, as its own statistics count them."""
+_MAX_SHARE_OF_LIMIT = 0.5
+"""The user's own commands have the same bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Something that coach asks of Slurm, which an older one cannot do, and what takes its place."""
+
+    what: str
+    since: tuple[int, int]
+    todo: str
+
+
+_USES = (
+    _Use(
+        "--gpus-per-node",
+        (19, 5),
+        'set launch.gpu_request = "gres": GPUs are then asked for as --gres=gpu:N, which every version has',
+    ),
+)
+
+
+def judge_config(config: Mapping[str, str]) -> list[Check]:
+    """The controller that answered: its name and version."""
+    said = config.get("SLURM_VERSION", "")
+    version = parse_version(said)
+    name = config.get("ClusterName")
+    where = f"cluster {name} answers" if name else "answers"
+    checks = [Check(AREA, "controller", CheckState.OK, where)]
+    if version is None:
+        checks.append(
+            Check(
+                AREA, "version", CheckState.UNKNOWN, None, "the controller does not say it", is_needed=False
+            )
+        )
+        return checks
+    missing = [use for use in _USES if version < use.since]
+    because = (
+        f"tested with {' and '.join(TESTED)}; --gpus-per-node works from 19.05 on, rate limits exist from 23.02 on; "
+        "what squeue and scontrol print is read as text, their JSON is not used"
+    )
+    checks.append(
+        Check(AREA, "version", CheckState.WARNING if missing else CheckState.OK, said.strip(), because)
+    )
+    checks.extend(
+        Check(
+            AREA,
+            use.what,
+            CheckState.WARNING,
+            "not in this version",
+            f"from {_dotted(use.since)} on",
+            use.todo,
+        )
+        for use in missing
+    )
+    return checks
+
+
+def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
+    """The controller that did not answer, in the words of whoever noticed."""
+    because = error if ping is None else f"{error}; {ping}"
+    todo = "ask the site, or try again: what runs goes on, and `coach runs` works without the controller"
+    if "command not found" in error:
+        todo = "put Slurm's clients on the PATH (module load slurm), or train here with --backend local"
+    return [Check(AREA, "controller", CheckState.WRONG, "does not answer", because, todo)]
+
+
+def requests_per_s(jobs_interval_s: float, nodes_interval_s: float) -> float:
+    """What coach's screens cost the controller."""
+    return (
+        RPCS_OF_QUEUE / jobs_interval_s
+        + RPCS_OF_NODES / nodes_interval_s
+        + RPCS_OF_PARTITIONS / PARTITIONS_INTERVAL_S
+    )
+
+
+def judge_pace(config: Mapping[str, str], jobs_interval_s: float, nodes_interval_s: float) -> Check:
+    """Whether coach's pace fits into what one user may ask."""
+    per_s = requests_per_s(jobs_interval_s, nodes_interval_s)
+    pace = f"coach asks {per_s * 60:.0f} times a minute while it is open"
+    limit = parse_rate_limit(config)
+    if limit is None:
+        return Check(AREA, "rate limit", CheckState.OK, "none", pace)
+    value = f"{limit.bucket} requests, then {limit.refill} every {_seconds(limit.period_s)}"
+    if per_s <= limit.per_s * _MAX_SHARE_OF_LIMIT:
+        return Check(AREA, "rate limit", CheckState.OK, value, pace)
+    jobs_s, nodes_s = _polite_intervals(limit)
+    return Check(
+        AREA,
+        "rate limit",
+        CheckState.WARNING,
+        value,
+        f"{pace}: your other commands would be held back",
+        f"[poll] jobs_interval_s = {jobs_s:.0f}, nodes_interval_s = {nodes_s:.0f} in config.toml",
+    )
+
+
+def _polite_intervals(limit: RateLimit) -> tuple[float, float]:
+    """Intervals, the second three times the first, at which coach takes its share of the limit and no more."""
+    per_s = limit.per_s * _MAX_SHARE_OF_LIMIT
+    left = max(per_s / 2, per_s - RPCS_OF_PARTITIONS / PARTITIONS_INTERVAL_S)
+    jobs_s = -(-(RPCS_OF_QUEUE + RPCS_OF_NODES / 3) // left)
+    return jobs_s, 3 * jobs_s
+
+
+def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Check:
+    """Whether ended jobs can be asked for. coach's own runs are told from their directories, with it or without."""
+    own = "coach knows its own runs from their directories"
+    kind = (config or {}).get("AccountingStorageType", "")
+    kept = (config or {}).get("MinJobAge", "")
+    if kind.endswith("/none") or "accounting storage is disabled" in (error or ""):
+        forgotten = (
+            f"other ended jobs are forgotten after {kept}" if kept else "other ended jobs are soon forgotten"
+        )
+        return Check(AREA, "accounting", CheckState.OK, "none", f"{own}; {forgotten}", is_needed=False)
+    if error is None:
+        return Check(AREA, "accounting", CheckState.OK, "sacct answers", own, is_needed=False)
+    if "command not found" in error:
+        return Check(AREA, "accounting", CheckState.OK, "sacct is not here", own, is_needed=False)
+    return Check(
+        AREA,
+        "accounting",
+        CheckState.WARNING,
+        "does not answer",
+        f"{error}; {own}",
+        "nothing: only the history of jobs that coach did not launch is missing",
+        is_needed=False,
+    )
+
+
+def judge_queue(num_jobs: int, num_bad_rows: int, error: str | None) -> Check:
+    """The very question that coach asks while it is open."""
+    if error is not None:
+        todo = "the queue cannot be shown; launching does not need it"
+        return Check(AREA, "queue", CheckState.WRONG, "cannot be read", error, todo)
+    own = "1 own job" if num_jobs == 1 else f"{num_jobs} own jobs"
+    if num_bad_rows:
+        because = f"{num_bad_rows} of its rows cannot be read: this squeue writes them in another way"
+        return Check(
+            AREA, "queue", CheckState.WARNING, own, because, "keep them with `coach record` and report it"
+        )
+    return Check(AREA, "queue", CheckState.OK, own, "squeue understands every field that coach asks for")
+
+
+def judge_gpus(partitions: Sequence[Partition], config: Mapping[str, str] | None) -> list[Check]:
+    """What each partition offers to train on."""
+    area = "gpus"
+    checks = []
+    for partition in partitions:
+        if not partition.num_gpus_per_node:
+            continue
+        kinds = ", ".join(f"{gpu.total} × {gpu.type or 'GPU'}" for gpu in partition.gpus)
+        if partition.state == "up":
+            checks.append(Check(area, partition.name, CheckState.OK, kinds, is_needed=False))
+        else:
+            todo = "launch in another partition (--partition), or wait"
+            checks.append(
+                Check(
+                    area, partition.name, CheckState.WARNING, kinds, f"it is {partition.state}", todo, False
+                )
+            )
+    if checks:
+        return checks
+    has_gres = "gpu" in (config or {}).get("GresTypes", "").split(",")
+    because = "no node of a partition that you see has any" if has_gres else "Slurm has no GresTypes=gpu"
+    return [
+        Check(
+            area,
+            "partitions",
+            CheckState.WARNING,
+            "no GPUs",
+            because,
+            "recipes train on CPUs here (gloo)",
+            False,
+        )
+    ]
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]:02}"
+
+
+def _seconds(seconds: int) -> str:
+    return "second" if seconds == 1 else f"{seconds} seconds"

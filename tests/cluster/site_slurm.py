@@ -1,0 +1,72 @@
+"""A Slurm with a site's habits: it refuses in its own words, and its nodes do not see the submitter's home.
+
+Apart from the plain cluster, because what a site demands decides whether the first launch works there, and every demand here is one that
+some real site makes: an account, a type of GPU, a reservation, a limit of a partition. Two accounts are real only with an accounting
+database (slurmdbd and a SQL server); here job_submit.lua knows them, and tells them, as such scripts do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster.slurm import SlurmCluster
+
+ACCOUNTS = ("lab", "teaching")
+RESERVATION = "workshop"
+SHORT_MINUTES = 10
+
+_CONF = f"""\
+JobSubmitPlugins=lua
+EnforcePartLimits=ALL
+PartitionName=short Nodes=ALL MaxTime={SHORT_MINUTES} DefaultTime=5 State=UP OverSubscribe=NO
+"""
+
+_JOB_SUBMIT_LUA = """\
+local accounts = { lab = true, teaching = true }
+
+function slurm_job_submit(job, partitions, uid)
+   if not accounts[job.account] then
+      slurm.log_user("Who pays for this job? Your accounts: lab, teaching.")
+      return slurm.ESLURM_INVALID_ACCOUNT
+   end
+   if job.partition == "gpu" then
+      local gpus = job.tres_per_node or job.gres or ""
+      if not string.find(gpus, "gpu:%a") then
+         slurm.log_user("Partition gpu: name the type of GPU that you need, for example --gres=gpu:TYPE:1.")
+         return slurm.ERROR
+      end
+      if job.reservation == nil then
+         slurm.log_user("Partition gpu is kept for the workshop this week: submit with --reservation=NAME.")
+         return slurm.ERROR
+      end
+   end
+   return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, record, partitions, uid)
+   return slurm.SUCCESS
+end
+
+return slurm.SUCCESS
+"""
+
+
+def site_cluster(directory: Path, *, is_detached: bool = False) -> SlurmCluster:
+    """The cluster, not yet started. Its reservation is made by `open_reservation`, once it runs."""
+    return SlurmCluster(
+        directory,
+        num_nodes=2,
+        more_conf=_CONF,
+        more_files={"job_submit.lua": _JOB_SUBMIT_LUA},
+        is_home_hidden=True,
+        is_detached=is_detached,
+    )
+
+
+def open_reservation(cluster: SlurmCluster) -> None:
+    """One node is kept for the cluster's user, who has to name the reservation to get it."""
+    options = ["starttime=now", "duration=infinite", f"users={cluster.user.name}", "nodes=node2"]
+    created = cluster.run(
+        ["scontrol", "create", "reservation", f"reservationname={RESERVATION}", *options], as_root=True
+    )
+    assert created.returncode == 0, created.stderr

@@ -1,0 +1,36 @@
+"""What `coach runs` and `coach runs clean` ask of a real queue."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_waiting_run_is_never_removed_and_goes_once_slurm_says_that_it_was_cancelled(
+    user_coach: InstalledCoach, slurm: SlurmCluster
+) -> None:
+    later = ("--sbatch", "begin=now+1hour", "--format", "json")
+    launched = user_coach("launch", "baseline", "--cpus-per-task", "1", *later)
+    assert launched.returncode == 0, launched.stderr
+    run = json.loads(launched.stdout)
+    assert "free of" in launched.stderr  # the plan said how much room there is
+    run_dir, run_id = Path(run["run_dir"]), run["run_id"]
+    refused = user_coach("runs", "clean", run_id, "--yes")
+    assert f"kept: {run_id}: job {run['job_id']} is PENDING" in refused.stderr
+    assert run_dir.is_dir()
+    slurm.run(["scancel", run["job_id"]])  # behind coach's back
+    assert json.loads((run_dir / "run.json").read_text())["state"] == "PENDING"
+    (listed,) = json.loads(user_coach("runs", "--format", "json").stdout)["runs"]
+    assert listed["state"] == "CANCELLED"
+    assert listed["size_bytes"] > 1000
+    removed = user_coach("runs", "clean", "--state", "CANCELLED", "--yes")
+    assert removed.returncode == 0, removed.stderr
+    assert not run_dir.exists()
+    assert run_dir.parent.is_dir()

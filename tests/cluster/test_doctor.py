@@ -1,0 +1,36 @@
+"""The doctor on a real cluster is of one mind with it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.installed import InstalledCoach
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_user_learns_that_enter_would_work_and_slurm_itself_says_so(user_coach: InstalledCoach) -> None:
+    done = user_coach("doctor", "--format", "json")
+    checks = {(check["area"], check["what"]): check for check in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 0, done.stdout
+    for key in (
+        ("slurm", "controller"),
+        ("slurm", "queue"),
+        ("launch", "sbatch --test-only"),
+        ("roots", "runs"),
+    ):
+        assert checks[key]["state"] == "ok", checks[key]
+    assert checks["slurm", "accounting"]["value"] == "none"
+    assert "to start at" in checks["launch", "sbatch --test-only"]["because"]
+    assert any(area == "gpus" for area, _ in checks)
+    assert not (user_coach.user.home / "coach").exists()
+
+    config = user_coach.user.home / "c" / "config.toml"
+    config.parent.mkdir()
+    config.parent.chmod(0o777)
+    config.write_text('[launch]\nsbatch = { licenses = "nothing:1" }\n')
+    refused = user_coach("doctor", env={"COACH_HOME": str(config.parent)})
+    assert refused.returncode == 1, refused.stdout
+    assert "Invalid license specification" in refused.stdout

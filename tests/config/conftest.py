@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.site import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "home").mkdir()
+    return Place(tmp_path)

@@ -1,0 +1,69 @@
+"""Where runs go: the first place that can be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach import config
+from coach.model.errors import UserError
+from tests.config.site import Place
+
+
+def chosen(place: Place, *unwritable: str) -> config.Settings:
+    return config.load(
+        place.environment,
+        why_not=lambda path: "cannot be written" if str(path).startswith(unwritable) else None,
+    )
+
+
+def test_the_first_of_the_site_s_roots_that_can_be_written_is_taken(place: Place) -> None:
+    place.env["SCRATCH"] = "/scratch/ada"
+    place.site('runs_roots = ["$PROJECT/runs", "/fast/$USER_NAME", "/big/runs"]\n')
+    place.env["USER_NAME"] = "ada"
+    assert chosen(place, "/none").runs_root == Path("/fast/ada")
+    settings = chosen(place, "/fast")
+    assert settings.runs_root == Path("/big/runs")
+    assert settings.origins["runs_root"] == f"{place.site_file}:1"
+    assert "/fast/ada" in (settings.runs_root_text or "")
+    assert settings.notes == ()
+
+
+def test_behind_the_site_s_roots_stand_scratch_and_home(place: Place) -> None:
+    place.env["SCRATCH"] = "/scratch/ada"
+    place.site('runs_roots = ["/fast"]\n')
+    assert chosen(place, "/fast").runs_root == Path("/scratch/ada/coach/runs")
+    settings = chosen(place, "/fast", "/scratch")
+    assert settings.runs_root == place.home / "coach/runs"
+    assert [str(path) for path, _ in settings.runs_root_candidates][:2] == [
+        "/fast",
+        "/scratch/ada/coach/runs",
+    ]
+
+
+def test_a_locked_root_has_nothing_behind_it(place: Place) -> None:
+    place.env |= {"SCRATCH": "/scratch/ada", "COACH_HOME": "/elsewhere"}
+    place.site('runs_roots = ["/fast"]\n[locked]\nruns_root = "quotas live there"\n')
+    settings = chosen(place, "/fast")
+    assert settings.runs_root_candidates == ((Path("/fast"), f"{place.site_file}:1"),)
+    assert "environment variable COACH_HOME: runs_root" in settings.notes[0]
+
+
+def test_what_the_user_says_is_taken_or_nothing(place: Place) -> None:
+    place.site('runs_roots = ["/fast"]\n')
+    place.user('runs_root = "/mine"\n')
+    assert chosen(place, "/mine").runs_root == Path("/mine")
+
+
+def test_a_path_of_the_site_whose_variable_is_unset_here_does_not_stop_coach(place: Place) -> None:
+    place.site('cache_dir = "$SCRATCH/cache"\n')
+    settings = chosen(place)
+    assert settings.cache_dir == place.home / ".cache/coach"
+    assert "the variable SCRATCH is not set here; it does not count" in settings.notes[0]
+
+
+def test_a_path_of_the_user_whose_variable_is_unset_is_refused(place: Place) -> None:
+    place.user('\ncache_dir = "$SCRATCH/cache"\n')
+    with pytest.raises(UserError, match=r"config\.toml:2: cache_dir = "):
+        chosen(place)

@@ -1,0 +1,237 @@
+"""What ends a job in its first seconds: each error as it is really written, the same words where they mean nothing, and what the job says itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coach.model.finding import Finding, Severity
+from coach.model.history import History
+from coach.model.run import Refusal, RunExit
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build, rule_classes, signatures
+from coach.sources.log_scanner import LogScanner
+from tests.rules.examples import causes, diagnose_log, run, scan
+from tests.rules.recorded import RECORDINGS, diagnose
+
+CAUSE = "module_not_found"
+ENDED = {
+    "conda-not-initialised": ("ENV008", "conda_not_initialised"),
+    "disk-full": ("ENV010", "disk_quota"),
+    "file-not-found": ("DAT011", "file_not_found"),
+    "module-not-found": ("ENV007", "module_not_found"),
+    "permission-denied": ("ENV011", "permission_denied"),
+    "shell-permission": ("ENV011", "permission_denied"),
+    "torch-missing": ("ENV007", "module_not_found"),
+    "torch-without-cuda": ("ENV003", "cuda_unavailable"),
+    "version-conflict": ("ENV016", "version_conflict"),
+}
+DEADLY = {
+    "driver_too_old": [
+        "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
+        "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a newer version",
+    ],
+    "cuda_unavailable": [
+        "RuntimeError: No HIP GPUs are available",
+        "AssertionError: CUDA is not available",
+        "lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!",
+        "ValueError: FP16 Mixed precision training with AMP (`--fp16`) can only be used on CUDA devices.",
+        "AssertionError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+        "RuntimeError: CUDA error: no CUDA-capable device is detected",
+        "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are …",
+    ],
+    "cuda_version_mismatch": [
+        "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has …",
+    ],
+    "invalid_device_ordinal": ["torch.AcceleratorError: CUDA error: invalid device ordinal"],
+    "module_not_found": [
+        "ImportError: No module named yaml",
+        "/usr/bin/python3: No module named torch",
+        "importlib.metadata.PackageNotFoundError: No package metadata was found for bitsandbytes",
+        "ImportError: PeftModel requires the sentencepiece library but it was not found in your environment.",
+    ],
+    "conda_not_initialised": [
+        "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.",
+        "EnvironmentNameNotFound: Could not find conda environment: training",
+        "CondaError: Run 'conda init' before 'conda activate'",
+        "/var/spool/slurmd/job17/slurm_script: line 5: conda: command not found",
+    ],
+    "disk_quota": [
+        "OSError: [Errno 122] Disk quota exceeded: '/home/user/runs/model.pt'",
+        "RuntimeError: PytorchStreamWriter failed writing file data/0: No space left on device",
+        "cp: error writing '/home/user/x': Disk quota exceeded",
+    ],
+    "permission_denied": [
+        "OSError: [Errno 30] Read-only file system: '/home/user/runs'",
+        "mkdir: cannot create directory '/runs/a': Permission denied",
+        "/var/spool/slurmd/job17/slurm_script: line 5: ./run.sh: Permission denied",
+        "bash: ./run.sh: Permission denied",
+    ],
+    "stale_nfs": ["OSError: [Errno 116] Stale file handle: '/home/user/data/train.bin'"],
+    "version_conflict": [
+        "RuntimeError: operator torchvision::nms does not exist",
+        "AttributeError: module 'torch' has no attribute 'float8_e4m3fn'",
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
+        "ImportError: cannot import name 'cached_download' from 'huggingface_hub' (/venv/lib/python3.11/site-packages/huggingface_hub/__init__.py)",
+        "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.19.1.",
+    ],
+    "file_not_found": [
+        "[rank1]: FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
+        "/usr/bin/python3: can't open file '/home/user/train.py': [Errno 2] No such file or directory",
+        "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = '/data/a.h5', errno = 2)",
+        "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory /home/user/ckpt.",
+        "RuntimeError: Dataset not found or corrupted. You can use download=True to download it",
+        "OSError: Incorrect path_or_model_id: '/home/user/ckpt'. Please provide either the path to a local folder or …",
+    ],
+}
+HARMLESS = [
+    "WARNING: apex is not used: ModuleNotFoundError: No module named 'apex'",
+    "12:00:01 INFO no GPU found (No CUDA GPUs are available), running on the CPU",
+    "DEBUG Failed checking if running in CYGWIN due to FileNotFoundError(2, 'No such file or directory')",
+    "NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file: No such file or directory",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'nvcc'",
+    "FileNotFoundError: [Errno 2] No such file or directory",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/pymp-x2kd/listener-9'",
+    "NCCL WARN Call to posix_fallocate failed : No space left on device",
+    "RuntimeError: unable to write to file </torch_17_88_1>: No space left on device (28)",
+    "OSError: [Errno 28] inotify watch limit reached: No space left on device",
+    "git@host: Permission denied (publickey).",
+    "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+    "ImportError: cannot import name 'helper' from 'my_project.tools'",
+    "wandb: ERROR api_key not found",
+    "checking for driver: the NVIDIA driver is new enough",
+]
+
+
+def refused(cause: str, text: str, **more: object) -> Finding:
+    """The primary finding of a run whose job said why it stopped."""
+    launched = run(resources={"num_nodes": 2, "gpus_per_node": 1, "exclude": "node7"}, state="FAILED")
+    ended = RunExit("FAILED", 78, 2.0, (), Refusal(cause, text, "node2"))
+    snapshot = TargetSnapshot("run", 2.0, run=launched, exit=ended)
+    findings = Engine(build()).diagnose(replace(snapshot, **more), History()).findings  # type: ignore[arg-type]
+    assert [finding.cause for finding in findings if finding.severity >= Severity.WARNING] == [cause]
+    return findings[0]
+
+
+@pytest.mark.parametrize(("name", "code", "cause"), [(name, *found) for name, found in ENDED.items()])
+def test_a_program_that_really_failed_is_told_its_cause(name: str, code: str, cause: str) -> None:
+    finding = diagnose(f"ended/{name}.log").findings[0]
+    assert (finding.rule, finding.cause, finding.is_primary) == (code, cause, True)
+    assert finding.severity == Severity.CRITICAL
+    assert finding.evidence[0].line
+    assert finding.fixes
+
+
+@pytest.mark.parametrize("log", sorted((RECORDINGS / "caught").iterdir()), ids=lambda log: str(log.stem))
+def test_the_same_error_caught_by_a_program_that_trains_on_is_only_info(log: object) -> None:
+    findings = diagnose(str(log)).findings
+    assert [finding.severity for finding in findings] == [Severity.INFO]
+    assert findings[0].summary.endswith("the program went on")
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"), [(cause, line) for cause, lines in DEADLY.items() for line in lines]
+)
+def test_every_wording_of_an_error_leads_to_its_cause(cause: str, line: str) -> None:
+    assert causes(diagnose_log(f"loading\n{line}\n")) == [cause]
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_words_that_mean_something_else_or_nothing_stay_silent(line: str) -> None:
+    assert not causes(diagnose_log(f"{line}\nepoch 0\n"))
+
+
+def test_a_driver_that_is_too_old_is_told_with_the_cuda_that_it_supports() -> None:
+    finding = diagnose("typed/driver-too-old.log").findings[0]
+    assert (finding.rule, finding.cause) == ("ENV002", "driver_too_old")
+    assert "CUDA up to 12.8" in finding.summary
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(1, ["driver_too_old"]), (0, [])])
+def test_training_on_the_cpu_beside_allotted_gpus_is_a_warning(gpus: int, expected: list[str]) -> None:
+    hits = scan((RECORDINGS / "typed/driver-too-old-on-cpu.log").read_text())
+    launched = run(resources={"num_nodes": 1, "gpus_per_node": gpus})
+    snapshot = TargetSnapshot("run", 2.0, run=launched, log_hits=hits)
+    findings = Engine(build()).diagnose(snapshot, History()).findings
+    assert [f.cause for f in findings if f.severity == Severity.WARNING] == expected
+    assert len(findings) == len(expected)
+
+
+def test_an_error_long_before_a_log_that_ends_well_is_info_and_one_that_others_died_of_is_not() -> None:
+    error = (RECORDINGS / "ended/module-not-found.log").read_text()
+    progress = "".join(f"epoch {number} accuracy {number / 10:.1f} %\n" for number in range(700))
+    for end, expected in (("done\n", []), ("srun: error: node2: task 1: Exited with exit code 1\n", [CAUSE])):
+        scanner = LogScanner(signatures(build()), "train.log")
+        hits = scanner.feed((error + progress + end).encode()) + scanner.flush()
+        snapshot = TargetSnapshot("train.log", None, log_hits=tuple(hits), log_tails=(scanner.tail(),))
+        assert causes(Engine(build()).diagnose(snapshot, History())) == expected
+
+
+def test_a_foreign_trainer_that_says_it_trains_on_the_cpu_beside_its_gpus_is_warned() -> None:
+    asked = {"num_nodes": 1, "gpus_per_node": 2}
+    snapshot = TargetSnapshot("run", 2.0, run=run(resources=asked, device={"type": "cpu"}))
+    (finding,) = Engine(build()).diagnose(snapshot, History()).findings
+    assert (finding.cause, finding.severity) == ("cuda_unavailable", Severity.WARNING)
+    on_gpu = replace(snapshot, run=run(resources=asked, device={"type": "cuda"}))
+    assert not Engine(build()).diagnose(on_gpu, History()).findings
+
+
+def test_a_job_without_a_gpu_is_told_to_ask_for_one() -> None:
+    finding = diagnose("typed/no-gpu.log").findings[0]
+    assert (finding.rule, finding.cause) == ("ENV004", "cuda_unavailable")
+    assert "--gpus" in finding.fixes[0].title
+
+
+def test_conda_comes_before_the_module_that_is_missing_because_of_it() -> None:
+    findings = diagnose("ended/conda-not-initialised.log").findings
+    assert [(f.rule, f.consequence_of) for f in findings] == [("ENV008", None), ("ENV007", "ENV008")]
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "rule"),
+    [
+        ("driver_too_old", "the NVIDIA driver 570 supports CUDA up to 12.8, too old for torch 2.9", "ENV002"),
+        ("cuda_unavailable", "GPUs were allotted, but torch 2.6+cpu was built without CUDA", "ENV003"),
+        ("cuda_unavailable", "GPUs were allotted on node2, but none is there (no /dev/nvidia0)", "ENV004"),
+        ("module_not_found", "torch is not installed in /usr/bin/python3 on node2", "ENV007"),
+        ("disk_quota", "the run directory cannot take another MiB", "ENV010"),
+        ("permission_denied", "the run directory cannot be written from node2", "ENV011"),
+        ("version_conflict", "torch 2.3 is not what this recipe needs: torch >=2.6", "ENV016"),
+        ("file_not_found", "the data directory /data does not exist on node2", "DAT011"),
+    ],
+)
+def test_what_the_job_itself_says_is_the_finding_with_or_without_its_run_directory(
+    cause: str, text: str, rule: str
+) -> None:
+    finding = refused(cause, text)
+    assert (finding.rule, finding.summary, finding.subject.node) == (rule, text, "node2")
+    assert finding.evidence[0].file == "/runs/ddp/exit.json"
+    alone = diagnose_log(f"coach: {cause}: {text}\n").findings
+    assert [(found.rule, found.cause, found.summary) for found in alone] == [(rule, cause, text)]
+
+
+def test_a_node_that_refused_can_be_left_out_beside_those_that_are_left_out_already() -> None:
+    fixes = refused("driver_too_old", "the NVIDIA driver is too old").fixes
+    assert {"exclude": "node7,node2"} in [dict(fix.changes) for fix in fixes]
+
+
+def test_a_real_refused_run_names_the_data_that_are_missing() -> None:
+    diagnosis = diagnose("refused")
+    assert causes(diagnosis) == ["file_not_found"]
+    assert "/scratch/data" in diagnosis.findings[0].summary
+
+
+def test_an_error_of_a_program_that_still_runs_or_completed_is_info() -> None:
+    log = (RECORDINGS / "ended/disk-full.log").read_text()
+    for state in ("RUNNING", "COMPLETED"):
+        assert not causes(diagnose_log(log, run(state=state)))
+    assert causes(diagnose_log(log, run(state="FAILED"))) == ["disk_quota"]
+
+
+def test_every_rule_of_an_ending_knows_coachs_own_line() -> None:
+    families = [rule for rule in rule_classes() if rule.__module__.startswith("coach.rules.environment.")]
+    assert len(families) >= 8
+    assert all("refused" in {signature.name for signature in rule.signatures} for rule in families)

@@ -1,0 +1,252 @@
+"""The plan of a launch, driven by keys: what is submitted is what was shown, and a refusal leads to its answer."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from textual import events
+
+from coach.launch.refusal import Choice, Refused
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Plan
+from coach.tui.guard import GUARD_S
+from coach.tui.screens.plan import PlanField, PlanScreen
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import FakeLauncher, make_plan
+
+
+async def open_plan(driver: Driver) -> None:
+    await driver.press("2")
+    await driver.sees("submits exactly this script")
+    driver.clock.turn(GUARD_S + 0.1)
+
+
+async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        await driver.reaches("run")
+        assert [plan.recipe for plan in driver.launcher.submitted] == ["ddp"]
+        assert driver.session.num_refreshes == 1
+
+
+async def test_keys_in_one_burst_submit_nothing() -> None:
+    async with opened() as driver:
+        await driver.press("1", "enter", "enter")
+        await driver.sees("submits exactly this script")
+        await driver.press("enter")
+        assert driver.launcher.submitted == []
+        assert driver.place == "plan"
+
+
+async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
+    gate = threading.Event()
+
+    def wait_for_gate() -> None:
+        gate.wait(10)
+
+    launcher = FakeLauncher(before_prepare=wait_for_gate)
+    async with opened(launcher=launcher) as driver:
+        await driver.press("2")
+        await driver.sees("making the plan")
+        driver.clock.turn(5)
+        await driver.press("enter")
+        gate.set()
+        await driver.sees("submits exactly this script")
+        assert launcher.submitted == []
+
+
+async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "2")
+        await driver.sees("#SBATCH --nodes=2")
+        await driver.sees("submits exactly this script")
+        await driver.press("enter")
+        assert driver.launcher.submitted == []  # the changed plan was painted just now
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        assert driver.launcher.submitted[0].resources.num_nodes == 2
+
+
+async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mended() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "x")
+        await driver.sees("expected a whole number from 1")
+        driver.clock.turn(1)
+        await driver.press("enter")
+        assert driver.launcher.submitted == []
+        await driver.press("backspace", "3")
+        await driver.sees("#SBATCH --nodes=3")
+
+
+@pytest.mark.parametrize("again", ["1", "4"])
+async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: str) -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "4")
+        await driver.sees("#SBATCH --nodes=4")
+        await driver.press(*["backspace"] * 8, again)
+        await driver.until(
+            lambda: driver.launcher.requests[-1].num_nodes == int(again), f"{again} nodes are asked for"
+        )
+        await driver.sees(f"#SBATCH --nodes={again}")
+
+
+async def test_a_field_that_was_left_empty_shows_the_plans_own_value() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("tab", "4", "backspace")
+        await driver.sees("#SBATCH --nodes=1")
+        await driver.press("down")
+        first = driver.app.screen.query(PlanField).first()
+        await driver.until(lambda: first.value == "1", "the first field shows one node")
+
+
+async def test_a_refused_submission_shows_slurms_own_words_and_stays() -> None:
+    words = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
+    async with opened(launcher=FakeLauncher(refusal=UserError(words, "see `sacctmgr show assoc`"))) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.sees("Invalid account or account/partition combination")
+        await driver.sees("see `sacctmgr show assoc`")
+        assert driver.place == "plan"
+
+
+async def test_escape_leaves_a_plan_with_nothing_done() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        await driver.press("escape")
+        assert driver.place == "cluster"
+        assert driver.launcher.submitted == []
+
+
+async def test_tab_and_digits_in_one_packet_go_to_the_field_that_tab_chose() -> None:
+    async with opened() as driver:
+        await open_plan(driver)
+        for key in ("tab", "2", "down", "down", "3", "down", "down", "5"):
+            driver.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await driver.sees("#SBATCH --nodes=2")
+        await driver.sees("submits exactly this script")
+        request = driver.launcher.requests[-1]
+        assert (request.num_nodes, request.nproc_per_node, request.time_limit_s) == (2, 3, 300)
+
+
+WORDS = ("You must say who pays: --account=NAME.", "Batch job submission failed: Invalid account")
+ACCOUNT = Refused(
+    WORDS, "account", [Choice(name, {"account": name}) for name in ("lab", "teaching")], "try --account=lab"
+)
+GRES = Refused(["no type"], "gpu_type", [Choice("a100", {"gpu_type": "a100", "gpu_request": "gres"})])
+RESERVATION = Refused(["reserved"], "reservation", [Choice("workshop", {"reservation": "workshop"})])
+
+
+async def submit(driver: Driver) -> None:
+    """Enter, as soon as it counts."""
+    await driver.sees("submits exactly this script")
+    driver.clock.turn(GUARD_S + 0.1)
+    await driver.press("enter")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_refusal_moves_to_the_field_marks_it_and_offers_what_there_is(size: tuple[int, int]) -> None:
+    async with opened(launcher=FakeLauncher(refusals=[ACCOUNT]), size=size) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.sees("account: 1 lab  2 teaching")
+        text = driver.text()
+        for part in (*WORDS, "✖account", "a digit picks, or type it"):
+            assert part in text, part
+        assert "--account=lab" not in text  # the hint of the command line
+        focused = driver.app.focused
+        assert isinstance(focused, PlanField)
+        assert focused.field.name == "account"
+
+
+async def test_from_three_refusals_to_a_submission_it_takes_six_keys() -> None:
+    launcher = FakeLauncher(refusals=[ACCOUNT, GRES, RESERVATION])
+    async with opened(launcher=launcher) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        for offer, digit in (("2 teaching", "2"), ("1 a100", "1"), ("1 workshop", "1")):
+            await driver.sees(offer)
+            await driver.press(digit)
+            await submit(driver)
+        await driver.until(lambda: launcher.submitted, "submitted")
+        request = launcher.submitted[0].request
+        assert (request.account, request.gpu_type, request.gpu_request, request.reservation) == (
+            *("teaching", "a100", "gres", "workshop"),
+        )
+
+
+async def test_what_was_typed_answers_as_well_and_a_digit_after_a_letter_is_a_digit() -> None:
+    launcher = FakeLauncher(refusals=[ACCOUNT])
+    async with opened(launcher=launcher) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.sees("2 teaching")
+        await driver.press("m", "1", "2")
+        await submit(driver)
+        await driver.until(lambda: launcher.submitted, "submitted")
+        assert launcher.submitted[0].request.account == "m12"
+
+
+async def test_a_choice_can_take_out_what_the_config_has() -> None:
+    without = Refused(["expired"], "reservation", [Choice("none", {"reservation": ""})])
+    launcher = FakeLauncher(refusals=[without])
+    async with opened(launcher=launcher) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.sees("1 none")
+        await driver.press("1")
+        await submit(driver)
+        await driver.until(lambda: launcher.submitted, "submitted")
+        assert launcher.submitted[0].request.reservation == ""
+
+
+async def test_a_refusal_that_names_no_field_is_shown_whole_and_nothing_is_marked() -> None:
+    words = [f"line {number} \x1b[31mof the site" for number in range(20)]
+    async with opened(launcher=FakeLauncher(refusals=[Refused(words)]), size=(80, 24)) as driver:
+        await open_plan(driver)
+        await driver.press("enter")
+        await driver.sees("line 0 ␛[31mof the site")
+        text = driver.text()
+        assert "more lines" in text
+        assert "Esc leaves" in text
+        assert "a digit picks" not in text
+
+
+async def test_a_key_and_a_tick_that_come_before_the_screen_is_composed_do_no_harm() -> None:
+    async with opened() as driver:
+        screen = PlanScreen(driver.app.context, "launch ddp")
+        screen.tick()
+        screen.note("too early")
+        assert driver.place == "cluster"
+
+
+class LockedLauncher(FakeLauncher):
+    """The site has locked the partition and the account."""
+
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        reasons = {"partition": "one for the course (/etc/coach/site.toml:7)", "account": "paid by us"}
+        return replace(make_plan(request), locked=reasons)
+
+
+async def test_a_locked_field_shows_the_sites_reason_and_cannot_be_edited() -> None:
+    async with opened(launcher=LockedLauncher(refusals=[ACCOUNT])) as driver:
+        await open_plan(driver)
+        text = driver.text()
+        assert "▪partition" in text
+        await driver.sees("partition is the site's: one for the")
+        fields = {field.field.name: field for field in driver.app.screen.query(PlanField)}
+        assert [name for name, field in fields.items() if field.disabled] == ["partition", "account"]
+        fields["partition"].focus()
+        await driver.settle()
+        assert driver.app.focused is not fields["partition"]
+        await driver.press("enter")
+        await driver.sees("You must say who pays")
+        assert "1 lab" not in driver.text()

@@ -1,0 +1,52 @@
+"""Whether something may be changed follows the settings while coach is open, with the words of who says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from coach.config import Lock, Settings
+from coach.tui.app import CoachApp
+from coach.tui.keys import Mode
+from coach.tui.live import LiveLauncher, Opening, _standing
+from tests.tui.driving import Clock, Driver
+from tests.tui.fake_session import FakeLauncher, FakeSession, make_snapshot
+
+SETTINGS = Settings(Path("/r"), Path("/c"), Path("/d"))
+CLOSED = replace(
+    SETTINGS,
+    is_readonly=True,
+    origins={"readonly": "site.toml:1"},
+    locks={"readonly": Lock("an exam is on", "site.toml:3")},
+)
+
+
+def test_a_site_that_closes_takes_the_launch_keys_away_and_says_why() -> None:
+    assert _standing(SETTINGS, False) == (Mode.LIVE, None)
+    assert _standing(SETTINGS, True) == (Mode.READONLY, None)
+    mode, why = _standing(CLOSED, False)
+    assert mode is Mode.READONLY
+    assert why == "coach is read-only: locked by the site (site.toml:3): an exam is on"
+
+
+async def test_an_open_coach_goes_read_only_and_back_with_the_settings() -> None:
+    live = LiveLauncher(SETTINGS, {})
+    session, launcher, clock = FakeSession(make_snapshot()), FakeLauncher(), Clock()
+    opening = Opening(
+        session, launcher, Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(live.settings, False)
+    )
+    app = CoachApp(opening, clock)
+    async with app.run_test(size=(120, 36)) as pilot:
+        driver = Driver(app, pilot, session, launcher, clock)
+        await driver.until(lambda: app.context.launch_keys, "the recipes")
+        live.use(CLOSED)
+        session.push(make_snapshot())
+        await driver.until(lambda: app.context.mode is Mode.READONLY, "the site's word")
+        await driver.press("1")
+        await driver.sees("an exam is on")
+        assert launcher.requests == []
+        live.use(SETTINGS)
+        session.push(make_snapshot())
+        await driver.until(lambda: app.context.mode is Mode.LIVE, "the site has opened again")
+        await driver.press("1")
+        await driver.reaches("plan")

@@ -1,0 +1,242 @@
+"""What was found, and what the doctor makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach.config import Lock, Settings
+from coach.launch.environment_check import EnvironmentCheck
+from coach.launch.room import Room
+from coach.model.cluster import GpuCount, Partition
+from coach.model.doctor import Check, CheckState, Report
+from coach.model.environment import Environment, EnvironmentKind
+from coach.sources.disk import Space
+from coach.sources.file_clock import Skew, read_skew
+from coach.sources.quota import Quota
+from coach.sources.slurm_config import parse_rate_limit
+from coach.sources.terminal import Terminal
+from coach.workflows.doctor import environments, here, places, slurm
+
+OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN
+
+
+def report(*checks: Check) -> Report:
+    return Report(checks, 0.1)
+
+
+def test_the_exit_status_says_whether_the_main_job_would_work() -> None:
+    fine = Check("slurm", "a", OK)
+    assert report(fine, Check("gpus", "b", WARNING)).exit_status == 0
+    assert report(fine, Check("terminal", "b", UNKNOWN, is_needed=False)).exit_status == 0
+    assert report(fine, Check("launch", "b", UNKNOWN)).exit_status == 2
+    assert report(Check("launch", "b", UNKNOWN), Check("roots", "c", WRONG)).exit_status == 1
+
+
+def test_the_verdict_names_what_decided_it() -> None:
+    fine, unsure = Check("slurm", "a", OK), Check("launch", "environment", UNKNOWN)
+    wrong = Check("roots", "runs", WRONG)
+    assert report(fine).verdict == "all well: a launch works here"
+    assert report(fine, unsure).verdict == "cannot tell whether a launch works here: launch (environment)"
+    assert report(unsure, wrong).verdict == "one thing does not work here: roots (runs)"
+    assert report(wrong, wrong).verdict == "2 things do not work here: roots (runs), roots (runs)"
+
+
+@pytest.mark.parametrize("version", ["19.05.5", "20.11.9", "22.05.8", "23.11.4-1.2ubuntu5", "25.05.0"])
+def test_a_slurm_that_has_all_that_coach_asks_for_is_well(version: str) -> None:
+    assert {check.state for check in slurm.judge_config({"SLURM_VERSION": version})} == {OK}
+
+
+def test_an_old_slurm_is_told_what_it_lacks_since_when_and_what_to_set() -> None:
+    *_, lacking = slurm.judge_config({"SLURM_VERSION": "18.08.4", "ClusterName": "old"})
+    assert (lacking.state, lacking.because) == (WARNING, "from 19.05 on")
+    assert 'launch.gpu_request = "gres"' in (lacking.todo or "")
+
+
+def test_a_version_that_is_not_told_is_unknown() -> None:
+    assert slurm.judge_config({})[-1].state is UNKNOWN
+
+
+def test_a_site_with_a_tight_rate_limit_is_told_intervals_that_fit_into_it() -> None:
+    config = {"SlurmctldParameters": "rl_enable,rl_bucket_size=40,rl_refill_rate=4,rl_refill_period=60"}
+    tight = slurm.judge_pace(config, 10.0, 30.0)
+    assert tight.state is WARNING
+    assert tight.value == "40 requests, then 4 every 60 seconds"
+    words = (tight.todo or "").replace(",", "").split()
+    jobs_s, nodes_s = (float(words[words.index(key) + 2]) for key in ("jobs_interval_s", "nodes_interval_s"))
+    limit = parse_rate_limit(config)
+    assert limit is not None
+    assert slurm.requests_per_s(jobs_s, nodes_s) <= limit.per_s / 2
+    assert slurm.judge_pace(config, jobs_s, nodes_s).state is OK
+
+
+def test_slurm_s_usual_rate_limit_is_no_trouble() -> None:
+    assert slurm.judge_pace({"SlurmctldParameters": "rl_enable"}, 10.0, 30.0).state is OK
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "state", "words"),
+    [
+        (
+            {"AccountingStorageType": "accounting_storage/none", "MinJobAge": "300 sec"},
+            "x",
+            OK,
+            "after 300 sec",
+        ),
+        (None, "Slurm accounting storage is disabled", OK, "soon forgotten"),
+        ({"AccountingStorageType": "accounting_storage/slurmdbd"}, None, OK, "own runs"),
+        (None, "sacct: command not found", OK, "own runs"),
+        ({}, "sacct: no answer within 3.0 s", WARNING, "no answer"),
+    ],
+)
+def test_without_accounting_coach_still_knows_its_own_runs(
+    config: dict[str, str] | None, error: str | None, state: CheckState, words: str
+) -> None:
+    check = slurm.judge_accounting(config, error)
+    assert check.state is state
+    assert words in (check.because or "")
+    assert not check.is_needed
+
+
+def test_a_queue_that_cannot_be_read_or_only_in_part_is_not_well() -> None:
+    assert slurm.judge_queue(3, 0, None).state is OK
+    assert slurm.judge_queue(3, 1, None).state is WARNING
+    refused = slurm.judge_queue(0, 0, "Invalid job format specification: tres-per-task")
+    assert (refused.state, refused.because) == (WRONG, "Invalid job format specification: tres-per-task")
+
+
+def test_gpus_are_told_by_partition_and_their_absence_with_its_reason() -> None:
+    def partition(name: str, state: str, *gpus: GpuCount) -> Partition:
+        per_node = 4 if gpus else 0
+        return Partition(name, False, state, None, None, 2, 2, 8, 0, gpus, per_node)
+
+    up, down = slurm.judge_gpus(
+        [
+            partition("a", "up", GpuCount("a100", 8, 0)),
+            partition("b", "drain", GpuCount(None, 4, 0)),
+            partition("c", "up"),
+        ],
+        {},
+    )
+    assert (up.what, up.state, up.value) == ("a", OK, "8 × a100")
+    assert (down.what, down.state, down.because) == ("b", WARNING, "it is drain")
+    (none,) = slurm.judge_gpus([partition("c", "up")], {})
+    assert (none.state, none.because) == (WARNING, "Slurm has no GresTypes=gpu")
+    assert "node" in (slurm.judge_gpus([], {"GresTypes": "gpu"})[0].because or "")
+
+
+@pytest.mark.parametrize(
+    ("problem", "space", "quota", "state"),
+    [
+        ("/home is on a read-only file system", None, None, WRONG),
+        (None, None, None, OK),
+        (None, Space(10**12, 2 * 10**12, 10**6, 10**7), None, OK),
+        (None, Space(5 * 10**8, 10**10, None, None), None, WARNING),
+        (None, Space(10**6, 10**10, None, None), None, WRONG),
+        (None, Space(10**12, 2 * 10**12, 3, 10**7), None, WRONG),
+        (None, Space(10**12, 2 * 10**12, None, None), Quota(10**10, 10**10 + 10, 5, None), WRONG),
+    ],
+)
+def test_a_place_is_well_when_it_can_be_written_and_has_room(
+    problem: str | None, space: Space | None, quota: Quota | None, state: CheckState
+) -> None:
+    room = Room("/scratch/ada", "runs_root", space, quota, {})
+    check = places.judge_place("runs", room, problem)
+    assert check.state is state
+    assert (check.todo is None) == (state is OK)
+    assert "/scratch/ada" in (check.value or "")
+
+
+def test_a_root_that_is_not_the_first_choice_says_what_was_passed_over() -> None:
+    room = Room("/home/ada/coach/runs", "runs_root", None, None, {})
+    chosen = "/home/ada/coach/runs (home); passed over: /scratch/ada/coach/runs ($SCRATCH): cannot be written by you"
+    assert "passed over: /scratch" in (places.judge_place("runs", room, None, chosen).because or "")
+
+
+TERMINAL = Terminal("xterm-256color", 256, "UTF-8", 120, 40, None)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "states"),
+    [
+        (TERMINAL, [OK, OK, OK]),
+        (Terminal("tmux-256color", 2**24, "UTF-8", 80, 24, "tmux"), [OK, OK, OK]),
+        (Terminal("dumb", 0, "UTF-8", 80, 24, None), [WRONG, OK, OK]),
+        (Terminal("vt220", 0, None, 79, 24, None), [WARNING, WARNING, WARNING]),
+        (Terminal("strange", None, "ISO-8859-1", 120, 40, "screen"), [WARNING, OK, WARNING]),
+        (Terminal("xterm", 8, "UTF-8", None, None, None), [UNKNOWN]),
+    ],
+)
+def test_a_terminal_is_judged_by_what_the_screens_need(terminal: Terminal, states: list[CheckState]) -> None:
+    checks = here.judge_terminal(terminal)
+    assert [check.state for check in checks] == states
+    assert all(check.todo for check in checks if check.state is not OK)
+
+
+def test_no_terminal_at_all_keeps_nothing_from_working() -> None:
+    (check,) = here.judge_terminal(Terminal(None, 0, None, None, None, None))
+    assert not check.is_needed
+
+
+def test_a_file_server_whose_clock_is_off_is_told_and_by_how_much(tmp_path: Path) -> None:
+    assert here.judge_skew(tmp_path, read_skew(tmp_path)).state is OK
+    assert list(tmp_path.iterdir()) == []
+    ahead = here.judge_skew(tmp_path, Skew(90.0, 0.1))
+    assert (ahead.state, ahead.value) == (WARNING, f"{tmp_path}: 90.0 s ahead of this machine's")
+    assert here.judge_skew(tmp_path, Skew(-3.0, 2.5)).state is OK  # it was slow to answer: nobody knows
+
+
+def test_found_environments_say_how_they_would_be_used() -> None:
+    bare, full = environments.Prefix(Path("/c/base"), None), environments.Prefix(Path("/c/torch"), "2.6.0")
+    (conda,) = environments.judge_conda([bare, full], 2, has_program=True)
+    assert conda.value == "/c/torch (torch 2.6.0); /c/base and 2 more"
+    assert conda.todo == "--env conda=/c/torch"
+    (without,) = environments.judge_conda([bare], 0, has_program=True)
+    assert (without.because, without.todo) == ("there is no torch in them", None)
+    (images,) = environments.judge_images([Path("/i/a.sif")], [])
+    assert images.todo == "--env apptainer=/i/a.sif"
+    assert "on the PATH here" in (images.because or "")
+
+
+def test_a_configured_environment_that_is_gone_is_wrong_only_when_launches_use_it() -> None:
+    gone = Environment(EnvironmentKind.VENV, "pt", path="/sw/pt", origin="/etc/coach/site.toml:4")
+    check = EnvironmentCheck(problem="/sw/pt: no such folder", hint="make it")
+    used = environments.judge_configured(gone, check, is_used=True)
+    assert (used.state, used.value, used.todo) == (
+        WRONG,
+        "venv=/sw/pt",
+        "make it; correct /etc/coach/site.toml:4",
+    )
+    assert environments.judge_configured(gone, check, is_used=False).state is WARNING
+
+
+def test_an_environment_whose_torch_cannot_be_seen_from_here_asks_to_be_described() -> None:
+    modules = Environment(EnvironmentKind.MODULES, "pt", modules=("pytorch/2.6",))
+    check = environments.judge_configured(
+        modules, EnvironmentCheck(unknown="not checked until the job starts"), True
+    )
+    assert (check.state, check.value) == (OK, "modules=pytorch/2.6")
+    assert 'say torch = "2.6.0" in [environments.pt]' in (check.todo or "")
+    known = environments.judge_configured(modules, EnvironmentCheck(torch="2.6.0"), True)
+    assert (known.value, known.todo) == ("modules=pytorch/2.6, torch 2.6.0", None)
+
+
+def test_what_of_the_config_does_not_count_and_what_is_locked_is_told(tmp_path: Path) -> None:
+    settings = Settings(
+        runs_root=tmp_path,
+        cache_dir=tmp_path,
+        config_dir=tmp_path,
+        notes=("config.toml:3: partition does not count",),
+        locks={"launch.partition": Lock("exam week", "site.toml:9")},
+    )
+    files, note, locked = here.judge_config(settings)
+    assert files.value == "no file: every value is a default"
+    assert (note.state, note.because) == (WARNING, "config.toml:3: partition does not count")
+    assert locked.value == "launch.partition"
+
+
+def test_a_site_without_training_on_the_login_node_says_so(tmp_path: Path) -> None:
+    settings = Settings(runs_root=tmp_path, cache_dir=tmp_path, config_dir=tmp_path)
+    check = here.judge_permission(settings, "switched off by the site (site.toml:2)")
+    assert (check.state, check.because) == (WRONG, "switched off by the site (site.toml:2)")

@@ -1,0 +1,90 @@
+"""A session that runs takes up new settings: rules, advice, what may be changed, how often Slurm is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from coach import config
+from coach.config import Advice, Settings
+from coach.config.reload import Follower
+from coach.model.finding import Diagnosis
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot, Watch
+from coach.workflows.diagnosing import LazyEngine
+from coach.workflows.watch import WatchSession, slurm_sources
+from tests.sources.fake_io import FakeIo
+from tests.waiting import wait_until
+from tests.workflows.test_watch import RUN, QueueAndDisk, Updates, make_run, sessions
+
+__all__ = ["sessions"]
+
+
+def test_a_changed_site_file_counts_in_a_running_session(
+    sessions: list[WatchSession], tmp_path: Path
+) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text("")
+    env = {"COACH_HOME": str(tmp_path), "COACH_SITE": str(site), "COACH_AS_ROOT": "1"}
+    settings = config.load(env)
+    make_run(settings, RUN)
+    taken: list[Settings] = []
+    updates = Updates()
+    session = WatchSession(
+        settings, "slurm", QueueAndDisk(), "me", follower=Follower(settings, env), on_settings=taken.append
+    )
+    sessions.append(session)
+    session.start(updates)
+    session.watch(Watch(targets=(RUN,)))
+
+    def threshold() -> float | None:
+        last = updates.last
+        return (
+            last.diagnoses[RUN].thresholds.get("NUM001.consecutive")
+            if last and RUN in last.diagnoses
+            else None
+        )
+
+    def problem() -> str:
+        source = session.snapshot.sources.get("config")
+        return (source.error if source is not None else None) or ""
+
+    wait_until(lambda: threshold() == 2, 20, "the run is judged")
+    site.write_text("readonly = true\n[rules.NUM001]\nconsecutive = 7\n[poll]\nmin_jobs_interval_s = 45\n")
+    session.refresh_soon()
+    wait_until(lambda: threshold() == 7, 10, "the new threshold is in force")
+    assert [(one.is_readonly, one.jobs_interval_s) for one in taken] == [(True, 45.0)]
+    site.write_text("[rules.NUM001]\nconsecutive = 'many'\n")
+    session.refresh_soon()
+    wait_until(lambda: f"{site}:2: rules.NUM001.consecutive" in problem(), 10, "the broken file is told")
+    assert threshold() == 7
+    site.write_text("")
+    session.refresh_soon()
+    wait_until(lambda: threshold() == 2 and not problem(), 10, "the mended file is in force")
+
+
+def test_how_often_slurm_is_asked_is_part_of_what_a_source_is() -> None:
+    settings = Settings(Path("/r"), Path("/c"), Path("/d"))
+    slower = replace(settings, jobs_interval_s=60.0)
+    before = slurm_sources(FakeIo(), settings, "me", Watch())
+    after = slurm_sources(FakeIo(), slower, "me", Watch())
+    assert set(before) & set(after) == {"nodes 30"}
+
+
+def test_rules_muted_and_advised_while_it_runs_are_so_at_the_next_look() -> None:
+    settings = Settings(Path("/r"), Path("/c"), Path("/d"))
+    engine = LazyEngine(settings)
+    snapshot = TargetSnapshot(target="17", now_s=None, job=None, run=None, exit=None)
+
+    def judged() -> Diagnosis:
+        return engine.diagnose(snapshot, History())
+
+    assert "NUM001.consecutive" in judged().thresholds
+    engine.use(replace(settings, muted_rules=frozenset({"NUM001"})))
+    assert "NUM001.consecutive" not in judged().thresholds
+    engine.use(replace(settings, muted_rules=frozenset({"NUM01"})))
+    assert "NUM001.consecutive" in judged().thresholds
+    assert "there is no rule 'NUM01'" in (engine.problem or "")
+    engine.use(replace(settings, advice={"NUM001": Advice("x")}))
+    assert judged().findings == ()
+    assert engine.problem is None
