@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -98,7 +98,9 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     shuffle = torch.Generator()
     train_images, train_targets = put_on(device, train_set, padding=PADDING)
     test_images, test_targets = put_on(device, test_set)
-    test_batches = list(zip(normalized(test_images).split(256), test_targets.split(256)))  # noqa: B905 - no strict= in Python 3.9
+    statistics = torch.tensor([MEAN, STD], device=device) * 255
+    test_inputs = normalized(test_images, statistics)
+    test_batches = list(zip(test_inputs.split(256), test_targets.split(256)))  # noqa: B905 - no strict= in Python 3.9
 
     # Model and optimizer.
     model = build_model(args.model, args.width).to(device)
@@ -158,7 +160,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
         order = torch.randperm(len(train_set), generator=shuffle).to(device)
-        batches = batches_of(train_images, train_targets, order[position:], args.batch_size)
+        batches = batches_of(train_images, train_targets, statistics, order[position:].split(args.batch_size))
         epoch_started = step_ended = time.perf_counter()
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 
@@ -245,11 +247,14 @@ def put_on(
 
 
 def batches_of(
-    images: torch.Tensor, targets: torch.Tensor, order: torch.Tensor, batch_size: int
+    images: torch.Tensor,
+    targets: torch.Tensor,
+    statistics: torch.Tensor,
+    order: Sequence[torch.Tensor],
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The batches of an epoch, each cut out, mirrored and normalised in a few kernels instead of image by image."""
-    for picked in order.split(batch_size):
-        yield normalized(cropped_and_mirrored(images, picked)), targets[picked]
+    for picked in order:
+        yield normalized(cropped_and_mirrored(images, picked), statistics), targets[picked]
 
 
 def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Tensor:
@@ -261,9 +266,9 @@ def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Te
     return images[picked[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-def normalized(images: torch.Tensor) -> torch.Tensor:
+def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
     """What the model reads: (image, colour, row, column), every colour with mean 0 and deviation 1 over the data set."""
-    mean, deviation = torch.tensor([MEAN, STD], device=images.device) * 255
+    mean, deviation = statistics
     return ((images - mean) / deviation).permute(0, 3, 1, 2).contiguous()
 
 
