@@ -19,7 +19,7 @@ from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.refusal import remember_answers
 from coach.workflows.submit import make_ready, prepare, submit, wait
 
-_COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu")
+_COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cpus-per-gpu", metavar="N", help="CPUs for each GPU, where the site wants them asked for so"
+    )
+    parser.add_argument(
+        "--max-restarts",
+        metavar="N",
+        help="start all ranks anew, from the newest checkpoint, up to N times after one has failed",
     )
     parser.add_argument("--gpu-type", metavar="T", help="type of GPU to ask for, as the partition names it")
     parser.add_argument(
@@ -128,6 +133,7 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         nproc_per_node=counts["nproc_per_node"],
         cpus_per_task=counts["cpus_per_task"],
         cpus_per_gpu=counts["cpus_per_gpu"],
+        max_restarts=counts["max_restarts"],
         time_limit_s=parse_time(args.time, "--time") if args.time is not None else None,
         partition=args.partition,
         account=args.account,

@@ -20,6 +20,9 @@ from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 
+MAX_RESTARTS = 100
+"""More failures than that are no accident."""
+
 _SBATCH_KEY = re.compile(r"[a-z][a-z0-9-]{0,40}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_OPTIONS = {
@@ -128,6 +131,8 @@ def check_run_dir(run_dir: str) -> None:
 
 
 def _check_texts(request: LaunchRequest, backend: str) -> None:
+    if request.max_restarts is not None and not 0 <= request.max_restarts <= MAX_RESTARTS:
+        raise UserError(f"--max-restarts {request.max_restarts}: must be 0 to {MAX_RESTARTS}")
     for key in ("partition", "account", "qos", "reservation", "constraint", "mem", "gpu_type", "exclude"):
         value = getattr(request, key)
         if value:

@@ -102,6 +102,7 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
         "time_limit_s": int,
         "cpus_per_task": int,
         "cpus_per_gpu": int,
+        "max_restarts": int,
         "set": dict,
         "env": dict,
         "sbatch": dict,

@@ -288,6 +288,11 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
         command.append('--rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"')
     else:
         command.append("--standalone")
+    if plan.request.max_restarts:
+        command.append(f"--max-restarts={plan.request.max_restarts}")
+        comments += [
+            "# A failed rank: torchrun starts all ranks anew, and they go on from the newest checkpoint."
+        ]
     command.append(f'"$CODE/trainers/"{quote(trainer)} --run_dir="$RUN_DIR"')
     flags = {
         "cache_dir": paths.cache_dir,

@@ -71,6 +71,8 @@ class LaunchRequest:
     fix: AppliedFix | None = None
     resume_from: str | None = None
     """A checkpoint file of another run to start from."""
+    max_restarts: int | None = None
+    """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
