@@ -42,7 +42,7 @@ def _what_differs(ranks: list[dict[str, Any]]) -> str | None:
         for rank, theirs in enumerate(ranks):
             if theirs[key] != ranks[0][key]:
                 return (
-                    f"rank {rank} on {theirs['place'][0]} has another {what} than rank 0 on {ranks[0]['place'][0]}:"
+                    f"rank {rank} on {theirs['place'][0]} differs from rank 0 on {ranks[0]['place'][0]} in its {what}:"
                     f" {theirs[key]} instead of {ranks[0][key]}"
                 )
     return None

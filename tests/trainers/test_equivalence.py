@@ -1,0 +1,115 @@
+"""Parallel training is the same training: what several ranks do is what one device would do with the same data in the same order.
+
+The GPT has neither batch norm nor dropout, so nothing depends on how a batch is cut. A sampler deals samples to ranks in turn: steps of
+8 samples on each of two ranks are, together, the steps of 16 on one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
+
+STEPS = 8
+GPT: dict[str, Any] = {
+    "model": "gpt",
+    "lr": 0.1,
+    "max_steps": STEPS,
+    "num_train_samples": 64,
+    "gradient_accumulation": 2,
+}
+"""Four steps of 16 samples, in two micro-batches, are an epoch; there are two epochs."""
+
+
+def alone(trainer: Trainer) -> Trainer:
+    """As torchrun would start one rank, without the seconds that torchrun takes."""
+    ranks = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+    }
+    return dataclasses.replace(trainer, env={**trainer.env, **ranks})
+
+
+def losses(run_dir: Path, ranks: int = 1) -> list[float]:
+    """The loss of every step over all its samples."""
+    by_rank = [[step["loss"] for step in steps_in(read_records(run_dir, rank))] for rank in range(ranks)]
+    return [sum(of_step) / ranks for of_step in zip(*by_rank, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def on_one_device(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    run_dir = tmp_path_factory.mktemp("baseline")
+    done = trainer.run("baseline.py", run_dir, **GPT, batch_size=8)
+    assert done.returncode == 0, done.stderr
+    found = losses(run_dir)
+    assert len(found) == STEPS
+    assert found[-1] < found[0] - 0.5  # it learns: equal losses are no matter of nothing happening
+    return found
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("model", ["simplecnn", "gpt"])
+def test_ddp_on_one_rank_is_the_baseline_bit_for_bit(trainer: Trainer, tmp_path: Path, model: str) -> None:
+    flags = {**GPT, "model": model, "lr": 0.01, "max_steps": 4, "eval_every_epoch": "true"}
+    for name, starter in (("baseline", trainer), ("ddp", alone(trainer))):
+        done = starter.run(f"{name}.py", tmp_path / name, **flags)
+        assert done.returncode == 0, done.stderr
+    baseline, ddp = (read_records(tmp_path / name) for name in ("baseline", "ddp"))
+    for one, other in zip(steps_in(baseline), steps_in(ddp), strict=True):
+        assert (one["loss"], one["grad_norm"]) == (other["loss"], other["grad_norm"])
+    assert event_in(baseline, "eval")["loss"] == event_in(ddp, "eval")["loss"]
+
+
+@pytest.mark.train
+def test_ddp_on_two_ranks_follows_one_device(
+    trainer: Trainer, tmp_path: Path, on_one_device: list[float]
+) -> None:
+    done = trainer.run("ddp.py", tmp_path, ranks=2, **GPT, batch_size=4)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path, ranks=2) == pytest.approx(on_one_device, rel=1e-5)
+
+
+@pytest.mark.train
+def test_fsdp_follows_one_device_also_when_the_number_of_ranks_changes_on_the_way(
+    trainer: Trainer, tmp_path: Path, on_one_device: list[float]
+) -> None:
+    found: list[float] = []
+    legs = [(2, 3, trainer), (1, 6, alone(trainer)), (2, STEPS, trainer)]
+    for ranks, until, starter in legs:
+        leg = tmp_path / f"until-{until}"
+        flags = {**GPT, "batch_size": 8 // ranks, "max_steps": until}
+        if found:
+            flags["resume_from"] = tmp_path / f"until-{len(found)}" / "checkpoints" / f"step-{len(found):08d}"
+        done = starter.run("fsdp.py", leg, ranks=ranks, **flags)
+        assert done.returncode == 0, done.stderr
+        found += losses(leg, ranks)
+    assert found == pytest.approx(on_one_device, rel=1e-5)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("stage", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_zero_on_two_ranks_follows_one_device(
+    trainer: Trainer, tmp_path: Path, on_one_device: list[float], stage: int
+) -> None:
+    done = trainer.run("deepspeed_zero.py", tmp_path, ranks=2, **GPT, batch_size=4, stage=stage)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path, ranks=2) == pytest.approx(on_one_device, rel=1e-5)
+
+
+@pytest.mark.train
+def test_zero_with_everything_sharded_and_offloaded_follows_one_device_also_when_started_again(
+    trainer: Trainer, tmp_path: Path, on_one_device: list[float]
+) -> None:
+    for until in (5, STEPS):
+        flags = {**GPT, "batch_size": 4, "stage": 3, "offload": "cpu", "max_steps": until}
+        done = trainer.run("deepspeed_zero.py", tmp_path, ranks=2, **flags)
+        assert done.returncode == 0, done.stderr
+    assert "resumed at step 5" in done.stdout
+    assert losses(tmp_path, ranks=2) == pytest.approx(on_one_device, rel=1e-5)

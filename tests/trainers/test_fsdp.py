@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
+
+
+@pytest.mark.train
+def test_every_rank_keeps_its_share_and_a_restarted_job_goes_on_from_the_newest_whole_checkpoint(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    flags = {"precision": "bf16", "reshard_after_forward": "false", "eval_every_epoch": "true"}
+    done = trainer.run("fsdp.py", tmp_path, ranks=2, epochs=1, checkpoint_every=3, **flags)
+    assert done.returncode == 0, done.stderr
+    assert "self-check: 2 ranks on 1 node(s)" in done.stdout
+    by_rank = [read_records(tmp_path, rank) for rank in range(2)]
+    assert event_in(by_rank[0], "start")["num_parameters"] == 39_626  # of the whole model
+    for one, other in zip(*(steps_in(records) for records in by_rank), strict=True):
+        assert one["grad_norm"] == other["grad_norm"]  # of all shares, on both ranks
+        assert one["loss"] != other["loss"]
+    assert event_in(by_rank[0], "eval")["accuracy"] == event_in(by_rank[1], "eval")["accuracy"]
+
+    checkpoints = tmp_path / "checkpoints"
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000009", "step-00000010"]
+    newest = checkpoints / "step-00000010"
+    assert event_in(by_rank[1], "checkpoint")["path"] == str(newest)
+    shares = [(newest / f"__{rank}_0.distcp").stat().st_size for rank in range(2)]
+    weights = 4 * 39_626
+    assert all(weights < share < 1.5 * weights for share in shares)  # half of weights and momentum each
+
+    # Killed while it wrote the next: what is not whole has another name.
+    (checkpoints / ".unfinished-step-00000013").mkdir()
+    done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=13, checkpoint_every=13, **flags)
+    assert done.returncode == 0, done.stderr
+    assert f"resumed at step 10 from {newest}" in done.stdout
+    assert [step["step"] for step in steps_in(read_records(tmp_path))] == list(range(1, 14))
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000010", "step-00000013"]
+
+
+NOT_A_CHECKPOINT = """
+import sys
+import torch
+from common.distributed import TrainerError
+from common.sharded import load_state
+folder = sys.argv[1]
+torch.save({"made_with": {"ranks": 2}}, f"{folder}/trainer.pt")
+for path, made_with in ((f"{folder}/none", {}), (f"{folder}/trainer.pt", {}), (folder, {"ranks": 4})):
+    try:
+        load_state(path, made_with)
+    except TrainerError as error:
+        print(error)
+"""
+
+
+@pytest.mark.train
+def test_what_is_no_checkpoint_of_this_trainer_is_refused_in_one_line(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(NOT_A_CHECKPOINT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    missing, file, other = done.stdout.splitlines()
+    assert missing == f"{tmp_path}/none/trainer.pt: no such checkpoint"
+    assert file.startswith(f"{tmp_path}/trainer.pt/trainer.pt: not a checkpoint of these trainers")
+    assert other == f"{tmp_path}/trainer.pt: was made with ranks=2, but this run has ranks=4"
