@@ -36,6 +36,13 @@ class Parameter:
     choices: tuple[Scalar, ...] = ()
     usual: tuple[float, float] | None = None
     """Outside of this range it is allowed, with a warning."""
+    unit: str = ""
+    """What its number counts: `samples`, `steps`, `s`; empty where it is a pure number or a word."""
+
+    @property
+    def usual_words(self) -> str:
+        """The usual range in words, empty where there is none."""
+        return "" if self.usual is None else f"{self.usual[0]:g} to {self.usual[1]:g}"
 
     def limits(self) -> str:
         """The hard limits in words, empty where there are none."""

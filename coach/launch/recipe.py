@@ -1,63 +1,24 @@
-"""Recipes: one TOML each, found by globbing, read into frozen values.
+"""Recipes by name, by file and by folder: coach's own, and those that a user keeps.
 
-A recipe is data, so that a newcomer adds one without touching code; therefore every mistake in it is refused with file, line, key,
-what is wrong and what would be right.
+Reading one file is a matter of its own (recipe_file.py); here is where they lie and what they are called.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import coach
 from coach.launch import parameters
-from coach.launch.parameters import Parameter
-from coach.launch.spelling import parse_time
-from coach.model.environment import Environment
-from coach.model.environment_spelling import read_environment
+from coach.launch.recipe_file import Recipe as Recipe
+from coach.launch.recipe_file import Sweep as Sweep
+from coach.launch.recipe_file import read_recipe_file
 from coach.model.errors import UserError
 from coach.model.launch import Scalar
-from coach.node.torch_build import satisfies
 
-_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
-_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
-_TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
-_RECIPE_KEYS = (
-    *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "environment"),
-    "parameters",
-)
-_REQUIREMENT = 'a requirement such as ">=2.6" or ">=2.6,<3"'
-_PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help")
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What to launch. `devices` is `single` (one rank) or `multiple`; `key` launches it from any screen."""
-
-    name: str
-    title: str
-    summary: str
-    trainer: str
-    """File name in trainers/."""
-    devices: str
-    key: str | None
-    time_limit_s: int
-    parameters: Mapping[str, Parameter]
-    path: Path
-    torch: str | None = None
-    """The versions of torch that it can do with, for example `>=2.6`; None: any."""
-    environment: Environment | None = None
-    """Where it trains unless site or user say otherwise. Table [environment]."""
-
-    @property
-    def is_single_device(self) -> bool:
-        return self.devices == "single"
+_NO_RECIPES = frozenset({"pyproject.toml"})
 
 
 def data_dir() -> Path:
@@ -67,11 +28,19 @@ def data_dir() -> Path:
     return installed if installed.is_dir() else package.parent
 
 
-def find_recipes(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """All recipes by name, and what is wrong with those that cannot be read."""
+def find_recipes(
+    data: Path | None = None, more: Iterable[Path] = ()
+) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
+    """All recipes by name, and what is wrong with those that cannot be read. `more` are a user's files and folders."""
     recipes: list[Recipe] = []
     problems: list[UserError] = []
-    for path in _paths(data or data_dir()):
+    paths = _paths(data or data_dir())
+    for place in more:
+        try:
+            paths += _user_paths(place)
+        except UserError as problem:
+            problems.append(problem)
+    for path in paths:
         try:
             recipes.append(read_recipe(path, data))
         except UserError as problem:
@@ -80,12 +49,15 @@ def find_recipes(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[Us
 
 
 def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
-    """The recipe of this name, or the one in this file. Raises UserError with the nearest names."""
-    if "/" in name_or_path or name_or_path.endswith(".toml"):
-        return read_recipe(Path(name_or_path).expanduser().absolute(), data)
+    """The recipe of this name, or the one in this file or folder. Raises UserError with the nearest names."""
     by_name = {path.stem: path for path in _paths(data or data_dir())}
     if name_or_path in by_name:
         return read_recipe(by_name[name_or_path], data)
+    path = Path(name_or_path).expanduser().absolute()
+    if path.is_dir() and name_or_path:
+        return read_recipe(_recipe_in(path), data)
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return read_recipe(path, data)
     near = get_close_matches(name_or_path, by_name, 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"recipes: {', '.join(by_name) or 'none'}"
     raise UserError(f"unknown recipe {name_or_path!r}", hint)
@@ -99,176 +71,51 @@ def resolve_parameters(
 
 
 def read_recipe(path: Path, data: Path | None = None) -> Recipe:
-    """Read one recipe. `data` is where its trainer is looked for."""
+    """Read one recipe. Its trainer lies beside it, or in the trainers/ of `data`."""
+    return read_recipe_file(path, (data or data_dir()) / "trainers")
+
+
+def is_shipped(recipe: Recipe) -> bool:
+    """Whether it is one of coach's own, which a name is enough to find again."""
+    return recipe.path.parent == data_dir() / "recipes"
+
+
+def lesson_of(recipe: Recipe) -> str:
+    """The lesson beside the recipe; empty where there is none."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from None
-    return _Reader(path, text).recipe(table, data or data_dir())
+        return recipe.path.with_suffix(".md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _paths(data: Path) -> list[Path]:
     return sorted((data / "recipes").glob("*.toml"))
 
 
-class _Reader:
-    """Checks one parsed file key by key."""
+def _user_paths(place: Path) -> list[Path]:
+    """A recipe's file; a folder with recipes; or a folder of such folders."""
+    if not place.is_dir():
+        return [place]
+    try:
+        here = _recipes_in(place)
+        return here or [
+            path for child in sorted(place.iterdir()) if child.is_dir() for path in _recipes_in(child)
+        ]
+    except OSError as error:
+        raise UserError(f"{place}: {error.strerror}") from None
 
-    def __init__(self, path: Path, text: str) -> None:
-        self._path = path
-        self._lines = text.splitlines()
 
-    def recipe(self, table: Mapping[str, Any], data: Path) -> Recipe:
-        self._check_keys("", table, _RECIPE_KEYS)
-        schema = self._get(table, "schema", int, "1")
-        if schema != 1:
-            raise self._error("schema", f"schema = {schema}: this coach reads schema 1")
-        name = self._matching(table, "name", _NAME, "letters, digits, _ . and -")
-        devices = self._get(table, "devices", str, '"single" or "multiple"')
-        if devices not in ("single", "multiple"):
-            raise self._error("devices", f'devices = {devices!r}: expected "single" or "multiple"')
-        trainer = self._matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
-        if not (data / "trainers" / trainer).is_file():
-            raise self._error("trainer", f"trainer = {trainer!r}: no such file in {data / 'trainers'}")
-        key = self._get(table, "key", str, "one character", None)
-        if key is not None and not (len(key) == 1 and key.isprintable()):
-            raise self._error("key", f"key = {key!r}: expected one character")
-        time = self._get(table, "time", str, 'a time such as "00:30:00"')
-        torch = self._get(table, "torch", str, _REQUIREMENT, None)
-        if torch is not None and satisfies("2.0", torch) is None:
-            raise self._error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
-        tables = self._get(table, "parameters", dict, "a table", {})
-        return Recipe(
-            name=name,
-            title=self._get(table, "title", str, "text"),
-            summary=self._get(table, "summary", str, "text"),
-            trainer=trainer,
-            devices=devices,
-            key=key,
-            time_limit_s=parse_time(time, f"{self._at('time')}: time ="),
-            parameters=MappingProxyType({key: self._parameter(key, tables[key]) for key in tables}),
-            path=self._path,
-            torch=torch,
-            environment=self._environment(self._get(table, "environment", dict, "a table", None)),
-        )
+def _recipes_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.toml") if path.name not in _NO_RECIPES)
 
-    def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
-        if table is None:
-            return None
-        environment, problems = read_environment(None, table, lambda key: self._at(f"environment.{key}"))
-        if problems:
-            raise problems[0]
-        return environment
 
-    def _parameter(self, name: str, table: Any) -> Parameter:
-        where = f"parameters.{name}"
-        if not isinstance(table, dict) or not _PARAMETER_NAME.fullmatch(name):
-            raise self._error(where, f"{where}: expected a table with a name of small letters, digits and _")
-        self._check_keys(where, table, _PARAMETER_KEYS)
-        kind = self._get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
-        if kind not in parameters.TYPES:
-            raise self._error(
-                f"{where}.type", f"{where}.type = {kind!r}: expected one of {', '.join(parameters.TYPES)}"
-            )
-        if "default" not in table:
-            raise self._error(where, f"{where}: the key default is missing")
-        free = Parameter(name, kind, "", "")
-        choices = self._get(table, f"{where}.choices", list, "a list", [])
-        at = f"{self._at(f'{where}.choices')}: {where}.choices"
-        limited = Parameter(
-            name=name,
-            type=kind,
-            default="",
-            help=self._get(table, f"{where}.help", str, "text", ""),
-            above=self._number(table, f"{where}.above"),
-            min=self._number(table, f"{where}.min"),
-            max=self._number(table, f"{where}.max"),
-            choices=tuple(parameters.convert(free, choice, at) for choice in choices),
-            usual=self._usual(table, f"{where}.usual"),
-        )
-        at = f"{self._at(f'{where}.default')}: {where}.default"
-        default = table["default"]
-        if kind != "str" and isinstance(default, str):
-            raise UserError(f"{at} = {default!r}: expected a value of type {kind}, without quotes")
-        return Parameter(
-            name,
-            kind,
-            parameters.convert(limited, default, at),
-            limited.help,
-            limited.above,
-            limited.min,
-            limited.max,
-            limited.choices,
-            limited.usual,
-        )
-
-    def _usual(self, table: Mapping[str, Any], key: str) -> tuple[float, float] | None:
-        pair = self._get(table, key, list, "[LOW, HIGH]", None)
-        if pair is None:
-            return None
-        is_pair = len(pair) == 2 and all(
-            isinstance(end, (int, float)) and not isinstance(end, bool) for end in pair
-        )
-        if not is_pair or pair[0] > pair[1]:
-            raise self._error(key, f"{key} = {pair!r}: expected [LOW, HIGH]")
-        return (float(pair[0]), float(pair[1]))
-
-    def _number(self, table: Mapping[str, Any], key: str) -> float | None:
-        value: float | None = self._get(table, key, (int, float), "a number", None)
-        return value
-
-    def _matching(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str) -> str:
-        value: str = self._get(table, key, str, wanted)
-        if not pattern.fullmatch(value):
-            raise self._error(key, f"{key} = {value!r}: expected {wanted}")
-        return value
-
-    def _get(
-        self,
-        table: Mapping[str, Any],
-        dotted: str,
-        kind: type | tuple[type, ...],
-        wanted: str,
-        default: Any = ...,
-    ) -> Any:
-        """The value of a key; without a default the key must be there."""
-        *tables, key = dotted.split(".")
-        if key not in table:
-            if default is ...:
-                raise self._error(".".join(tables), f"the key {dotted} is missing: expected {wanted}")
-            return default
-        value = table[key]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise self._error(dotted, f"{dotted} = {value!r}: expected {wanted}")
-        return value
-
-    def _check_keys(self, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        for key in table:
-            if key not in known:
-                dotted = f"{where}.{key}" if where else key
-                near = get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-                raise self._error(dotted, f"unknown key {dotted}", hint)
-
-    def _error(self, dotted: str, problem: str, hint: str | None = None) -> UserError:
-        return UserError(f"{self._at(dotted)}: {problem}", hint)
-
-    def _at(self, dotted: str) -> str:
-        """FILE:LINE of a key: the first line that assigns it after its table's heading."""
-        if not dotted:
-            return str(self._path)
-        *tables, leaf = dotted.split(".")
-        heading = f"[{'.'.join(tables)}]"
-        headings = [number for number, line in enumerate(self._lines) if line.strip() == heading]
-        start = headings[0] + 1 if tables and headings else 0
-        for number, line in enumerate(self._lines[start:], start):
-            stripped = line.strip()
-            if stripped.split("=")[0].strip() in (leaf, dotted) or stripped == f"[{dotted}]":
-                return f"{self._path}:{number + 1}"
-            if tables and headings and stripped.startswith("["):
-                break
-        return f"{self._path}:{headings[0] + 1}" if headings else str(self._path)
+def _recipe_in(folder: Path) -> Path:
+    """The one recipe of a folder; of several the one that is called like it."""
+    found = _recipes_in(folder)
+    named = [path for path in found if path.stem == folder.name]
+    if len(found) == 1 or named:
+        return (named or found)[0]
+    if not found:
+        raise UserError(f"{folder}: no recipe in this folder", "`coach recipes eject NAME DIR` makes one")
+    names = ", ".join(path.name for path in found)
+    raise UserError(f"{folder}: several recipes: {names}", f"name one: {found[0]}")

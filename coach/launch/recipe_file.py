@@ -1,0 +1,316 @@
+"""One recipe's TOML, checked key by key and read into frozen values.
+
+A recipe is data, so that a newcomer adds one without touching code; therefore every mistake in it is refused with file, line, key,
+what is wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from coach.launch import parameters
+from coach.launch.parameters import Parameter
+from coach.launch.spelling import parse_time
+from coach.model.environment import Environment
+from coach.model.environment_spelling import read_environment
+from coach.model.errors import UserError
+from coach.model.launch import Scalar
+from coach.node.torch_build import satisfies
+
+WORLD_SIZE = "world_size"
+"""What a sweep may go over beside the recipe's parameters: the number of ranks."""
+
+RANKS = Parameter(WORLD_SIZE, "int", 1, "Ranks in all", min=1)
+
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
+_REQUIREMENT = 'a requirement such as ">=2.6" or ">=2.6,<3"'
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+_CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
+_RECIPE_KEYS = (
+    *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
+    *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
+    *("environment", "sweep", "parameters"),
+)
+_PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
+_SWEEP_KEYS = ("parameter", "values")
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A recipe that launches a group of runs, one for each value."""
+
+    parameter: str
+    """One of the recipe's parameters, or `world_size`."""
+    values: tuple[Scalar, ...]
+    """Those that are swept unless others are said."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `--set` may call the values: `world_sizes=1,2,4`, or the parameter's own name with commas."""
+        plural = self.parameter if self.parameter.endswith("s") else f"{self.parameter}s"
+        return tuple(dict.fromkeys((plural, self.parameter)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to launch. `devices` is `single` (one rank) or `multiple`; `key` launches it from any screen."""
+
+    name: str
+    title: str
+    summary: str
+    trainer: str
+    """File name of the trainer."""
+    devices: str
+    key: str | None
+    time_limit_s: int
+    parameters: Mapping[str, Parameter]
+    path: Path
+    torch: str | None = None
+    """The versions of torch that it can do with, for example `>=2.6`; None: any."""
+    environment: Environment | None = None
+    """Where it trains unless site or user say otherwise. Table [environment]."""
+    requires: tuple[str, ...] = ()
+    """Modules that the training environment must have beside torch."""
+    teaches: str = ""
+    expect: str = ""
+    """What will be seen, and why."""
+    duration: str = ""
+    gpu_hours: float | None = None
+    """What a run with the defaults costs, calculated."""
+    watch: tuple[str, ...] = ()
+    """Codes of the rules worth watching."""
+    next: str | None = None
+    """The next step of the ladder: a recipe's name."""
+    expects: tuple[str, ...] = ()
+    """Codes of findings that it shows on purpose; for its runs they are `info`."""
+    sweep: Sweep | None = None
+    own_trainers: Path | None = None
+    """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+
+    @property
+    def is_single_device(self) -> bool:
+        return self.devices == "single"
+
+    def trainer_path(self, trainers: Path) -> Path:
+        """The trainer's file. `trainers` is the folder of coach's own."""
+        return (self.own_trainers or trainers) / self.trainer
+
+
+def read_recipe_file(path: Path, trainers: Path) -> Recipe:
+    """Read one recipe. Its trainer lies beside it, or is one of `trainers`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from None
+    return _Reader(path, text).recipe(table, trainers)
+
+
+class _Reader:
+    """Checks one parsed file key by key."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._lines = text.splitlines()
+
+    def recipe(self, table: Mapping[str, Any], trainers: Path) -> Recipe:
+        self._check_keys("", table, _RECIPE_KEYS)
+        schema = self._get(table, "schema", int, "1")
+        if schema != 1:
+            raise self._error("schema", f"schema = {schema}: this coach reads schema 1")
+        name = self._matching(table, "name", _NAME, "letters, digits, _ . and -")
+        devices = self._get(table, "devices", str, '"single" or "multiple"')
+        if devices not in ("single", "multiple"):
+            raise self._error("devices", f'devices = {devices!r}: expected "single" or "multiple"')
+        trainer = self._matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
+        beside = self._path.parent
+        is_own = beside != trainers and (beside / trainer).is_file()
+        if not is_own and not (trainers / trainer).is_file():
+            raise self._error("trainer", f"trainer = {trainer!r}: no such file in {trainers}")
+        key = self._get(table, "key", str, "one character", None)
+        if key is not None and not (len(key) == 1 and key.isprintable()):
+            raise self._error("key", f"key = {key!r}: expected one character")
+        time = self._get(table, "time", str, 'a time such as "00:30:00"')
+        torch = self._get(table, "torch", str, _REQUIREMENT, None)
+        if torch is not None and satisfies("2.0", torch) is None:
+            raise self._error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
+        tables = self._get(table, "parameters", dict, "a table", {})
+        read = MappingProxyType({key: self._parameter(key, tables[key]) for key in tables})
+        return Recipe(
+            name=name,
+            title=self._get(table, "title", str, "text"),
+            summary=self._get(table, "summary", str, "text"),
+            trainer=trainer,
+            devices=devices,
+            key=key,
+            time_limit_s=parse_time(time, f"{self._at('time')}: time ="),
+            parameters=read,
+            path=self._path,
+            torch=torch,
+            environment=self._environment(self._get(table, "environment", dict, "a table", None)),
+            requires=self._words(table, "requires", _MODULE, 'modules, for example ["nvidia.dali"]'),
+            teaches=self._get(table, "teaches", str, "text", ""),
+            expect=self._get(table, "expect", str, "text", ""),
+            duration=self._get(table, "duration", str, "text", ""),
+            gpu_hours=self._gpu_hours(table),
+            watch=self._words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
+            next=self._matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
+            expects=self._words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
+            sweep=self._sweep(self._get(table, "sweep", dict, "a table", None), read, devices),
+            own_trainers=beside if is_own else None,
+        )
+
+    def _gpu_hours(self, table: Mapping[str, Any]) -> float | None:
+        hours = self._number(table, "gpu_hours")
+        if hours is not None and not 0 <= hours < math.inf:
+            raise self._error("gpu_hours", f"gpu_hours = {hours!r}: expected a number from 0")
+        return hours
+
+    def _words(
+        self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str
+    ) -> tuple[str, ...]:
+        words = self._get(table, key, list, wanted, [])
+        if not all(isinstance(word, str) and pattern.fullmatch(word) for word in words):
+            raise self._error(key, f"{key} = {words!r}: expected {wanted}")
+        return tuple(words)
+
+    def _sweep(
+        self, table: Mapping[str, Any] | None, known: Mapping[str, Parameter], devices: str
+    ) -> Sweep | None:
+        if table is None:
+            return None
+        self._check_keys("sweep", table, _SWEEP_KEYS)
+        name = self._get(table, "sweep.parameter", str, f"one of the parameters, or {WORLD_SIZE}")
+        if name not in known and name != WORLD_SIZE:
+            near = get_close_matches(name, (*known, WORLD_SIZE), 1)
+            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join((*known, WORLD_SIZE))}"
+            raise self._error("sweep.parameter", f"sweep.parameter = {name!r}: no such parameter", hint)
+        if name == WORLD_SIZE and devices == "single":
+            raise self._error("sweep.parameter", f'{WORLD_SIZE} needs devices = "multiple"')
+        values = self._get(table, "sweep.values", list, "a list", None)
+        if not values:
+            raise self._error("sweep.values", "sweep.values: expected at least one value")
+        at = f"{self._at('sweep.values')}: sweep.values"
+        kind = known.get(name, RANKS)
+        return Sweep(name, tuple(parameters.convert(kind, value, at) for value in values))
+
+    def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
+        if table is None:
+            return None
+        environment, problems = read_environment(None, table, lambda key: self._at(f"environment.{key}"))
+        if problems:
+            raise problems[0]
+        return environment
+
+    def _parameter(self, name: str, table: Any) -> Parameter:
+        where = f"parameters.{name}"
+        if not isinstance(table, dict) or not _PARAMETER_NAME.fullmatch(name):
+            raise self._error(where, f"{where}: expected a table with a name of small letters, digits and _")
+        self._check_keys(where, table, _PARAMETER_KEYS)
+        kind = self._get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
+        if kind not in parameters.TYPES:
+            raise self._error(
+                f"{where}.type", f"{where}.type = {kind!r}: expected one of {', '.join(parameters.TYPES)}"
+            )
+        if "default" not in table:
+            raise self._error(where, f"{where}: the key default is missing")
+        free = Parameter(name, kind, "", "")
+        choices = self._get(table, f"{where}.choices", list, "a list", [])
+        at = f"{self._at(f'{where}.choices')}: {where}.choices"
+        limited = Parameter(
+            name=name,
+            type=kind,
+            default="",
+            help=self._get(table, f"{where}.help", str, "text", ""),
+            unit=self._get(table, f"{where}.unit", str, "text", ""),
+            above=self._number(table, f"{where}.above"),
+            min=self._number(table, f"{where}.min"),
+            max=self._number(table, f"{where}.max"),
+            choices=tuple(parameters.convert(free, choice, at) for choice in choices),
+            usual=self._usual(table, f"{where}.usual"),
+        )
+        at = f"{self._at(f'{where}.default')}: {where}.default"
+        default = table["default"]
+        if kind != "str" and isinstance(default, str):
+            raise UserError(f"{at} = {default!r}: expected a value of type {kind}, without quotes")
+        return replace(limited, default=parameters.convert(limited, default, at))
+
+    def _usual(self, table: Mapping[str, Any], key: str) -> tuple[float, float] | None:
+        pair = self._get(table, key, list, "[LOW, HIGH]", None)
+        if pair is None:
+            return None
+        is_pair = len(pair) == 2 and all(
+            isinstance(end, (int, float)) and not isinstance(end, bool) for end in pair
+        )
+        if not is_pair or pair[0] > pair[1]:
+            raise self._error(key, f"{key} = {pair!r}: expected [LOW, HIGH]")
+        return (float(pair[0]), float(pair[1]))
+
+    def _number(self, table: Mapping[str, Any], key: str) -> float | None:
+        value: float | None = self._get(table, key, (int, float), "a number", None)
+        return value
+
+    def _matching(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str) -> str:
+        value: str = self._get(table, key, str, wanted)
+        if not pattern.fullmatch(value):
+            raise self._error(key, f"{key} = {value!r}: expected {wanted}")
+        return value
+
+    def _get(
+        self,
+        table: Mapping[str, Any],
+        dotted: str,
+        kind: type | tuple[type, ...],
+        wanted: str,
+        default: Any = ...,
+    ) -> Any:
+        """The value of a key; without a default the key must be there."""
+        *tables, key = dotted.split(".")
+        if key not in table:
+            if default is ...:
+                raise self._error(".".join(tables), f"the key {dotted} is missing: expected {wanted}")
+            return default
+        value = table[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise self._error(dotted, f"{dotted} = {value!r}: expected {wanted}")
+        return value
+
+    def _check_keys(self, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        for key in table:
+            if key not in known:
+                dotted = f"{where}.{key}" if where else key
+                near = get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+                raise self._error(dotted, f"unknown key {dotted}", hint)
+
+    def _error(self, dotted: str, problem: str, hint: str | None = None) -> UserError:
+        return UserError(f"{self._at(dotted)}: {problem}", hint)
+
+    def _at(self, dotted: str) -> str:
+        """FILE:LINE of a key: the first line that assigns it after its table's heading."""
+        if not dotted:
+            return str(self._path)
+        *tables, leaf = dotted.split(".")
+        heading = f"[{'.'.join(tables)}]"
+        headings = [number for number, line in enumerate(self._lines) if line.strip() == heading]
+        start = headings[0] + 1 if tables and headings else 0
+        for number, line in enumerate(self._lines[start:], start):
+            stripped = line.strip()
+            if stripped.split("=")[0].strip() in (leaf, dotted) or stripped == f"[{dotted}]":
+                return f"{self._path}:{number + 1}"
+            if tables and headings and stripped.startswith("["):
+                break
+        return f"{self._path}:{headings[0] + 1}" if headings else str(self._path)
