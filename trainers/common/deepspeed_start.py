@@ -113,5 +113,7 @@ class _Asked(dict):  # type: ignore[type-arg] # DeepSpeed wants a dict
             if key not in self.keys_asked:
                 near = get_close_matches(str(key), map(str, self.keys_asked), 1)
                 yield f"{section}{key}" + (f" (did you mean {near[0]}?)" if near else "")
-            elif isinstance(value, _Asked):
+            elif (
+                isinstance(value, _Asked) and value.keys_asked
+            ):  # else it was handed on as a whole, and checked there
                 yield from value.never_asked_for(f"{section}{key}.")
