@@ -70,10 +70,10 @@ PEAKS = {
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
-    parser.add_argument("--batch_size", type=int, default=16, help="sequences of one micro-batch")
+    parser.add_argument("--batch_size", type=int, default=8, help="sequences of one micro-batch")
     parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
     parser.add_argument(
-        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+        "--max_steps", type=int, default=40, help="optimizer steps; 0: until the epochs are done"
     )
     parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
@@ -91,7 +91,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
     parser.add_argument("--layers", type=int, default=4, help="blocks of attention and MLP")
     parser.add_argument("--heads", type=int, default=4, help="of each attention; they share the embedding")
-    parser.add_argument("--embedding", type=int, default=256, help="numbers for each position")
+    parser.add_argument("--embedding", type=int, default=128, help="numbers for each position")
     parser.add_argument("--sequence_length", type=int, default=512, help="bytes that see each other")
     parser.add_argument("--kernel", choices=["math", "flash", "efficient", "default"], default="default")
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="of the products")
@@ -99,7 +99,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
     )
-    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--eval_every_epoch", type=boolean, default=False, help="true or false")
     parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"

@@ -1,6 +1,6 @@
 """Train SimpleCNN on CIFAR-10 and look at a few of its steps with torch.profiler: which operators take the time, and is the device idle?
 
-    python trainers/profiled.py --max_steps 20
+    python trainers/profiled.py
 
 Table and trace end up in --run_dir/profile; metrics, checkpoints and the model in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
 """
@@ -50,7 +50,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch on one rank")
     parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
     parser.add_argument(
-        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+        "--max_steps", type=int, default=40, help="optimizer steps; 0: until the epochs are done"
     )
     parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
