@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 
 from common.checkpoint import NUM_KEPT, first_line
 from common.checkpoint import load_checkpoint as load_plain
@@ -26,6 +26,8 @@ from common.distributed import TrainerError, rank_from_env
 _NAME = re.compile(r"step-(\d{8,})")
 _WHOLE = "trainer.pt"
 """What is no share of anything: step, position, random numbers."""
+_BY_PARAMETER = StateDictOptions(flatten_optimizer_state_dict=True)
+"""The optimizer's values by the names of parameters, as each stage of a pipeline knows only its own."""
 
 
 def save_checkpoint(
@@ -51,7 +53,10 @@ def load_checkpoint(
         dcp.load(shares, checkpoint_id=path)
     except Exception as error:
         raise TrainerError(f"{path}: not a checkpoint of this trainer ({first_line(error)})") from error
-    set_state_dict(model, optimizer, model_state_dict=shares["model"], optim_state_dict=shares["optimizer"])
+    of_model, of_optimizer = shares["model"], shares["optimizer"]
+    set_state_dict(
+        model, optimizer, model_state_dict=of_model, optim_state_dict=of_optimizer, options=_BY_PARAMETER
+    )
     return state
 
 
@@ -87,7 +92,7 @@ def newest_checkpoint(run_dir: str) -> Path | None:
 
 
 def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    of_model, of_optimizer = get_state_dict(model, optimizer)
+    of_model, of_optimizer = get_state_dict(model, optimizer, options=_BY_PARAMETER)
     return {"model": of_model, "optimizer": of_optimizer}
 
 

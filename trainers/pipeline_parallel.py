@@ -1,0 +1,413 @@
+"""Train the GPT with pipeline parallelism: every rank computes some of the layers and hands on what comes out of them.
+
+    torchrun --standalone --nproc-per-node=2 trainers/pipeline_parallel.py --epochs 1
+
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+import torch
+import torch.distributed as dist
+from common.checkpoint import restore_rng_state, rng_state
+from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
+from common.distributed import (
+    STOPPED_EARLY,
+    StopSignal,
+    TrainerError,
+    any_rank,
+    boolean,
+    describe_process,
+    finish,
+    gather,
+    pick_device,
+    print_rank0,
+    require_torchrun,
+    run,
+    run_dir_by_hand,
+    self_check,
+)
+from common.metrics import MetricsLog
+from common.models import build_model, count_parameters, loss_of, parts_of
+from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from common.sharded import load_checkpoint, newest_checkpoint, save_checkpoint
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.utils.data import DataLoader, RandomSampler, Subset
+
+SCHEDULES = {"naive": ScheduleGPipe, "gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument(
+        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+    )
+    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
+    parser.add_argument(
+        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--microbatches", type=int, default=4, help="per optimizer step, in the pipe at the same time"
+    )
+    parser.add_argument(
+        "--schedule", choices=list(SCHEDULES), default="1f1b", help="naive: one micro-batch at a time"
+    )
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
+    parser.add_argument(
+        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
+    )
+    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
+    parser.add_argument("--model", choices=["gpt"], default="gpt")
+    parser.add_argument("--width", type=int, default=64, help="half the embedding")
+    parser.add_argument(
+        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+    )
+    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
+    parser.add_argument(
+        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
+    )
+    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+    parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
+    parser.add_argument("--cache_dir", help="where generated data is kept")
+    parser.add_argument(
+        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
+    )
+    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    stop = StopSignal(args.max_seconds)
+    require_torchrun()
+    device = pick_device(args.gpus_per_node)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+        train(args, device, metrics, stop)
+
+
+def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
+    rank, world_size = metrics.rank, metrics.world_size
+    torch.manual_seed(args.seed)
+
+    # Data: the same samples in the same order on every rank, as each rank computes its layers of every sample. Steps are whole: the
+    # stages agree once on the size of what they hand on.
+    train_set, test_set, dataset = load_data(args)
+    global_batch_size = args.batch_size * args.microbatches
+    if len(train_set) < global_batch_size:
+        raise TrainerError(f"one step needs {global_batch_size} samples, but there are {len(train_set)}")
+    train_set = Subset(train_set, range(len(train_set) // global_batch_size * global_batch_size))
+    shuffle = torch.Generator()
+    sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
+    train_loader = DataLoader(
+        train_set,
+        batch_size=args.batch_size,
+        sampler=sampler,
+        num_workers=args.num_workers,
+        persistent_workers=args.num_workers > 0,
+        worker_init_fn=leave_signals_to_trainer,
+        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        pin_memory=device.type == "cuda",
+    )
+    test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
+
+    # Model: every rank keeps its layers of it. The stages work at the same time, each on another micro-batch.
+    whole = build_model(args.model, args.width).to(device)
+    num_layers = len(parts_of(whole))
+    if world_size > num_layers:
+        raise TrainerError(
+            f"{num_layers} layers make at most {num_layers} stages, but there are {world_size} ranks"
+        )
+    self_check(whole, device, train_loader, shard=0)
+    num_parameters = count_parameters(whole)
+    model = Layers(whole, rank, world_size)
+    stage = TimedStage(model, rank, world_size, device)
+    num_in_pipe = 1 if args.schedule == "naive" else args.microbatches
+    if args.schedule == "1f1b" and num_in_pipe < world_size:
+        raise TrainerError(
+            f"1f1b fills {world_size} stages with at least {world_size} micro-batches, not {num_in_pipe}"
+        )
+
+    def loss_of_microbatch(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        with stage.computing():
+            return loss_of(logits, targets) / args.microbatches
+
+    schedule = SCHEDULES[args.schedule](stage, num_in_pipe, loss_of_microbatch, scale_grads=False)
+
+    # Optimizer, of this rank's layers.
+    base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
+    if args.optimizer == "sgd":
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
+
+    # Resume: from this run's own newest checkpoint, else from the one that was named.
+    step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
+    made_with = {"model": args.model, "width": args.width, "optimizer": args.optimizer}
+    resume_from = newest_checkpoint(args.run_dir) or args.resume_from
+    if resume_from:
+        # Every rank reads its layers of now, however many ranks wrote theirs.
+        saved = load_checkpoint(resume_from, made_with, model, optimizer)
+        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        restore_rng_state(saved["rng"], device, rank)
+
+    metrics.event(
+        "start",
+        step,
+        rank=metrics.rank,
+        world_size=metrics.world_size,
+        dataset=vars(dataset),
+        num_parameters=num_parameters,
+        **describe_process(device),
+    )
+    print_rank0(f"model: {args.model}, width {args.width}, {num_parameters:,} parameters, on {device.type}")
+    if resume_from:
+        metrics.event("resume", step, path=str(resume_from))
+        print_rank0(f"resumed at step {step} from {resume_from}")
+
+    def save(reason: str) -> None:
+        started = time.perf_counter()
+        state = {"step": step, "epoch": epoch, "position": position, "rng": gather(rng_state(device))}
+        path = save_checkpoint(args.run_dir, {**state, "made_with": made_with}, model, optimizer)
+        seconds = time.perf_counter() - started
+        metrics.event("checkpoint", step, path=str(path), seconds=seconds, reason=reason)
+        print_rank0(f"checkpoint at step {step}: {path} ({reason})")
+
+    def why_stop() -> str | None:
+        # All ranks leave in the same step, or those that stay would wait forever.
+        if any_rank(stop.is_requested):
+            return stop.reason
+        if args.max_steps:
+            return "max_steps" if step >= args.max_steps else None
+        return "epochs" if epoch >= args.epochs else None
+
+    reason = why_stop()  # a run that had ended before it was started again has nothing left to do
+    while reason is None:
+        shuffle.manual_seed(args.seed + epoch)
+        sampler.start = position
+        epoch_started = step_ended = time.perf_counter()
+        epoch_loss, epoch_samples = torch.zeros((), device=device), 0
+
+        for micro_batches, data_time_s in steps_of(train_loader, args.microbatches):
+            lr = warmed_up(base_lr, step, args.warmup_steps)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+
+            # One optimizer step: the gradients of its micro-batches add up to the gradient of their mean.
+            num_samples = sum(len(targets) for _, targets in micro_batches)
+            step_loss = torch.zeros((), device=device)
+            optimizer.zero_grad()
+            with stage.step():
+                for i in range(0, len(micro_batches), num_in_pipe):
+                    inputs, targets = (
+                        torch.cat([batch[j] for batch in micro_batches[i : i + num_in_pipe]]) for j in (0, 1)
+                    )
+                    inputs, targets = (
+                        inputs.to(device, non_blocking=True),
+                        targets.to(device, non_blocking=True),
+                    )
+                    losses: list[torch.Tensor] = []  # stays empty, except on the last stage
+                    schedule.step(*[inputs] * stage.is_first, target=targets, losses=losses)
+                    step_loss += sum(loss.detach() for loss in losses)
+            # The last stage tells all the loss, and the norm is of all stages together.
+            grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
+            totals = torch.stack([step_loss, grad_norm**2])
+            dist.all_reduce(totals)
+            step_loss, grad_norm = totals[0], totals[1].sqrt()
+            optimizer.step()
+
+            step += 1
+            position += num_samples
+            epoch_samples += num_samples
+            epoch_loss += step_loss * num_samples
+            now = time.perf_counter()
+            metrics.step(
+                step=step,
+                epoch=epoch,
+                loss=step_loss,  # still on the device: reading it here would wait for the step
+                lr=lr,
+                num_samples=num_samples,
+                num_samples_global=num_samples,
+                data_time_s=data_time_s,
+                step_time_s=now - step_ended,
+                grad_norm=grad_norm,
+            )
+            step_ended = now
+
+            reason = why_stop()
+            if reason:
+                break
+            if args.checkpoint_every and step % args.checkpoint_every == 0:
+                save("interval")
+                step_ended = time.perf_counter()
+
+        if reason not in STOPPED_EARLY:
+            mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
+            metrics.event(
+                "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
+            )
+            print_rank0(
+                f"epoch {epoch}: loss {mean_loss:.4f}, {epoch_samples / seconds:.0f} samples/s on this rank"
+            )
+            if args.eval_every_epoch:
+                started = time.perf_counter()
+                loss_on_test, accuracy = evaluate(model, test_loader, device)
+                seconds = time.perf_counter() - started
+                metrics.event(
+                    "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
+                )
+                print_rank0(
+                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
+                )
+                metrics.reached(args.target_accuracy, accuracy, step)
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        reason = reason or why_stop()
+
+    if reason in STOPPED_EARLY:
+        print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
+    save("signal" if reason in STOPPED_EARLY else "end")
+    report_bubble(stage, args.schedule, num_in_pipe, metrics, step)
+    finish(metrics, step, reason)
+
+
+class Layers(nn.Module):
+    """The GPT's blocks of one stage; the first stage also embeds the bytes, and the last one predicts.
+
+    All are named as in the whole model, so that a checkpoint fits any number of stages.
+    """
+
+    def __init__(self, whole: Any, index: int, num_stages: int) -> None:
+        super().__init__()
+        start, end = (len(whole.blocks) * i // num_stages for i in (index, index + 1))
+        self.embedding = whole.tokens.embedding_dim
+        if index == 0:
+            self.tokens, self.positions = whole.tokens, whole.positions
+        self.blocks = nn.ModuleDict({str(i): whole.blocks[i] for i in range(start, end)})
+        if index == num_stages - 1:
+            self.norm, self.output = whole.norm, whole.output
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        if hasattr(self, "tokens"):
+            hidden = self.tokens(hidden) + self.positions(torch.arange(hidden.shape[1], device=hidden.device))
+        for block in self.blocks.values():
+            hidden = block(hidden)
+        return self.output(self.norm(hidden)) if hasattr(self, "output") else hidden
+
+
+class TimedStage(PipelineStage):
+    """Remembers of the last steps how long they took and how long this stage computed in them; the rest it waited for others."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.steps: deque[tuple[list[Any], list[Any]]] = deque(maxlen=50)
+        self._computed: list[Any] = []
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        self._computed = []
+        started = self._now()
+        yield
+        self.steps.append(([(started, self._now())], self._computed))
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        started = self._now()
+        yield
+        self._computed.append((started, self._now()))
+
+    def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
+        with self.computing():
+            return super().forward_one_chunk(*args, **kwargs)
+
+    def backward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
+        with self.computing():
+            return super().backward_one_chunk(*args, **kwargs)
+
+    def _now(self) -> Any:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # the time when the GPU gets here, not the host
+        event.record()
+        return event
+
+    def seconds(self) -> list[tuple[float, float]]:
+        """Of each step: its whole time, and how long this stage computed."""
+        if self.device.type != "cuda":
+            return [tuple(sum(end - start for start, end in spans) for spans in step) for step in self.steps]
+        torch.cuda.synchronize(self.device)
+        return [
+            tuple(sum(start.elapsed_time(end) / 1000 for start, end in spans) for spans in step)
+            for step in self.steps
+        ]
+
+
+def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: MetricsLog, step: int) -> None:
+    """How long each stage had nothing to do, measured, beside what a pipe of equal stages costs: (p - 1) / (m + p - 1) of the step
+    with p stages and m micro-batches (GPipe, arXiv 1811.06965; the same for 1F1B, arXiv 2104.04473)."""
+    seconds = torch.tensor(gather(stage.seconds()))  # by stage and step: of the whole step, of computing
+    if not seconds.numel():
+        return
+    lasted = seconds[:, :, 0].amax(0)  # the first stage begins first and ends last
+    idle = (1 - seconds[:, :, 1] / lasted).median(1).values.tolist()
+    p = stage.num_stages
+    expected = (p - 1) / (num_in_pipe + p - 1)
+    metrics.event(
+        "bubble",
+        step,
+        stage=stage.stage_index,
+        num_stages=p,
+        schedule=schedule,
+        num_microbatches=num_in_pipe,
+        num_steps=lasted.numel(),
+        idle_share=idle[stage.stage_index],
+        expected_share=expected,
+    )
+    shares = ", ".join(f"stage {i} {share:.0%}" for i, share in enumerate(idle))
+    print_rank0(
+        f"bubble: idle in a step, median of {lasted.numel()}: {shares}; expected (p-1)/(m+p-1) = {expected:.0%}"
+        f" ({schedule}, p = {p} stages, m = {num_in_pipe} micro-batches at the same time)"
+    )
+
+
+@torch.no_grad()
+def evaluate(model: Layers, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
+    """Mean loss and accuracy on the test set."""
+    model.eval()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        if rank > 0:
+            inputs = torch.empty(*targets.shape, model.embedding, device=device)
+            dist.recv(inputs, src=rank - 1)
+        logits = model(inputs)
+        if rank < world_size - 1:
+            dist.send(logits, dst=rank + 1)
+            continue
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
+    model.train()
+    dist.all_reduce(totals)
+    loss, num_correct, num_answers = totals.tolist()
+    return loss / num_answers, num_correct / num_answers
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,287 @@
+"""Train the GPT with tensor parallelism: every matrix of a block is split over the ranks, which compute each sample together.
+
+    torchrun --standalone --nproc-per-node=2 trainers/tensor_parallel.py --epochs 1
+
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+import torch.distributed as dist
+from common.checkpoint import restore_rng_state, rng_state
+from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
+from common.distributed import (
+    STOPPED_EARLY,
+    StopSignal,
+    TrainerError,
+    any_rank,
+    boolean,
+    describe_process,
+    finish,
+    gather,
+    pick_device,
+    print_rank0,
+    require_torchrun,
+    run,
+    run_dir_by_hand,
+    self_check,
+)
+from common.metrics import MetricsLog
+from common.models import build_model, count_parameters, loss_of, parts_of
+from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from common.sharded import load_checkpoint, newest_checkpoint, save_checkpoint
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.utils.data import DataLoader, RandomSampler
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument(
+        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+    )
+    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
+    parser.add_argument(
+        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--gradient_accumulation", type=int, default=1, help="micro-batches per optimizer step"
+    )
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
+    parser.add_argument(
+        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
+    )
+    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
+    parser.add_argument("--model", choices=["gpt"], default="gpt")
+    parser.add_argument("--width", type=int, default=64, help="half the embedding")
+    parser.add_argument(
+        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+    )
+    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
+    parser.add_argument(
+        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
+    )
+    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+    parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
+    parser.add_argument("--cache_dir", help="where generated data is kept")
+    parser.add_argument(
+        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
+    )
+    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    stop = StopSignal(args.max_seconds)
+    require_torchrun()
+    device = pick_device(args.gpus_per_node)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+        train(args, device, metrics, stop)
+
+
+def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
+    rank, world_size = metrics.rank, metrics.world_size
+    torch.manual_seed(args.seed)
+
+    # Data: the same samples in the same order on every rank, as each rank computes its part of every sample.
+    train_set, test_set, dataset = load_data(args)
+    shuffle = torch.Generator()
+    sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
+    train_loader = DataLoader(
+        train_set,
+        batch_size=args.batch_size,
+        sampler=sampler,
+        num_workers=args.num_workers,
+        persistent_workers=args.num_workers > 0,
+        worker_init_fn=leave_signals_to_trainer,
+        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        pin_memory=device.type == "cuda",
+    )
+    test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
+
+    # Model: of every pair of matrices, the first is split by columns and the second by rows. A rank has whole heads, and the hidden
+    # neurons between its parts of `up` and `down`, so that only the sum after the second matrix has to travel: once forward for
+    # attention and once for the MLP, and as often backward.
+    model = build_model(args.model, args.width).to(device)
+    self_check(model, device, train_loader, shard=0)
+    mesh = init_device_mesh(device.type, (world_size,))
+    for block in parts_of(model):
+        num_heads = block.attention.query.out_features // block.attention.head_size
+        if num_heads % world_size:
+            raise TrainerError(f"{num_heads} heads cannot be split evenly over {world_size} ranks")
+        plan = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
+        plan.update(
+            {"attention.projection": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
+        )
+        parallelize_module(block, mesh, plan)
+
+    # Optimizer, of this rank's parts.
+    global_batch_size = args.batch_size * args.gradient_accumulation
+    base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
+    if args.optimizer == "sgd":
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
+
+    # Resume: from this run's own newest checkpoint, else from the one that was named.
+    step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
+    made_with = {"model": args.model, "width": args.width, "optimizer": args.optimizer}
+    resume_from = newest_checkpoint(args.run_dir) or args.resume_from
+    if resume_from:
+        # Every rank reads its parts of now, however many ranks wrote theirs.
+        saved = load_checkpoint(resume_from, made_with, model, optimizer)
+        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        restore_rng_state(saved["rng"], device, rank)
+
+    metrics.event(
+        "start",
+        step,
+        rank=metrics.rank,
+        world_size=metrics.world_size,
+        dataset=vars(dataset),
+        num_parameters=count_parameters(model),
+        **describe_process(device),
+    )
+    print_rank0(
+        f"model: {args.model}, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
+    )
+    if resume_from:
+        metrics.event("resume", step, path=str(resume_from))
+        print_rank0(f"resumed at step {step} from {resume_from}")
+
+    def save(reason: str) -> None:
+        started = time.perf_counter()
+        state = {"step": step, "epoch": epoch, "position": position, "rng": gather(rng_state(device))}
+        path = save_checkpoint(args.run_dir, {**state, "made_with": made_with}, model, optimizer)
+        seconds = time.perf_counter() - started
+        metrics.event("checkpoint", step, path=str(path), seconds=seconds, reason=reason)
+        print_rank0(f"checkpoint at step {step}: {path} ({reason})")
+
+    def why_stop() -> str | None:
+        # All ranks leave in the same step, or those that stay would wait forever.
+        if any_rank(stop.is_requested):
+            return stop.reason
+        if args.max_steps:
+            return "max_steps" if step >= args.max_steps else None
+        return "epochs" if epoch >= args.epochs else None
+
+    reason = why_stop()  # a run that had ended before it was started again has nothing left to do
+    while reason is None:
+        shuffle.manual_seed(args.seed + epoch)
+        sampler.start = position
+        epoch_started = step_ended = time.perf_counter()
+        epoch_loss, epoch_samples = torch.zeros((), device=device), 0
+
+        for micro_batches, data_time_s in steps_of(train_loader, args.gradient_accumulation):
+            lr = warmed_up(base_lr, step, args.warmup_steps)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+
+            # One optimizer step: the gradients of its micro-batches add up to the gradient of their mean.
+            num_samples = sum(len(targets) for _, targets in micro_batches)
+            step_loss = torch.zeros((), device=device)
+            optimizer.zero_grad()
+            for inputs, targets in micro_batches:
+                inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+                loss = loss_of(model(inputs), targets) * (len(targets) / num_samples)
+                loss.backward()
+                step_loss += loss.detach()
+            grad_norm = norm_of_gradients(model)
+            optimizer.step()
+
+            step += 1
+            position += num_samples
+            epoch_samples += num_samples
+            epoch_loss += step_loss * num_samples
+            now = time.perf_counter()
+            metrics.step(
+                step=step,
+                epoch=epoch,
+                loss=step_loss,  # still on the device: reading it here would wait for the step
+                lr=lr,
+                num_samples=num_samples,
+                num_samples_global=num_samples,
+                data_time_s=data_time_s,
+                step_time_s=now - step_ended,
+                grad_norm=grad_norm,
+            )
+            step_ended = now
+
+            reason = why_stop()
+            if reason:
+                break
+            if args.checkpoint_every and step % args.checkpoint_every == 0:
+                save("interval")
+                step_ended = time.perf_counter()
+
+        if reason not in STOPPED_EARLY:
+            mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
+            metrics.event(
+                "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
+            )
+            print_rank0(
+                f"epoch {epoch}: loss {mean_loss:.4f}, {epoch_samples / seconds:.0f} samples/s on this rank"
+            )
+            if args.eval_every_epoch:
+                started = time.perf_counter()
+                loss_on_test, accuracy = evaluate(model, test_loader, device)
+                seconds = time.perf_counter() - started
+                metrics.event(
+                    "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
+                )
+                print_rank0(
+                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
+                )
+                metrics.reached(args.target_accuracy, accuracy, step)
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        reason = reason or why_stop()
+
+    if reason in STOPPED_EARLY:
+        print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
+    save("signal" if reason in STOPPED_EARLY else "end")
+    finish(metrics, step, reason)
+
+
+def norm_of_gradients(model: nn.Module) -> torch.Tensor:
+    """Of the whole model: what is split counts with the parts of all ranks, and what every rank has counts once."""
+    grads = [parameter.grad for parameter in model.parameters()]
+    split = nn.utils.get_total_norm([grad for grad in grads if isinstance(grad, DTensor)])
+    whole = nn.utils.get_total_norm([grad for grad in grads if not isinstance(grad, DTensor)])
+    return torch.hypot(split.full_tensor(), whole)
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
+    """Mean loss and accuracy on the test set."""
+    model.eval()
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        logits = model(inputs)
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
+    model.train()
+    loss, num_correct, num_answers = totals.tolist()
+    return loss / num_answers, num_correct / num_answers
+
+
+if __name__ == "__main__":
+    run(main)
