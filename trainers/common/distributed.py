@@ -287,12 +287,14 @@ def self_check(
     device: torch.device,
     train_loader: DataLoader[Any] | None = None,
     shard: int | None = None,
+    gather: Callable[[Any], list[Any]] = gather,
 ) -> None:
     """Prove in a second what would otherwise be found after hours, or never: every rank has its own place and its own part of the data,
     and all have the same model and software. What is wrong stops all ranks, as all of them see what every rank has said.
 
     Without `train_loader`, data are not looked at. `shard` is the part of the data that this rank reads; None: one of its own. Ranks
-    that hold parts of one model read the same. Call it before the model is cut into parts.
+    that hold parts of one model read the same. `gather` is another way to ask all ranks, where torch.distributed is not used. Call it
+    before the model is cut into parts.
     """
     mine = {
         "place": (node_name(), local_rank_from_env()),
