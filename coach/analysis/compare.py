@@ -57,6 +57,17 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What one run's steady part shows, each None where it was not measured."""
+
+    world_size: int | None
+    throughput: Estimate | None
+    step_time: Estimate | None
+    data_time: Estimate | None
+    memory_peak: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Side:
     """One run as far as it matters here."""
 
@@ -96,6 +107,14 @@ class _Side:
         run = self.snapshot.run
         value = getattr(run, table).get(key) if run is not None else None
         return value if isinstance(value, str) else None
+
+
+def measure(snapshot: TargetSnapshot, history: History) -> Measured:
+    """The quantities that `compare` puts side by side, of one run."""
+    side = _Side(snapshot, history)
+    return Measured(
+        side.world_size, _throughput(side), _step_time(side), _data_time(side), _memory_peak(side)
+    )
 
 
 def compare(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coach.config.keys import KEYS, LAUNCH_FIELDS
+from coach.config.keys import KEYS, LAUNCH_FIELDS, LAUNCH_KEYS
 from coach.config.layers import shown_value
 from coach.config.settings import Settings
 from coach.model.environment import Environment
@@ -65,6 +65,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "cache_dir": settings.cache_dir,
         "data_dir": settings.data_dir,
         "scratch_cache_dir": settings.scratch_cache_dir,
+        "recipes": settings.recipe_paths,
+        **{f"keys.{digit}": settings.recipe_keys.get(digit) for digit in LAUNCH_KEYS},
         "readonly": settings.is_readonly,
         **{key: getattr(settings.launch, field) for key, field in LAUNCH_FIELDS.items()},
         "poll.jobs_interval_s": settings.jobs_interval_s,

@@ -194,6 +194,9 @@ _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
     "setup": (list_of(text), None),
 }
 
+LAUNCH_KEYS = ("6", "7", "8", "9")
+"""Keys whose recipes the config chooses; 1 to 5 belong to recipes that say so themselves."""
+
 LAUNCH_FIELDS: Mapping[str, str] = {
     f"launch.{_LAUNCH_NAMES.get(item.name, item.name)}": item.name
     for item in fields(LaunchDefaults)
@@ -215,6 +218,8 @@ KEYS: Mapping[str, Key] = {
         Key("cache_dir", path, is_path=True, from_text=str),
         Key("data_dir", path, is_path=True, from_text=str),
         Key("scratch_cache_dir", path, is_path=True, from_text=str),
+        Key("recipes", list_of(path), is_path=True),
+        *(Key(f"keys.{digit}", text) for digit in LAUNCH_KEYS),
         Key("readonly", flag, from_text=_from_flag),
         *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
         Key("poll.jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), from_text=_from_number),

@@ -161,6 +161,8 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "cache_dir": _value(values, "cache_dir", runs.default_cache_dir(env)),
         "data_dir": _value(values, "data_dir"),
         "scratch_cache_dir": _value(values, "scratch_cache_dir"),
+        "recipe_paths": _value(values, "recipes", ()),
+        "recipe_keys": _table(values, "keys."),
         "is_readonly": _value(values, "readonly", False),
         "is_local_backend_allowed": _value(values, "switches.local_backend", True),
     }

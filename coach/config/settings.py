@@ -107,6 +107,10 @@ class Settings:
     """Dotted key → why nobody but the site may set it. Table [locked] of the site's file."""
     is_local_backend_allowed: bool = True
     """False: nothing trains on this machine. Key `switches.local_backend`."""
+    recipe_paths: tuple[Path, ...] = ()
+    """Recipes of the user's own: files, folders, or folders of such folders. Key `recipes`."""
+    recipe_keys: Mapping[str, str] = field(default_factory=_nothing)
+    """Key on the screens, 6 to 9 → the name or path of the recipe that it launches. Keys `keys.6` to `keys.9`."""
     is_readonly: bool = False
     """True removes every action that changes something. Key `readonly`."""
     origins: Mapping[str, str] = field(default_factory=_nothing)

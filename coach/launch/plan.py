@@ -117,7 +117,10 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         git=facts.git,
     )
     script = render(plan, recipe.trainer, facts.paths, record, facts.coach_version)
-    return replace(plan, script=script, run_json=record, code_dir=facts.paths.code_dir)
+    own_trainers = str(recipe.own_trainers) if recipe.own_trainers else None
+    return replace(
+        plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own_trainers
+    )
 
 
 def check_run_dir(run_dir: str) -> None:

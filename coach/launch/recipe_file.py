@@ -39,7 +39,7 @@ _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _RECIPE_KEYS = (
     *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
     *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
-    *("environment", "sweep", "parameters"),
+    *("environment", "sweep", "parameters_of", "parameters"),
 )
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
 _SWEEP_KEYS = ("parameter", "values")
@@ -147,7 +147,7 @@ class _Reader:
         torch = self._get(table, "torch", str, _REQUIREMENT, None)
         if torch is not None and satisfies("2.0", torch) is None:
             raise self._error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
-        tables = self._get(table, "parameters", dict, "a table", {})
+        tables = self._with_inherited(table, self._get(table, "parameters", dict, "a table", {}), trainers)
         read = MappingProxyType({key: self._parameter(key, tables[key]) for key in tables})
         return Recipe(
             name=name,
@@ -172,6 +172,26 @@ class _Reader:
             sweep=self._sweep(self._get(table, "sweep", dict, "a table", None), read, devices),
             own_trainers=beside if is_own else None,
         )
+
+    def _with_inherited(
+        self, table: Mapping[str, Any], own: Mapping[str, Any], trainers: Path
+    ) -> Mapping[str, Any]:
+        """The parameters with those of the recipe that `parameters_of` names; what this one says of them wins, key by key."""
+        if "parameters_of" not in table:
+            return own
+        name = self._matching(table, "parameters_of", _NAME, "a recipe's name")
+        places = (self._path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
+        base = next((place for place in places if place.is_file()), None)
+        if base is None or base == self._path:
+            raise self._error("parameters_of", f"parameters_of = {name!r}: no such recipe")
+        try:
+            inherited = tomllib.loads(base.read_text(encoding="utf-8")).get("parameters", {})
+        except (OSError, ValueError) as error:
+            raise self._error(
+                "parameters_of", f"parameters_of = {name!r}: {base} cannot be read: {error}"
+            ) from None
+        merged = {key: {**values, **own.get(key, {})} for key, values in inherited.items()}
+        return {**merged, **{key: values for key, values in own.items() if key not in merged}}
 
     def _gpu_hours(self, table: Mapping[str, Any]) -> float | None:
         hours = self._number(table, "gpu_hours")

@@ -14,7 +14,7 @@ from coach.launch.recipe import Recipe
 from coach.model.environment import Environment
 from coach.model.launch import LaunchRequest, Plan
 
-_NOT_SAID = ("parent_run_id", "fix", "defaulted")
+_NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep_point")
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
 
 
@@ -62,6 +62,8 @@ def run_record(
         if request.fix is None
         else {"rule": request.fix.rule, "title": request.fix.title, "changes": dict(request.fix.changes)},
         "resume_from": request.resume_from,
+        **({"expects": list(recipe.expects)} if recipe.expects else {}),
+        **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
     }
 
 

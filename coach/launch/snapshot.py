@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,20 +17,30 @@ from coach import runs
 from coach.launch.recipe import data_dir
 
 
-def snapshot_files(data: Path | None = None) -> dict[str, Path]:
-    """What belongs into a snapshot: path inside it → file."""
+def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
+    """What belongs into a snapshot: path inside it → file. `own_trainers` is a user's folder in the place of coach's trainers."""
     package = Path(coach.__file__).resolve().parent
-    trainers = (data or data_dir()) / "trainers"
     files = {"coach/__init__.py": package / "__init__.py", "coach/runs.py": package / "runs.py"}
     # The sampler's own binding of NVML, because the environment that trains need not have one. It is one file without dependencies.
     nvml = find_spec("pynvml")
     if nvml is not None and nvml.origin is not None:
         files["pynvml.py"] = Path(nvml.origin)
     files |= {f"coach/node/{path.name}": path for path in sorted((package / "node").glob("*.py"))}
-    for path in sorted(trainers.rglob("*")):
+    trainers = own_trainers or data_dir() / "trainers"
+    found = _user_files(trainers) if own_trainers else trainers.rglob("*")
+    for path in sorted(found):
         if path.is_file() and "__pycache__" not in path.parts:
             files[f"trainers/{path.relative_to(trainers).as_posix()}"] = path
     return files
+
+
+def _user_files(folder: Path) -> Iterator[Path]:
+    """What a trainer in a user's folder can import or read: scripts and JSON in it, and its packages. Not the data, runs and notes there."""
+    for path in folder.iterdir():
+        if path.suffix in (".py", ".json"):
+            yield path
+        elif (path / "__init__.py").is_file():
+            yield from path.rglob("*.py")
 
 
 def code_dir(runs_root: Path, files: dict[str, Path]) -> Path:

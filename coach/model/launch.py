@@ -30,6 +30,19 @@ class AppliedFix:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """A run's place in a group that was launched together: one value of what the group goes over."""
+
+    group_id: str
+    parameter: str
+    """A parameter of the recipe, or `world_size`."""
+    value: Scalar
+    index: int
+    size: int
+    """How many runs the group has."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's default"."""
 
@@ -71,6 +84,8 @@ class LaunchRequest:
     fix: AppliedFix | None = None
     resume_from: str | None = None
     """A checkpoint file of another run to start from."""
+    sweep_point: SweepPoint | None = None
+    """Which run of a group it is."""
     max_restarts: int | None = None
     """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest checkpoint."""
 
@@ -131,6 +146,10 @@ class Plan:
     """Field of the request → why nobody but the site may set it, and where the site says so."""
     code_dir: str = ""
     """Where the snapshot of trainers and node code lies, that the script starts."""
+    own_trainers: str | None = None
+    """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+    others: tuple[Plan, ...] = ()
+    """The other runs of its group, in the order in which they start after this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coach.model.launch import AppliedFix
+from coach.model.launch import AppliedFix, SweepPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ class Run:
     versions: Mapping[str, Any]
     parameter_info: Mapping[str, Any] = field(default_factory=dict)
     """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is ordinary."""
+    expects: tuple[str, ...] = ()
+    """Codes of findings that its recipe shows on purpose."""
+    sweep: SweepPoint | None = None
+    """Its place in the group it was launched with."""
     user: str | None = None
     """Who launched it."""
     host: str | None = None

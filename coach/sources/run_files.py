@@ -17,7 +17,7 @@ from typing import Any
 from coach import runs
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
-from coach.model.launch import AppliedFix
+from coach.model.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
 from coach.model.run import Checkpoint, RankExit, Refusal, Run, RunExit
 from coach.sources.follow import describe, read_whole
@@ -60,7 +60,21 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         parameter_info=table(value.get("parameter_info")),
         cluster=text(value.get("cluster")),
         user=text(value.get("user")),
+        expects=_parse_texts(value.get("expects")),
+        sweep=_parse_sweep(table(value.get("sweep"))),
     )
+
+
+def _parse_texts(value: Any) -> tuple[str, ...]:
+    return tuple(filter(text, value)) if isinstance(value, list) else ()
+
+
+def _parse_sweep(value: Mapping[str, Any]) -> SweepPoint | None:
+    group_id, parameter = text(value.get("group_id")), text(value.get("parameter"))
+    index, size, swept = whole(value.get("index")), whole(value.get("size")), value.get("value")
+    if not group_id or not parameter or index is None or size is None:
+        return None
+    return SweepPoint(group_id, parameter, swept, index, size) if isinstance(swept, Scalar) else None
 
 
 def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:

@@ -6,7 +6,7 @@ controller again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from coach.launch.environment_check import check_environment, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python
 from coach.launch.limits import check_limits, num_alive
 from coach.launch.plan import Facts, make_plan
-from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe
+from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped
 from coach.launch.resources import Site
 from coach.launch.script import Paths
 from coach.launch.snapshot import code_dir, snapshot_files
@@ -65,7 +65,7 @@ def plan_for(
 ) -> Plan:
     """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was changed."""
     recipe = get_recipe(request.recipe)
-    if recipe.path.parent != data_dir() / "recipes":
+    if not is_shipped(recipe):
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
     recipe, time_notes = _within_time(recipe, request, settings)
@@ -74,7 +74,7 @@ def plan_for(
     )
     paths = Paths(
         run_dir=str(settings.runs_root / run_id),
-        code_dir=str(code_dir(settings.runs_root, snapshot_files())),
+        code_dir=str(code_dir(settings.runs_root, snapshot_files(recipe.own_trainers))),
         python=python,
         cache_dir=str(settings.cache_dir),
         data_dir=str(settings.data_dir) if settings.data_dir else None,
@@ -87,7 +87,9 @@ def plan_for(
         user=user_name(),
         created_time_s=now_s,
         coach_version=__version__,
-        git=read_git_state(io, data_dir()),
+        git=read_git_state(io, recipe.own_trainers, ["."])
+        if recipe.own_trainers
+        else read_git_state(io, data_dir(), ["trainers", "coach/node"]),
         notes=(*settings.notes, *time_notes, *environment_notes),
         environment=environment,
         locked=locked_fields(settings),
@@ -136,16 +138,14 @@ def _environment(
     return request, environment, python, notes if is_said else (note,) if note else ()
 
 
-def read_git_state(io: Io, repository: Path) -> dict[str, Any] | None:
+def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, Any] | None:
     """Commit of the trainers and whether they were changed since; None where they are not a git checkout."""
     if not (repository / ".git").exists():
         return None
     git = ("git", "--no-optional-locks", "-C", str(repository))
     head = io.run(Query("git-head", (*git, "rev-parse", "HEAD")), _GIT_TIMEOUT_S)
     status = io.run(
-        Query(
-            "git-status", (*git, "status", "--porcelain", "--untracked-files=no", "trainers", "coach/node")
-        ),
+        Query("git-status", (*git, "status", "--porcelain", "--untracked-files=no", "--", *paths)),
         _GIT_TIMEOUT_S,
     )
     if head.returncode != 0 or status.returncode != 0:

@@ -18,7 +18,7 @@ from coach.config import DEFAULT_CLUSTER, Settings
 from coach.launch import local
 from coach.launch import submit as slurm
 from coach.launch.refusal import Refused
-from coach.launch.snapshot import make_snapshot, snapshot_files
+from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.launch import Plan, Submitted
@@ -39,7 +39,12 @@ def make_ready(plan: Plan) -> None:
     """What a script that is submitted by hand needs: the run directory, the folder in which Slurm opens the logs, and the code."""
     run_dir = Path(plan.run_dir)
     try:
-        make_snapshot(Path(plan.code_dir), snapshot_files())
+        files = snapshot_files(Path(plan.own_trainers) if plan.own_trainers else None)
+        if plan.own_trainers and code_dir(run_dir.parent, files) != Path(plan.code_dir):
+            raise UserError(
+                f"{plan.own_trainers}: the trainer was changed since the plan was made", "make the plan again"
+            )
+        make_snapshot(Path(plan.code_dir), files)
         paths = runs.create_run_dir(run_dir.parent, plan.run_id)
         if plan.backend == "slurm":
             runs.link_scheduler_logs(paths)

@@ -1,0 +1,195 @@
+"""The recipes that a user has: coach's own and those of the config, in the order of the ladder, with what to read before a launch.
+
+Finding, ordering and comparing them is the same for the command line and the screen.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach.config import Settings
+from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped, lesson_of
+from coach.model.errors import UserError
+
+FIRST = "baseline"
+_KEY_LINE = re.compile(r"^key\s*=.*\n", re.MULTILINE)
+_NOT_COPIED = shutil.ignore_patterns("__pycache__")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One recipe with what to read before launching it."""
+
+    recipe: Recipe
+    key: str | None
+    """The key that launches it: its own, or the config's."""
+    previous: str | None
+    """The step of the ladder before it, which its trainer is compared with."""
+    lesson: str
+    diff: tuple[str, ...]
+    """Lines of a unified diff: the trainer of the step before against this one's. Empty where both are the same file."""
+
+    @property
+    def launch_name(self) -> str:
+        """What a launch calls it: one of coach's own by its name, another by its path."""
+        return self.recipe.name if is_shipped(self.recipe) else str(self.recipe.path)
+
+
+def known_recipes(settings: Settings) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
+    """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
+    recipes, problems = find_recipes(more=settings.recipe_paths)
+    return ladder(recipes), problems
+
+
+def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
+    """From the first step along `next`; then what no step leads to, by device and name; a user's own last."""
+    shipped = {recipe.name: recipe for recipe in recipes if is_shipped(recipe)}
+    numbered = sorted(
+        (recipe for recipe in shipped.values() if recipe.key), key=lambda recipe: recipe.key or ""
+    )
+    rest = sorted(shipped.values(), key=lambda recipe: (not recipe.is_single_device, recipe.name))
+    led_to = {recipe.next for recipe in shipped.values()}
+    starts = [shipped[FIRST]] if FIRST in shipped else []
+    starts += [recipe for recipe in rest if recipe.name not in led_to]
+    ordered: dict[str, Recipe] = {}
+    for start in (*starts, *numbered, *rest):
+        step: Recipe | None = start
+        while step is not None and step.name not in ordered:
+            ordered[step.name] = step
+            step = shipped.get(step.next) if step.next else None
+    return (*ordered.values(), *(recipe for recipe in recipes if not is_shipped(recipe)))
+
+
+def find_recipe(name: str, settings: Settings) -> Recipe:
+    """A recipe by name, file or folder; a name may also be one of the config's recipes. Raises UserError with the nearest names."""
+    try:
+        return get_recipe(name)
+    except UserError:
+        own = [recipe for recipe in find_recipes(more=settings.recipe_paths)[0] if not is_shipped(recipe)]
+        for recipe in own:
+            if recipe.name == name:
+                return recipe
+        raise
+
+
+def launch_name(name: str, settings: Settings) -> str:
+    """What a launch request calls the recipe that a user named. A name that is not known stays, to be refused where launches are."""
+    try:
+        recipe = find_recipe(name, settings)
+    except UserError:
+        return name
+    return recipe.name if is_shipped(recipe) else str(recipe.path)
+
+
+def page_of(recipe: Recipe, recipes: Sequence[Recipe], settings: Settings) -> Page:
+    """A recipe with its lesson and what its trainer changes."""
+    previous = previous_step(recipe, recipes)
+    return Page(
+        recipe,
+        key_of(recipe, settings),
+        previous.name if previous else None,
+        lesson_of(recipe),
+        trainer_diff(previous, recipe) if previous else (),
+    )
+
+
+def pages(settings: Settings) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
+    """All recipes as pages, in the order of the ladder."""
+    recipes, problems = known_recipes(settings)
+    return tuple(page_of(recipe, recipes, settings) for recipe in recipes), problems
+
+
+def key_of(recipe: Recipe, settings: Settings) -> str | None:
+    """The key that launches it from any screen."""
+    if is_shipped(recipe) and recipe.key and recipe.key not in settings.recipe_keys:
+        return recipe.key
+    names = (recipe.name,) if is_shipped(recipe) else (str(recipe.path), str(recipe.path.parent), recipe.name)
+    said = (
+        (key, str(Path(name).expanduser()) if "/" in name else name)
+        for key, name in settings.recipe_keys.items()
+    )
+    return next((key for key, name in said if name in names), None)
+
+
+def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
+    """What its trainer is compared with: the step that leads to it or the first one, whichever is nearer; for a user's own coach's.
+
+    Every trainer is the first one plus one idea, so that two neighbours on the ladder may differ in two.
+    """
+    shipped = [other for other in recipes if is_shipped(other)]
+    if not is_shipped(recipe):
+        return next((other for other in shipped if other.trainer == recipe.trainer), None)
+    near = [other for other in shipped if other.next == recipe.name or other.name == FIRST]
+    near = [other for other in near if other.trainer != recipe.trainer]
+    return min(near, key=lambda other: len(trainer_diff(other, recipe)), default=None)
+
+
+def trainer_diff(before: Recipe, after: Recipe) -> tuple[str, ...]:
+    """A unified diff of two recipes' trainers."""
+    trainers = data_dir() / "trainers"
+    texts = []
+    for path in (before.trainer_path(trainers), after.trainer_path(trainers)):
+        try:
+            texts.append((path, path.read_text(encoding="utf-8", errors="replace").splitlines()))
+        except OSError as error:
+            return (f"{path}: {error.strerror}",)
+    (old_path, old), (new_path, new) = texts
+    return tuple(difflib.unified_diff(old, new, _shown(old_path), _shown(new_path), n=2, lineterm=""))
+
+
+def _shown(path: Path) -> str:
+    return f"trainers/{path.name}" if path.parent == data_dir() / "trainers" else str(path)
+
+
+def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
+    """A copy of the recipe that runs by itself: trainer, what it imports, TOML, lesson, README. Returns what was written.
+
+    Raises UserError when the folder has something in it: nobody's work is overwritten.
+    """
+    trainers = recipe.own_trainers or data_dir() / "trainers"
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder}: is there already, and not empty", "name a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(trainers / recipe.trainer, folder / recipe.trainer)
+        shutil.copytree(trainers / "common", folder / "common", ignore=_NOT_COPIED)
+        text = recipe.path.read_text(encoding="utf-8")
+        (folder / f"{recipe.name}.toml").write_text(_KEY_LINE.sub("", text, count=1), encoding="utf-8")
+        lesson = lesson_of(recipe)
+        if lesson:
+            (folder / f"{recipe.name}.md").write_text(lesson, encoding="utf-8")
+        (folder / "README.md").write_text(_readme(recipe, folder), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from None
+    names = (recipe.trainer, "common", f"{recipe.name}.toml", f"{recipe.name}.md", "README.md")
+    return tuple(folder / name for name in names if (folder / name).exists())
+
+
+def by_hand(recipe: Recipe, trainer: str) -> str:
+    """How its trainer is started without coach."""
+    if recipe.is_single_device:
+        return f"python {trainer} --epochs 1"
+    return f"torchrun --standalone --nproc-per-node=2 {trainer} --epochs 1"
+
+
+def _readme(recipe: Recipe, folder: Path) -> str:
+    return f"""# {recipe.title}
+
+A copy of coach's recipe `{recipe.name}`, to be changed. By hand, where torch and torchvision are installed (coach is not needed):
+
+    {by_hand(recipe, recipe.trainer)}
+
+With coach: a plan to look at, a run that is watched, diagnosed and compared like any other:
+
+    coach launch {folder}
+
+- `{recipe.trainer}` is the training, from top to bottom. `common/` is what it imports.
+- `{recipe.name}.toml` says what can be set and what is usual. A new option of the trainer needs a table there.
+- With a launch travel the scripts and JSON files of this folder, and its packages (folders with an `__init__.py`).
+- `recipes = ["{folder}"]` in coach's config.toml shows it on the Recipes screen.
+"""
