@@ -1,0 +1,109 @@
+"""Writes docs/diffs: what every trainer changes of baseline.py, to be read beside its lesson.
+
+    python docs/make_diffs.py
+
+Generated, because a diff that is kept by hand is wrong with the next commit; a test compares what lies there with what this would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TRAINERS = REPOSITORY / "trainers"
+DIFFS = REPOSITORY / "docs" / "diffs"
+BASE = "baseline"
+MOST_OF_IT = 0.5
+"""A trainer that differs from the baseline in a larger share of its lines was written on its own: a diff would hide what it does."""
+
+
+def code_lines(path: Path) -> list[str]:
+    """The lines of code, all laid out alike, without comments and docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+            continue
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree).splitlines()
+
+
+def changed_lines(base: list[str], other: list[str]) -> tuple[int, int]:
+    """Lines added and lines removed."""
+    lines = list(difflib.unified_diff(base, other, n=0, lineterm=""))[2:]
+    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+def derived_trainers() -> dict[str, tuple[int, int]]:
+    """The trainers that are the baseline with something changed, and how many lines of code they add and remove."""
+    base = code_lines(TRAINERS / f"{BASE}.py")
+    found = {}
+    for path in sorted(TRAINERS.glob("*.py")):
+        added, removed = changed_lines(base, lines := code_lines(path))
+        if path.stem not in (BASE, "__init__") and added + removed < MOST_OF_IT * (len(base) + len(lines)):
+            found[path.stem] = (added, removed)
+    return found
+
+
+def pages() -> dict[str, str]:
+    """File name → text of every page."""
+    derived = derived_trainers()
+    found = {f"{name}.md": _page(name, *counts) for name, counts in derived.items()}
+    rows = [
+        f"| [{name}]({name}.md) | {_title(name)} | +{added} −{removed} |"
+        for name, (added, removed) in derived.items()
+    ]
+    return found | {"README.md": "\n".join([_INDEX, *rows, ""])}
+
+
+_INDEX = """# What each trainer changes of the baseline
+
+Lines of code, without comments, docstrings and layout. Trainers that were written on their own are not listed.
+Made by `python docs/make_diffs.py`.
+
+| Trainer | What it does | Lines |
+|---|---|---|"""
+
+
+def _page(name: str, added: int, removed: int) -> str:
+    base, other = (
+        (TRAINERS / f"{stem}.py").read_text(encoding="utf-8").splitlines() for stem in (BASE, name)
+    )
+    diff = difflib.unified_diff(base, other, f"trainers/{BASE}.py", f"trainers/{name}.py", lineterm="")
+    return "\n".join(
+        [
+            f"# {BASE}.py → {name}.py",
+            "",
+            _title(name),
+            "",
+            f"{added} lines of code more, {removed} less, without comments, docstrings and layout."
+            " Made by `python docs/make_diffs.py`.",
+            "",
+            "```diff",
+            *diff,
+            "```",
+            "",
+        ]
+    )
+
+
+def _title(name: str) -> str:
+    documentation = ast.get_docstring(ast.parse((TRAINERS / f"{name}.py").read_text(encoding="utf-8"))) or ""
+    return documentation.partition("\n")[0]
+
+
+def main() -> None:
+    DIFFS.mkdir(exist_ok=True)
+    written = pages()
+    for name, text in written.items():
+        (DIFFS / name).write_text(text, encoding="utf-8")
+    for path in DIFFS.glob("*.md"):
+        if path.name not in written:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()

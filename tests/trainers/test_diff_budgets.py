@@ -1,0 +1,109 @@
+"""A trainer is the baseline and one idea: this holds how much each may differ from it, and that the idea stands where it is read."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tests.installed import REPOSITORY
+
+DIFFS = runpy.run_path(str(REPOSITORY / "docs" / "make_diffs.py"))
+TRAINERS = REPOSITORY / "trainers"
+DERIVED: dict[str, tuple[int, int]] = DIFFS["derived_trainers"]()
+
+BUDGETS = {
+    "activation_checkpointing": 6,
+    "amp": 20,
+    "attention": 94,
+    "channels_last": 3,
+    "compile": 9,
+    "ddp": 55,
+    "deepspeed_zero": 65,
+    "fast": 119,
+    "fsdp": 65,
+    "gpu_data": 56,
+    "profiled": 60,
+    "tf32": 3,
+}
+"""Lines of code added and removed. They only ever sink."""
+
+IDEAS = {
+    "activation_checkpointing": ["torch.utils.checkpoint"],
+    "amp": ["autocast", "GradScaler"],
+    "attention": ["sdpa_kernel"],
+    "channels_last": ["channels_last"],
+    "comm_bench": ["isend", "irecv"],
+    "compile": ["torch.compile"],
+    "data_parallel": ["DataParallel"],
+    "ddp": ["DistributedDataParallel", "DistributedSampler", "set_epoch", "no_sync"],
+    "deepspeed_zero": ["deepspeed.initialize"],
+    "fast": ["autocast", "channels_last", "torch.compile", "fused"],
+    "fsdp": ["fully_shard", "MixedPrecisionPolicy"],
+    "gpu_data": ["cropped_and_mirrored"],
+    "parallel_3d": ["parallelize_module", "PipelineStage", "init_device_mesh"],
+    "pipeline_parallel": ["PipelineStage"],
+    "profiled": ["torch.profiler"],
+    "tensor_parallel": ["parallelize_module"],
+    "tf32": ["allow_tf32"],
+}
+IN_COMMON_TOO = {("set_epoch", "checks.py")}
+"""The self-check asks the sampler for the order of the next epoch."""
+
+
+def names_in(path: Path) -> set[str]:
+    """Every name that the code uses, with and without the module or object before it; not what texts and comments speak of."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found |= {node.attr, ast.unparse(node)}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or "", *(alias.name for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.keyword):
+            found.add(node.arg or "")
+    return found
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_a_trainer_is_the_baseline_and_one_idea(name: str) -> None:
+    lines = sum(DERIVED[name])
+    assert name in BUDGETS, f"{name}.py differs from the baseline in {lines} lines: give it that budget"
+    assert lines <= BUDGETS[name], (
+        f"{name}.py differs from the baseline in {lines} lines, {BUDGETS[name]} are allowed"
+    )
+
+
+def test_every_budget_belongs_to_a_trainer() -> None:
+    assert set(BUDGETS) <= set(DERIVED)
+
+
+@pytest.mark.parametrize("name", [name for name in IDEAS if (TRAINERS / f"{name}.py").is_file()])
+def test_the_idea_stands_in_the_trainer_and_not_in_what_all_share(name: str) -> None:
+    assert set(IDEAS[name]) <= names_in(TRAINERS / f"{name}.py")
+    for path in (TRAINERS / "common").glob("*.py"):
+        shared = {idea for idea in IDEAS[name] if (idea, path.name) not in IN_COMMON_TOO}
+        assert not shared & names_in(path), path.name
+
+
+def test_layout_comments_and_docstrings_do_not_count(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("def f(x):\n    return x + 1\n")
+    other.write_text('"""What."""\n# why\ndef f(\n    x,\n):\n    """How."""\n    return x + 1  # one\n')
+    lines = [DIFFS["code_lines"](path) for path in (one, other)]
+    assert DIFFS["changed_lines"](*lines) == (0, 0)
+    other.write_text("def f(x):\n    y = x + 2\n    return y\n")
+    assert DIFFS["changed_lines"](lines[0], DIFFS["code_lines"](other)) == (2, 1)
+
+
+def test_the_printed_diffs_are_those_of_today() -> None:
+    folder = REPOSITORY / "docs" / "diffs"
+    expected = DIFFS["pages"]()
+    found = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+    stale = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+    assert not stale, "run `python docs/make_diffs.py`"
