@@ -214,15 +214,10 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             optimizer.zero_grad()
             with stage.step():
                 for i in range(0, len(micro_batches), num_in_pipe):
-                    inputs, targets = (
-                        torch.cat([batch[j] for batch in micro_batches[i : i + num_in_pipe]]) for j in (0, 1)
-                    )
-                    inputs, targets = (
-                        inputs.to(device, non_blocking=True),
-                        targets.to(device, non_blocking=True),
-                    )
+                    in_pipe = zip(*micro_batches[i : i + num_in_pipe])  # noqa: B905 - no strict= in Python 3.9
+                    inputs, targets = (torch.cat(part).to(device, non_blocking=True) for part in in_pipe)
                     losses: list[torch.Tensor] = []  # stays empty, except on the last stage
-                    schedule.step(*[inputs] * stage.is_first, target=targets, losses=losses)
+                    schedule.step(*([inputs] if stage.is_first else []), target=targets, losses=losses)
                     step_loss += sum(loss.detach() for loss in losses)
             # The last stage tells all the loss, and the norm is of all stages together.
             grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
@@ -311,25 +306,13 @@ class Layers(nn.Module):
 
 
 class TimedStage(PipelineStage):
-    """Remembers of the last steps how long they took and how long this stage computed in them; the rest it waited for others."""
+    """Remembers how long the last steps took, and for how long of that this stage computed; otherwise it waited for the others."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.steps: deque[tuple[list[Any], list[Any]]] = deque(maxlen=50)
-        self._computed: list[Any] = []
-
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        self._computed = []
-        started = self._now()
-        yield
-        self.steps.append(([(started, self._now())], self._computed))
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        started = self._now()
-        yield
-        self._computed.append((started, self._now()))
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.steps: deque[list[tuple[Any, Any]]] = deque(
+            maxlen=50
+        )  # of each: the step, then what was computed in it
 
     def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
         with self.computing():
@@ -339,22 +322,39 @@ class TimedStage(PipelineStage):
         with self.computing():
             return super().backward_one_chunk(*args, **kwargs)
 
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        started = self._now()
+        yield
+        self.steps[-1].append((started, self._now()))
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        self.steps.append([])
+        started = self._now()
+        yield
+        self.steps[-1].insert(0, (started, self._now()))
+
     def _now(self) -> Any:
         if self.device.type != "cuda":
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # the time when the GPU gets here, not the host
-        event.record()
-        return event
+        now = torch.cuda.Event(
+            enable_timing=True
+        )  # when the GPU gets there: the host only hands work over, and goes on
+        now.record()
+        return now
 
     def seconds(self) -> list[tuple[float, float]]:
-        """Of each step: its whole time, and how long this stage computed."""
-        if self.device.type != "cuda":
-            return [tuple(sum(end - start for start, end in spans) for spans in step) for step in self.steps]
-        torch.cuda.synchronize(self.device)
-        return [
-            tuple(sum(start.elapsed_time(end) / 1000 for start, end in spans) for spans in step)
-            for step in self.steps
-        ]
+        """Of each step: how long it took, and for how long of that this stage computed."""
+        seconds = []
+        for step in self.steps:
+            if self.device.type == "cuda":
+                step[0][1].synchronize()
+                lasted, *computed = [start.elapsed_time(end) / 1000 for start, end in step]
+            else:
+                lasted, *computed = [end - start for start, end in step]
+            seconds.append((lasted, sum(computed)))
+        return seconds
 
 
 def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: MetricsLog, step: int) -> None:
