@@ -72,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--stage", type=int, choices=[0, 1, 2, 3], default=2, help="what ZeRO shards")
     parser.add_argument("--offload", choices=["none", "cpu"], default="none", help="of the optimizer's state")
-    parser.add_argument("--deepspeed_config", help="JSON file, in place of --stage and --offload")
+    parser.add_argument("--deepspeed_config", default="", help="JSON file in place of stage and offload")
     parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
     parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--cache_dir", help="where generated data is kept")
@@ -132,7 +132,11 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     config = {
         "train_micro_batch_size_per_gpu": args.batch_size,
         "gradient_accumulation_steps": args.gradient_accumulation,
-        "zero_optimization": {"stage": args.stage, "offload_optimizer": {"device": args.offload}},
+        "zero_optimization": {
+            "stage": args.stage,
+            "offload_optimizer": {"device": args.offload},
+            "stage3_param_persistence_threshold": 0,  # small parameters are sharded too
+        },
         "gradient_clipping": 0.0,  # not said, it is 1.0
         "zero_allow_untested_optimizer": True,  # torch's own optimizers, which need no compiler
         "zero_force_ds_cpu_optimizer": False,

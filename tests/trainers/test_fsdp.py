@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
+from tests.trainers.test_ddp import read_whole_lines
+from tests.waiting import wait_until
 
 
 @pytest.mark.train
@@ -31,7 +35,7 @@ def test_every_rank_keeps_its_share_and_a_restarted_job_goes_on_from_the_newest_
     assert all(weights < share < 1.5 * weights for share in shares)  # half of weights and momentum each
 
     # Killed while it wrote the next: what is not whole has another name.
-    (checkpoints / ".unfinished-step-00000013").mkdir()
+    (checkpoints / ".unfinished-step-00000012").mkdir()
     done = trainer.run("fsdp.py", tmp_path, ranks=2, max_steps=13, checkpoint_every=13, **flags)
     assert done.returncode == 0, done.stderr
     assert f"resumed at step 10 from {newest}" in done.stdout
@@ -64,3 +68,45 @@ def test_what_is_no_checkpoint_of_this_trainer_is_refused_in_one_line(
     assert missing == f"{tmp_path}/none/trainer.pt: no such checkpoint"
     assert file.startswith(f"{tmp_path}/trainer.pt/trainer.pt: not a checkpoint of these trainers")
     assert other == f"{tmp_path}/trainer.pt: was made with ranks=2, but this run has ranks=4"
+
+
+@pytest.mark.long
+@pytest.mark.train
+def test_a_resumed_job_augments_and_drops_out_as_if_it_had_never_ended_and_all_as_ddp_does(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    flags = {"max_steps": 8, "gradient_accumulation": 2}
+    assert trainer.run("ddp.py", tmp_path / "ddp", ranks=2, **flags).returncode == 0
+    for until in (3, 8):
+        done = trainer.run("fsdp.py", tmp_path / "fsdp", ranks=2, **{**flags, "max_steps": until})
+        assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        ddp, fsdp = (
+            [step["loss"] for step in steps_in(read_records(tmp_path / name, rank))]
+            for name in ("ddp", "fsdp")
+        )
+        assert fsdp == pytest.approx(ddp, rel=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.train
+def test_a_signal_to_one_rank_lets_all_write_their_shares_of_the_same_step(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    metrics = [tmp_path / "metrics" / f"rank-{rank}.jsonl" for rank in range(2)]
+    process = trainer.start("fsdp.py", tmp_path, ranks=2, max_steps=100_000)
+    try:
+        wait_until(
+            lambda: all(path.exists() and b'"loss"' in path.read_bytes() for path in metrics),
+            what="the first steps",
+        )
+        os.kill(event_in(read_whole_lines(metrics[1]), "start")["pid"], signal.SIGUSR1)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.terminate()
+    assert process.returncode == 0, stderr
+    by_rank = [read_records(tmp_path, rank) for rank in range(2)]
+    last = [steps_in(records)[-1]["step"] for records in by_rank]
+    assert last[0] == last[1]
+    assert [event_in(records, "checkpoint")["reason"] for records in by_rank] == ["signal", "signal"]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [f"step-{last[0]:08d}"]

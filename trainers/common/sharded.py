@@ -2,6 +2,7 @@
 
 All ranks write into a directory of another name, and when all have finished, rank 0 renames it: whoever sees `step-00000040` can load
 it. torch.distributed.checkpoint cuts tensors by their place in the whole, so that any number of ranks reads what any other number wrote.
+Its index is a pickle, as are DeepSpeed's files: unlike a single file of common.checkpoint, a directory from a stranger may run code.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def save_together(run_dir: str, state: dict[str, Any], write: Callable[[Path], o
     folder = Path(run_dir) / "checkpoints"
     unfinished, final = (folder / f"{prefix}step-{state['step']:08d}" for prefix in (".unfinished-", ""))
     if rank_from_env() == 0:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed while it wrote
+        for stale in folder.glob(".*-step-*"):  # of a run that was killed while it wrote, or removed
+            shutil.rmtree(stale, ignore_errors=True)
         unfinished.mkdir(parents=True)
     dist.barrier()
     write(unfinished)
