@@ -35,7 +35,8 @@ class Trainer:
             command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
             command += ["--signals-to-handle=SIGTERM,SIGINT,SIGUSR1"]
         given = {**SMALL, "run_dir": run_dir, "cache_dir": self.cache_dir, "gpus_per_node": 0, **flags}
-        return [*command, str(TRAINERS / name), *(f"--{key}={value}" for key, value in given.items())]
+        flags_given = (f"--{key}={value}" for key, value in given.items() if value is not None)
+        return [*command, str(TRAINERS / name), *flags_given]
 
     def start(self, name: str, run_dir: Path, ranks: int = 1, **flags: object) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
