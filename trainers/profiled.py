@@ -200,18 +200,19 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             )
         print_rank0(f"all operators: {table}\ntrace: {trace}, for https://ui.perfetto.dev")
 
-    num_before = args.profile_wait + args.profile_warmup
-    if args.max_steps:  # a short run has less time to wait
-        num_before = max(0, min(num_before, args.max_steps - step - args.profile_active))
+    num_left = (args.max_steps or args.epochs * len(train_loader) // args.gradient_accumulation) - step
+    active = max(1, min(args.profile_active, num_left))  # a short run has less time to look, and none to wait
+    num_before = max(0, min(args.profile_wait + args.profile_warmup, num_left - active))
     warmup = min(num_before, args.profile_warmup)
     profiler = profile(
         activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda"),
-        schedule=schedule(wait=num_before - warmup, warmup=warmup, active=args.profile_active, repeat=1),
+        schedule=schedule(wait=num_before - warmup, warmup=warmup, active=active, repeat=1),
         on_trace_ready=keep,
     )
-    profiler.start()
 
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
+    if reason is None:
+        profiler.start()
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
         sampler.start = position
