@@ -47,14 +47,14 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch")
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument("--batch_size", type=int, default=8, help="samples of one micro-batch")
+    parser.add_argument("--epochs", type=int, default=1, help="passes over the data")
     parser.add_argument(
         "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
     )
     parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
-        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+        "--num_workers", type=int, default=0, help="processes that load data, per rank; 0: none"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -71,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", choices=["gpt"], default="gpt")
     parser.add_argument("--width", type=int, default=64, help="half the embedding")
     parser.add_argument(
-        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+        "--num_train_samples", type=int, default=1280, help="train on the first ones only; 0: all"
     )
     parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
     parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
@@ -128,7 +128,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
     # Model: every rank keeps its layers of it, and of those its heads and hidden neurons.
-    whole = build_model(args.model, args.width).to(device)
+    whole = build_model(args.model, args.width)
     self_check(whole, device, train_loader, shard=dp_rank)
     num_parameters, num_layers = count_parameters(whole), len(parts_of(whole))
     num_heads = args.width * 2 // parts_of(whole)[0].attention.head_size
@@ -136,7 +136,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         raise TrainerError(
             f"--tp must divide {num_heads} heads, and --pp must be at most {num_layers} layers and {args.microbatches} micro-batches"
         )
-    model = Layers(whole, pp_rank, args.pp)
+    model = Layers(whole, pp_rank, args.pp).to(device)
     for block in model.blocks.values():
         plan = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
         plan.update(
@@ -165,6 +165,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         # Every rank reads its parts of now, however many ranks wrote theirs.
         saved = load_checkpoint(resume_from, made_with, model, optimizer)
         step, epoch, position = saved["step"], saved["epoch"], saved["position"]
+        position -= position % global_batch_size  # a step of another size is begun anew
         if position >= len(train_set):
             epoch, position = epoch + 1, 0
         restore_rng_state(saved["rng"], device, rank)
@@ -288,7 +289,9 @@ def make_mesh(tp: int, pp: int, device: torch.device) -> DeviceMesh:
     """All ranks, by their place in three directions. Neighbours share layers, as those speak most; stages are farthest apart."""
     world_size = dist.get_world_size()
     if world_size % (tp * pp):
-        raise TrainerError(f"{world_size} ranks cannot be split evenly into {tp} (--tp) x {pp} (--pp)")
+        raise TrainerError(
+            f"{world_size} ranks cannot be shared out evenly: start a multiple of --tp {tp} x --pp {pp}"
+        )
     mesh = init_device_mesh(device.type, (pp, world_size // (tp * pp), tp), mesh_dim_names=("pp", "dp", "tp"))
     places = gather((*(mesh.get_local_rank(name) for name in ("dp", "tp", "pp")), node_name()))
     print_rank0(f"mesh: {mesh['dp'].size()} (dp) x {tp} (tp) x {pp} (pp)")

@@ -47,14 +47,14 @@ SCHEDULES = {"naive": ScheduleGPipe, "gpipe": ScheduleGPipe, "1f1b": Schedule1F1
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch")
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument("--batch_size", type=int, default=16, help="samples of one micro-batch")
+    parser.add_argument("--epochs", type=int, default=1, help="passes over the data")
     parser.add_argument(
         "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
     )
     parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
-        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+        "--num_workers", type=int, default=0, help="processes that load data, per rank; 0: none"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -72,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", choices=["gpt"], default="gpt")
     parser.add_argument("--width", type=int, default=64, help="half the embedding")
     parser.add_argument(
-        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+        "--num_train_samples", type=int, default=2560, help="train on the first ones only; 0: all"
     )
     parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
     parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
@@ -125,7 +125,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
     # Model: every rank keeps its layers of it. The stages work at the same time, each on another micro-batch.
-    whole = build_model(args.model, args.width).to(device)
+    whole = build_model(args.model, args.width)
     num_layers = len(parts_of(whole))
     if world_size > num_layers:
         raise TrainerError(
@@ -133,7 +133,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         )
     self_check(whole, device, train_loader, shard=0)
     num_parameters = count_parameters(whole)
-    model = Layers(whole, rank, world_size)
+    model = Layers(whole, rank, world_size).to(device)
     stage = TimedStage(model, rank, world_size, device)
     num_in_pipe = 1 if args.schedule == "naive" else args.microbatches
     if args.schedule == "1f1b" and num_in_pipe < world_size:
@@ -162,6 +162,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         # Every rank reads its layers of now, however many ranks wrote theirs.
         saved = load_checkpoint(resume_from, made_with, model, optimizer)
         step, epoch, position = saved["step"], saved["epoch"], saved["position"]
+        position -= position % global_batch_size  # a step of another size is begun anew
         if position >= len(train_set):
             epoch, position = epoch + 1, 0
         restore_rng_state(saved["rng"], device, rank)

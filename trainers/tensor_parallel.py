@@ -45,13 +45,13 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
     parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch")
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument("--epochs", type=int, default=1, help="passes over the data")
     parser.add_argument(
         "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
     )
     parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
-        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+        "--num_workers", type=int, default=0, help="processes that load data, per rank; 0: none"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -66,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", choices=["gpt"], default="gpt")
     parser.add_argument("--width", type=int, default=64, help="half the embedding")
     parser.add_argument(
-        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+        "--num_train_samples", type=int, default=2560, help="train on the first ones only; 0: all"
     )
     parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
     parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")

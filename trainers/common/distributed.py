@@ -320,7 +320,9 @@ def self_check(
     proved = [f"{len(ranks)} ranks on {num_nodes} node(s), each with its own place and device"]
     proved += [f"{min(cores):.3g} core(s) per rank"]
     if train_loader is not None:
-        proved += ["every sample on one rank and in another order every epoch"]
+        together = len(ranks) // len({theirs["shard"] for theirs in ranks})
+        where = "one rank" if together == 1 else f"{together} ranks that compute it together"
+        proved += [f"every sample on {where} and in another order every epoch"]
     proved += [f"same parameters ({ranks[0]['parameters']})", f"torch {torch.__version__}"]
     print_rank0(f"self-check: {', '.join(proved)} and Python {platform.python_version()} on all")
     num_workers = 0 if train_loader is None else train_loader.num_workers
