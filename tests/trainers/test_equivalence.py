@@ -57,14 +57,15 @@ def on_one_device(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.mark.train
 @pytest.mark.parametrize("model", ["simplecnn", "gpt"])
 def test_ddp_on_one_rank_is_the_baseline_bit_for_bit(trainer: Trainer, tmp_path: Path, model: str) -> None:
-    flags = {**GPT, "model": model, "lr": 0.01, "max_steps": 4, "eval_every_epoch": "true"}
+    flags = {**GPT, "model": model, "lr": 0.01, "max_steps": 4, "eval_every_epoch": model == "simplecnn"}
     for name, starter in (("baseline", trainer), ("ddp", alone(trainer))):
         done = starter.run(f"{name}.py", tmp_path / name, **flags)
         assert done.returncode == 0, done.stderr
     baseline, ddp = (read_records(tmp_path / name) for name in ("baseline", "ddp"))
     for one, other in zip(steps_in(baseline), steps_in(ddp), strict=True):
         assert (one["loss"], one["grad_norm"]) == (other["loss"], other["grad_norm"])
-    assert event_in(baseline, "eval")["loss"] == event_in(ddp, "eval")["loss"]
+    if model == "simplecnn":  # the GPT takes its time to be evaluated
+        assert event_in(baseline, "eval")["loss"] == event_in(ddp, "eval")["loss"]
 
 
 @pytest.mark.train
