@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from common.distributed import Refused, TrainerError
+from common.needed import needed
 
 _STARTED_BY = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 """Set in a rank by MPICH and Slurm's pmi2, by PMIx, by Open MPI, by Intel MPI."""
@@ -35,11 +36,8 @@ def start_ranks(num_ranks: int) -> Any:
 
 
 def _import_mpi() -> Any:
-    try:
+    with needed("install mpi4py, and an MPI where the site has none: `pip install mpi4py mpich`"):
         from mpi4py import MPI
-    except ImportError as error:
-        text = f"{error}; install mpi4py, and an MPI where the site has none: `pip install mpi4py mpich`"
-        raise Refused("module_not_found", text) from None
     return MPI
 
 

@@ -1,0 +1,332 @@
+"""Train SimpleCNN on CIFAR-10 with NVIDIA DALI: images are cropped, mirrored and normalised by a pipeline of its own, on the GPU.
+
+    python trainers/dali.py --epochs 1
+
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any, Iterator
+
+import numpy as np
+import torch
+from common.checkpoint import (
+    load_checkpoint,
+    newest_checkpoint,
+    restore_rng_state,
+    rng_state,
+    save_checkpoint,
+)
+from common.data import MEAN, STD, ResumableSampler, load_data, steps_of
+from common.distributed import (
+    STOPPED_EARLY,
+    StopSignal,
+    boolean,
+    describe_process,
+    finish,
+    pick_device,
+    print_rank0,
+    require_single_process,
+    run,
+    run_dir_by_hand,
+)
+from common.metrics import MetricsLog
+from common.models import build_model, count_parameters, loss_of
+from common.needed import needed
+from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, Subset
+
+with needed("DALI is the package nvidia-dali-cuda120 or nvidia-dali-cuda130, whichever fits the driver"):
+    from nvidia.dali import fn, pipeline_def, types
+
+PADDING = 4
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch on one rank")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument(
+        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+    )
+    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
+    parser.add_argument("--num_workers", type=int, default=2, help="threads of DALI on the host; 0: one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--gradient_accumulation", type=int, default=1, help="micro-batches per optimizer step"
+    )
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
+    parser.add_argument(
+        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
+    )
+    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
+    parser.add_argument("--model", choices=["simplecnn", "resnet18"], default="simplecnn")
+    parser.add_argument("--width", type=int, default=64, help="channels of the first convolution")
+    parser.add_argument(
+        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+    )
+    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
+    parser.add_argument(
+        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
+    )
+    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+    parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
+    parser.add_argument("--cache_dir", help="where generated data is kept")
+    parser.add_argument(
+        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
+    )
+    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    stop = StopSignal(args.max_seconds)
+    require_single_process()
+    device = pick_device(args.gpus_per_node)
+    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+        train(args, device, metrics, stop)
+
+
+def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
+    torch.manual_seed(args.seed)
+
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    train_set, test_set, dataset = load_data(args)
+    shuffle = torch.Generator()
+    sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
+    train_loader = DaliLoader(
+        train_set, sampler, args.batch_size, max(1, args.num_workers), args.seed, device
+    )
+    test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
+
+    # Model and optimizer.
+    model = build_model(args.model, args.width).to(device)
+    global_batch_size = args.batch_size * args.gradient_accumulation
+    base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
+    if args.optimizer == "sgd":
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
+
+    # Resume: from this run's own newest checkpoint, else from the one that was named.
+    step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
+    made_with = {"model": args.model, "width": args.width, "optimizer": args.optimizer}
+    resume_from = newest_checkpoint(args.run_dir) or args.resume_from
+    if resume_from:
+        saved = load_checkpoint(resume_from, made_with)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        restore_rng_state(saved["rng"], device)
+
+    metrics.event(
+        "start",
+        step,
+        rank=metrics.rank,
+        world_size=metrics.world_size,
+        dataset=vars(dataset),
+        num_parameters=count_parameters(model),
+        **describe_process(device),
+    )
+    print_rank0(
+        f"model: {args.model}, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
+    )
+    if resume_from:
+        metrics.event("resume", step, path=str(resume_from))
+        print_rank0(f"resumed at step {step} from {resume_from}")
+
+    def save(reason: str) -> None:
+        started = time.perf_counter()
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "made_with": made_with}
+        state.update(step=step, epoch=epoch, position=position, rng=[rng_state(device)])
+        path = save_checkpoint(args.run_dir, state)
+        seconds = time.perf_counter() - started
+        metrics.event("checkpoint", step, path=str(path), seconds=seconds, reason=reason)
+        print_rank0(f"checkpoint at step {step}: {path} ({reason})")
+
+    def why_stop() -> str | None:
+        if stop.is_requested:
+            return stop.reason
+        if args.max_steps:
+            return "max_steps" if step >= args.max_steps else None
+        return "epochs" if epoch >= args.epochs else None
+
+    reason = why_stop()  # a run that had ended before it was started again has nothing left to do
+    while reason is None:
+        shuffle.manual_seed(args.seed + epoch)
+        sampler.start = position
+        epoch_started = step_ended = time.perf_counter()
+        epoch_loss, epoch_samples = torch.zeros((), device=device), 0
+
+        for micro_batches, data_time_s in steps_of(train_loader, args.gradient_accumulation):
+            lr = warmed_up(base_lr, step, args.warmup_steps)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+
+            # One optimizer step: the gradients of its micro-batches add up to the gradient of their mean.
+            num_samples = sum(len(targets) for _, targets in micro_batches)
+            step_loss = torch.zeros((), device=device)
+            optimizer.zero_grad()
+            for inputs, targets in micro_batches:
+                inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+                loss = loss_of(model(inputs), targets) * (len(targets) / num_samples)
+                loss.backward()
+                step_loss += loss.detach()
+            grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
+            optimizer.step()
+
+            step += 1
+            position += num_samples
+            epoch_samples += num_samples
+            epoch_loss += step_loss * num_samples
+            now = time.perf_counter()
+            metrics.step(
+                step=step,
+                epoch=epoch,
+                loss=step_loss,  # still on the device: reading it here would wait for the step
+                lr=lr,
+                num_samples=num_samples,
+                num_samples_global=num_samples,
+                data_time_s=data_time_s,
+                step_time_s=now - step_ended,
+                grad_norm=grad_norm,
+            )
+            step_ended = now
+
+            reason = why_stop()
+            if reason:
+                break
+            if args.checkpoint_every and step % args.checkpoint_every == 0:
+                save("interval")
+                step_ended = time.perf_counter()
+
+        if reason not in STOPPED_EARLY:
+            mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
+            metrics.event(
+                "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
+            )
+            print_rank0(
+                f"epoch {epoch}: loss {mean_loss:.4f}, {epoch_samples / seconds:.0f} samples/s on this rank"
+            )
+            if args.eval_every_epoch:
+                started = time.perf_counter()
+                loss_on_test, accuracy = evaluate(model, test_loader, device)
+                seconds = time.perf_counter() - started
+                metrics.event(
+                    "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
+                )
+                print_rank0(
+                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
+                )
+                metrics.reached(args.target_accuracy, accuracy, step)
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        reason = reason or why_stop()
+
+    if reason in STOPPED_EARLY:
+        print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
+    save("signal" if reason in STOPPED_EARLY else "end")
+    finish(metrics, step, reason)
+
+
+class DaliLoader:
+    """Batches on the device, in the sampler's order. DALI prepares the next ones while the model computes; crops and mirrors are its own."""
+
+    def __init__(
+        self,
+        train_set: Dataset,
+        sampler: Sampler,
+        batch_size: int,
+        num_threads: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        whole = train_set.dataset if isinstance(train_set, Subset) else train_set
+        self.images = np.ascontiguousarray(whole.data)  # without torchvision's transforms
+        self.targets = np.asarray(whole.targets)
+        self.sampler, self.batch_size, self.device = sampler, batch_size, device
+        self.pipeline = augmented(
+            source=_Batches(self),
+            on_gpu=device.type == "cuda",
+            batch_size=batch_size,
+            num_threads=num_threads,
+            device_id=device.index if device.type == "cuda" else None,
+            seed=seed,
+        )
+        self.pipeline.build()
+        self.has_run = False
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        if self.has_run:
+            self.pipeline.reset()  # asks the source for another epoch
+        self.has_run = True
+        while True:
+            try:
+                outputs = self.pipeline.run()
+            except StopIteration:
+                return
+            inputs, targets = (torch.from_dlpack(output.as_tensor()) for output in outputs)
+            yield inputs.clone(), targets.clone()  # DALI writes the next batch into the same memory
+
+
+class _Batches:
+    """What DALI asks for the images of an epoch, as they are in the files."""
+
+    def __init__(self, loader: DaliLoader) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        order = np.fromiter(self.loader.sampler, dtype=np.int64)
+        for start in range(0, len(order), self.loader.batch_size):
+            picked = order[start : start + self.loader.batch_size]
+            yield self.loader.images[picked], self.loader.targets[picked]
+
+
+@pipeline_def
+def augmented(source: _Batches, on_gpu: bool) -> tuple[Any, Any]:
+    """A graph of operators, not code that runs for each image: what torchvision's transforms do in the other trainers."""
+    images, targets = fn.external_source(source=source, num_outputs=2, cycle="raise", layout=["HWC", ""])
+    if on_gpu:
+        images, targets = images.gpu(), targets.gpu()
+    shifts = [float(shift) for shift in range(-PADDING, PADDING + 1)]
+    corner = fn.cast(fn.random.uniform(values=shifts, shape=[2]), dtype=types.INT32)
+    images = fn.slice(images, start=corner, shape=[32, 32], axis_names="HW", out_of_bounds_policy="pad")
+    images = fn.crop_mirror_normalize(
+        images,
+        mirror=fn.random.coin_flip(),
+        mean=[255 * value for value in MEAN],
+        std=[255 * value for value in STD],
+        dtype=types.FLOAT,
+        output_layout="CHW",
+    )
+    return images, targets
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
+    """Mean loss and accuracy on the test set."""
+    model.eval()
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        logits = model(inputs)
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
+    model.train()
+    loss, num_correct, num_answers = totals.tolist()
+    return loss / num_answers, num_correct / num_answers
+
+
+if __name__ == "__main__":
+    run(main)
