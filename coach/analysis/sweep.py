@@ -51,6 +51,21 @@ class Point:
     result: str
     """`measured`, `out of memory`, or in which state it is without a measurement."""
 
+    @property
+    def is_result(self) -> bool:
+        """Whether the run told what it was launched to tell."""
+        return self.state == "COMPLETED" or self.result == OUT_OF_MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The whole table."""
+
+    group_id: str
+    recipe: str
+    parameter: str
+    points: tuple[Point, ...]
+
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
     """The group's table, in the order of its values."""

@@ -8,17 +8,22 @@ import os
 from dataclasses import asdict
 
 from coach.analysis.compare import Comparison, Row
+from coach.analysis.steady import Estimate
+from coach.analysis.sweep import WORLD_SIZE, Group
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.sources.io import Io
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "before", metavar="RUN", help="the run to compare with: a run id, a job id or a run directory"
+        "before",
+        metavar="RUN",
+        help="the run to compare with: a run id, a job id or a run directory; alone: a group of runs, or one of them",
     )
-    parser.add_argument("after", metavar="RUN", help="the run that was changed")
+    parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
     add_options(parser)
 
 
@@ -31,6 +36,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
     io = SystemIo(scrubbed_environment(os.environ))
+    if args.after is None:
+        return _show_group(args.before, settings, io, backend, user, args.format)
     sides = []
     for text in (args.before, args.after):
         target = resolve_target(text, settings, io, backend, user)
@@ -48,6 +55,62 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     else:
         print_comparison(comparison)
     return 0
+
+
+def _show_group(text: str, settings: Settings, io: Io, backend: str, user: str, format_: str) -> int:
+    from coach.workflows.sweep import read_group
+
+    group = read_group(text, settings, io, backend, user)
+    if format_ == "json":
+        print(json.dumps(group_object(group), indent=2))
+    else:
+        print_group(group)
+    return 0
+
+
+def group_object(group: Group) -> dict[str, object]:
+    """The JSON of a group."""
+    return {"schema": 1, **asdict(group)}
+
+
+def print_group(group: Group) -> None:
+    """A group as one table, a line for each value."""
+    print_line(
+        f"{printable(group.group_id)}: {printable(group.recipe)}, a run for each {printable(group.parameter)}"
+    )
+    efficiency = "EFFICIENCY" if group.parameter == WORLD_SIZE else "OF BEST"
+    print_table(
+        (
+            group.parameter.upper(),
+            "SAMPLES/S",
+            "RATIO",
+            efficiency,
+            "STEP (s)",
+            "DATA (s)",
+            "MEMORY (MiB)",
+            "RESULT",
+            "RUN",
+        ),
+        [
+            (
+                str(point.value),
+                _estimate(point.throughput),
+                UNKNOWN if point.ratio is None else f"{point.ratio:.2f}",
+                UNKNOWN if point.efficiency is None else f"{point.efficiency:.0%}",
+                _estimate(point.step_time),
+                _estimate(point.data_time),
+                UNKNOWN if point.memory_mib is None else f"{point.memory_mib:.0f}",
+                point.result,
+                point.run_id,
+            )
+            for point in group.points
+        ],
+        "rrrrrrrll",
+    )
+
+
+def _estimate(value: Estimate | None) -> str:
+    return UNKNOWN if value is None else _number(value.value, value.noise)
 
 
 def comparison_object(comparison: Comparison) -> dict[str, object]:

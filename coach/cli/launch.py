@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
@@ -16,15 +17,20 @@ from coach.model.errors import UserError
 from coach.model.launch import GPU_REQUESTS, LaunchRequest, Plan, Submitted
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.recipes import launch_name
 from coach.workflows.refusal import remember_answers
-from coach.workflows.submit import make_ready, prepare, submit, wait
+from coach.workflows.submit import make_ready, wait
+from coach.workflows.sweep import prepare, submit
 
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, which are the same as the keys of [launch] in config.toml."""
-    parser.add_argument("recipe", help="a recipe's name (`coach recipes` lists them), or the path of a TOML")
+    parser.add_argument(
+        "recipe",
+        help="a recipe's name (`coach recipes` lists them), the path of a TOML, or a folder with one",
+    )
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
     parser.add_argument("--nodes", metavar="N", help="nodes (default: 1)")
     parser.add_argument("--gpus", metavar="N", help="GPUs per node; 0: train on CPUs")
@@ -80,47 +86,77 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     refuse_if_readonly(settings, "launches nothing")
     env = os.environ
     io = SystemIo(scrubbed_environment(env))
-    plan = prepare(_request(args), settings, env, io, time.time())
+    asked = replace(_request(args), recipe=launch_name(args.recipe, settings))
+    plan = prepare(asked, settings, env, io, time.time())
     for line in plan.notes:
         _say(line)
     for line in plan.warnings:
         _say(f"warning: {line}")
     if args.dry_run:
-        make_ready(plan)
-        sys.stdout.write(plan.script)
+        for each in (plan, *plan.others):
+            make_ready(each)
+            sys.stdout.write(each.script)
         return 0
     submitted = submit(plan, settings, env, io)
     for line in remember_answers(plan, settings)[1]:
         _say(line)
+    states: list[str | None] = [each.state for each in submitted]
+    if args.wait:
+        waited = _wait(plan, submitted, io)
+        if waited is None:
+            return 130
+        states = waited
+    _answer(plan, submitted, states, args.format)
     if not args.wait:
-        _answer(submitted, submitted.state, args.format)
         return 0
-    return _wait(plan, submitted, io, args.format)
+    if plan.request.sweep_point is not None:
+        return 0 if _show_group(plan, settings, io, args.format) else 1
+    return 0 if states == ["COMPLETED"] else 1
 
 
-def _wait(plan: Plan, submitted: Submitted, io: SystemIo, format_: str) -> int:
-    _say(f"{submitted.run_id}: submitted as {submitted.job_id}, waiting for its end")
-    try:
-        state = wait(submitted, plan.backend, io, _say)
-    except KeyboardInterrupt:
-        _say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
-        return 130
-    _answer(submitted, state, format_)
-    return 0 if state == "COMPLETED" else 1
+def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str | None] | None:
+    """The states in which the runs ended; None when the user did not want to wait any longer."""
+    states = []
+    for each in submitted:
+        _say(f"{each.run_id}: submitted as {each.job_id}, waiting for its end")
+        try:
+            states.append(wait(each, plan.backend, io, _say))
+        except KeyboardInterrupt:
+            _say(f"{each.run_id} goes on; `coach cancel {each.run_id}` ends it")
+            return None
+    return states
 
 
-def _answer(submitted: Submitted, state: str | None, format_: str) -> None:
-    fields = {
-        "run_id": submitted.run_id,
-        "run_dir": submitted.run_dir,
-        "job_id": submitted.job_id,
-        "state": state,
-    }
+def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:
+    """The table of a group that has ended. Whether every run gave a result: a measurement, or that memory does not suffice."""
+    from coach.cli.compare import print_group
+    from coach.sources.user import user_name
+    from coach.workflows.sweep import read_group
+
+    group_id = plan.request.sweep_point.group_id if plan.request.sweep_point else plan.run_id
+    group = read_group(group_id, settings, io, plan.backend, user_name())
+    if format_ != "json":
+        print_group(group)
+    return all(point.is_result for point in group.points)
+
+
+def _answer(plan: Plan, submitted: Sequence[Submitted], states: Sequence[str | None], format_: str) -> None:
+    listed = [
+        {"run_id": each.run_id, "run_dir": each.run_dir, "job_id": each.job_id, "state": state}
+        for each, state in zip(submitted, states, strict=True)
+    ]
+    point = plan.request.sweep_point
+    group = {"group_id": point.group_id} if point is not None else {}
     if format_ == "json":
-        print(json.dumps({"schema": 1, **fields, "runs": [fields]}, indent=2))
+        print(json.dumps({"schema": 1, **listed[0], **group, "runs": listed}, indent=2))
         return
-    for name, value in fields.items():
-        print(f"{name:<8}{printable(value or '–')}")
+    for name, value in group.items():
+        print(f"{name:<8} {printable(value)}")
+    for fields in listed:
+        for name, said in fields.items():
+            print(f"{name:<8}{printable(said or '–')}")
+    if group:
+        _say(f"the whole group as a table: coach compare {group['group_id']}")
 
 
 def _request(args: argparse.Namespace) -> LaunchRequest:

@@ -1,41 +1,67 @@
-"""`coach recipes`: what can be launched, and the parameters of one recipe."""
+"""`coach recipes`: what can be launched; one recipe with its lesson and what its trainer changes; a copy of one to work on."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.launch.parameters import Parameter, show
-from coach.launch.recipe import Recipe, find_recipes, get_recipe
+from coach.launch.recipe import Recipe, is_shipped
 from coach.launch.spelling import format_time
+from coach.model.errors import UserError
+from coach.workflows.recipes import Page, by_hand, eject, facts, find_recipe, key_of, known_recipes, page_of
+
+_EJECT = "eject"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """A name shows one recipe with its parameters."""
-    parser.add_argument("recipe", nargs="?", help="show the parameters of this one")
+    """A name shows one recipe; `eject NAME DIR` copies one."""
+    parser.usage = (
+        "coach recipes [--format {text,json}] [--diff] [RECIPE]\n       coach recipes eject RECIPE DIR"
+    )
+    parser.add_argument(
+        "recipe", nargs="?", help="show this one: its lesson, its parameters, what it changes"
+    )
+    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--diff", action="store_true", help="print only how its trainer differs from the step before"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status 2 when a recipe cannot be read; the others are listed all the same."""
+    if args.recipe == _EJECT and args.more:
+        return _eject(args.more, settings)
+    if args.more:
+        raise UserError(f"coach recipes {args.recipe}: unexpected {args.more[0]!r}", "one recipe at a time")
+    recipes, problems = known_recipes(settings)
     if args.recipe is not None:
-        recipe = get_recipe(args.recipe)
-        if args.format == "json":
-            print_json("recipes", [_as_json(recipe)])
+        page = page_of(find_recipe(args.recipe, settings), recipes, settings)
+        if args.diff:
+            _print_diff(page)
+        elif args.format == "json":
+            print_json("recipes", [_page_as_json(page)])
         else:
-            _print_one(recipe)
+            _print_one(page)
         return 0
-    recipes, problems = find_recipes()
     if args.format == "json":
-        print_json("recipes", [_as_json(recipe) for recipe in recipes])
+        print_json("recipes", [_as_json(recipe, settings) for recipe in recipes])
     else:
         print_table(
             ("RECIPE", "KEY", "DEVICES", "TIME", "TITLE"),
             [
-                (recipe.name, recipe.key, recipe.devices, format_time(recipe.time_limit_s), recipe.title)
+                (
+                    recipe.name,
+                    key_of(recipe, settings) or "",
+                    recipe.devices,
+                    format_time(recipe.time_limit_s),
+                    recipe.title if is_shipped(recipe) else f"{recipe.title} ({recipe.path})",
+                )
                 for recipe in recipes
             ],
         )
@@ -46,46 +72,103 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 2 if problems else 0
 
 
-def _print_one(recipe: Recipe) -> None:
+def _eject(words: list[str], settings: Settings) -> int:
+    if len(words) != 2:
+        raise UserError(
+            "coach recipes eject: expected a recipe and a new folder", "coach recipes eject ddp my-ddp"
+        )
+    recipe, folder = find_recipe(words[0], settings), Path(words[1]).expanduser().absolute()
+    for path in eject(recipe, folder):
+        print_line(printable(f"{path}{'/' if path.is_dir() else ''}"))
+    print(
+        f"coach: by hand: cd {printable(str(folder))} && {by_hand(recipe, recipe.trainer)}", file=sys.stderr
+    )
+    print(f"coach: with coach: coach launch {printable(str(folder))}", file=sys.stderr)
+    return 0
+
+
+def _print_one(page: Page) -> None:
+    recipe = page.recipe
     print_line(printable(f"{recipe.name}: {recipe.title}"))
     print_line(printable(recipe.summary))
     print_line(
         printable(
             f"trainer {recipe.trainer}, {recipe.devices} device{'s' if recipe.devices == 'multiple' else ''},"
-            f" time limit {format_time(recipe.time_limit_s)}{f', key {recipe.key}' if recipe.key else ''}"
+            f" time limit {format_time(recipe.time_limit_s)}{f', key {page.key}' if page.key else ''}"
             f"{f', torch {recipe.torch}' if recipe.torch else ''}"
         )
     )
+    for word, text in facts(page):
+        print_line(printable(f"{word}: {text}"))
     print_line("")
     print_table(
-        ("PARAMETER", "DEFAULT", "LIMITS", "USUAL", "WHAT IT IS"),
+        ("PARAMETER", "DEFAULT", "UNIT", "LIMITS", "USUAL", "WHAT IT IS"),
         [
             (
                 parameter.name,
                 show(parameter.default),
+                parameter.unit,
                 parameter.limits() or parameter.type,
-                _usual(parameter),
+                parameter.usual_words,
                 parameter.help,
             )
             for parameter in recipe.parameters.values()
         ],
     )
+    if page.lesson:
+        print_line("")
+        for row in page.lesson.splitlines():
+            print_line(printable(row))
+    if page.diff:
+        print_line("")
+        print_line(
+            printable(
+                f"What the trainer changes: coach recipes {recipe.name} --diff (against {page.previous})"
+            )
+        )
 
 
-def _usual(parameter: Parameter) -> str:
-    return f"{parameter.usual[0]:g} to {parameter.usual[1]:g}" if parameter.usual else ""
+def _print_diff(page: Page) -> None:
+    if page.previous is None:
+        raise UserError(f"recipe {page.recipe.name}: there is no step before it")
+    for row in page.diff:
+        print_line(printable(row))
 
 
-def _as_json(recipe: Recipe) -> dict[str, Any]:
+def _page_as_json(page: Page) -> dict[str, Any]:
+    return {
+        **_fields(page.recipe, page.key),
+        "previous": page.previous,
+        "lesson": page.lesson,
+        "diff": list(page.diff),
+    }
+
+
+def _as_json(recipe: Recipe, settings: Settings) -> dict[str, Any]:
+    return _fields(recipe, key_of(recipe, settings))
+
+
+def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
+    sweep = recipe.sweep
     return {
         "name": recipe.name,
         "title": recipe.title,
         "summary": recipe.summary,
         "trainer": recipe.trainer,
         "devices": recipe.devices,
-        "key": recipe.key,
+        "key": key,
         "time_limit_s": recipe.time_limit_s,
         "torch": recipe.torch,
+        "requires": list(recipe.requires),
+        "teaches": recipe.teaches or None,
+        "expect": recipe.expect or None,
+        "duration": recipe.duration or None,
+        "gpu_hours": recipe.gpu_hours,
+        "watch": list(recipe.watch),
+        "next": recipe.next,
+        "expects": list(recipe.expects),
+        "sweep": {"parameter": sweep.parameter, "values": list(sweep.values)} if sweep else None,
+        "is_own": not is_shipped(recipe),
         "path": str(recipe.path),
         "parameters": [_parameter_as_json(parameter) for parameter in recipe.parameters.values()],
     }
@@ -96,6 +179,7 @@ def _parameter_as_json(parameter: Parameter) -> dict[str, Any]:
         "name": parameter.name,
         "type": parameter.type,
         "default": parameter.default,
+        "unit": parameter.unit or None,
         "above": parameter.above,
         "min": parameter.min,
         "max": parameter.max,

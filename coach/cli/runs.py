@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from coach.cli.text import print_table, printable
 from coach.config import Settings
 from coach.model.cluster import is_final
 from coach.model.elsewhere import place
+from coach.model.launch import SweepPoint
 from coach.model.run import Run
 from coach.model.sizes import format_bytes
 
@@ -44,7 +46,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         listed = [{**_fields(item), "size_bytes": size_bytes} for item, size_bytes in sized]
         print(json.dumps({"schema": 1, "runs": listed, "problems": known.problems}, indent=2))
     else:
-        headers = ("RUN", "RECIPE", "STATE", "BACKEND", "JOB", "SIZE", "CREATED", "PARENT")
+        headers = ("RUN", "RECIPE", "STATE", "BACKEND", "JOB", "SIZE", "CREATED", "PARENT OR GROUP")
         print_table(headers, [_row(item, size_bytes) for item, size_bytes in sized], "lllllrll")
         for problem in known.problems:
             print(f"coach: {printable(problem)}", file=sys.stderr)
@@ -82,6 +84,7 @@ def _fields(item: Run) -> dict[str, Any]:
         "ended_time_s": item.ended_time_s,
         "parent_run_id": item.parent_run_id,
         "fix": fix,
+        "sweep": None if item.sweep is None else asdict(item.sweep),
         "parameters": dict(item.parameters),
         "resources": dict(item.resources),
         "device": dict(item.device),
@@ -99,8 +102,12 @@ def _row(item: Run, size_bytes: int | None) -> tuple[str | None, ...]:
         None if item.job_id == item.run_id else item.job_id,
         None if size_bytes is None else format_bytes(size_bytes),
         _local_time(item.created_time_s),
-        item.parent_run_id,
+        item.parent_run_id if item.sweep is None else _place_in_group(item.sweep),
     )
+
+
+def _place_in_group(sweep: SweepPoint) -> str:
+    return f"{sweep.group_id}: {sweep.parameter} = {sweep.value}"
 
 
 def _local_time(time_s: float | None) -> str | None:

@@ -48,14 +48,19 @@ class Parameter:
         """The hard limits in words, empty where there are none."""
         parts = []
         if self.above is not None:
-            parts.append(f"above {self.above:g}")
+            parts.append(f"above {_shown(self.above)}")
         if self.min is not None:
-            parts.append(f"at least {self.min:g}")
+            parts.append(f"at least {_shown(self.min)}")
         if self.max is not None:
-            parts.append(f"at most {self.max:g}")
+            parts.append(f"at most {_shown(self.max)}")
         if self.choices:
             parts.append("one of " + ", ".join(show(choice) for choice in self.choices))
         return " and ".join(parts)
+
+
+def _shown(limit: float) -> str:
+    """A limit with all its digits where it is a whole number."""
+    return f"{limit:g}" if limit != int(limit) or abs(limit) >= 1e15 else str(int(limit))
 
 
 def show(value: Scalar) -> str:

@@ -58,7 +58,7 @@ def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
         return read_recipe(_recipe_in(path), data)
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return read_recipe(path, data)
-    near = get_close_matches(name_or_path, by_name, 3, 0.5)
+    near = get_close_matches(name_or_path, by_name, 3, 0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"recipes: {', '.join(by_name) or 'none'}"
     raise UserError(f"unknown recipe {name_or_path!r}", hint)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import App
 
@@ -18,6 +18,9 @@ from coach.tui.desk import Desk
 from coach.tui.keys import SHOWS, Mode, launch_keys
 from coach.tui.live import Opening
 from coach.tui.session import RecipeKey, RelaunchOffer
+
+if TYPE_CHECKING:
+    from coach.tui.screens.recipes import RecipesScreen
 
 T = TypeVar("T")
 READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or cancelled")
@@ -91,20 +94,59 @@ class ActionApp(App[None]):
             return
         if self.context.mode is not Mode.LIVE:
             return
-        from coach.tui.screens.plan import PlanScreen
 
-        screen = PlanScreen(self.context, f"launch {recipe.name if recipe else ''}".strip())
-        self.push_screen(screen)
-
-        def work() -> tuple[Plan, LaunchRequest]:
+        def request() -> LaunchRequest:
             recipes = self._recipes if self._recipes is not None else self.launcher.recipe_keys()
             name = next((r.name for r in recipes if r.key == key), None)
             if name is None:
                 raise UserError(f"no recipe has the key {key}")
-            request = LaunchRequest(name, self.backend)
+            return LaunchRequest(name, self.backend)
+
+        self._open_plan(recipe.word if recipe else "", request)
+
+    def _open_plan(self, name: str, make_request: Callable[[], LaunchRequest]) -> None:
+        from coach.tui.screens.plan import PlanScreen
+
+        screen = PlanScreen(self.context, f"launch {name}".strip())
+        self.push_screen(screen)
+
+        def work() -> tuple[Plan, LaunchRequest]:
+            request = make_request()
             return self.launcher.prepare(request), request
 
         self._ask(screen, work, lambda made: screen.set_plan(made[0], made[1], 0))
+
+    def on_plan_opened(self, message: messages.PlanOpened) -> None:
+        if self._is_overtaken(message):
+            return
+        if self.context.mode is not Mode.LIVE:
+            self._say(READ_ONLY)
+            return
+        request = replace(message.request, backend=self.backend)
+        self._open_plan(message.title, lambda: request)
+
+    # Recipes
+
+    def read_recipes(self, screen: RecipesScreen) -> None:
+        """Read all recipes for the screen that lists them."""
+        self.desk.do(
+            self.launcher.recipe_pages,
+            lambda found: screen.set_pages(*found) if screen.is_attached else None,
+            self._say,
+        )
+
+    def on_script_requested(self, message: messages.ScriptRequested) -> None:
+        from coach.tui.screens.recipes import RecipesScreen
+
+        screen, edit = self.top, message.edit
+        if not isinstance(screen, RecipesScreen):
+            return
+        request = replace(message.request, backend=self.backend)
+        self.desk.do(
+            lambda: self.launcher.preview(request) if screen.edit == edit else ((), ""),
+            lambda made: screen.set_script(*made, edit) if screen.is_attached else None,
+            lambda error: screen.refuse(error, edit) if screen.is_attached else None,
+        )
 
     def on_plan_requested(self, message: messages.PlanRequested) -> None:
         from coach.tui.screens.plan import PlanScreen

@@ -115,7 +115,7 @@ class CoachApp(ActionApp):
             if top.PLACE == "cluster":
                 newest = [run for run in newest if not is_final(self.context.state_of(run))]
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
-        elif top is None or top.PLACE in ("help", "plan", "confirm", "job", "doctor"):
+        elif top is None or top.PLACE in ("help", "plan", "confirm", "job", "doctor", "recipes"):
             targets = self._watch.targets if self._watch else ()
         watch = Watch(targets=targets)
         if watch != self._watch:
@@ -152,6 +152,13 @@ class CoachApp(ActionApp):
         from coach.tui.screens.runs import RunsScreen
 
         self.push_screen(RunsScreen(self.context))
+
+    def action_open_recipes(self) -> None:
+        from coach.tui.screens.recipes import RecipesScreen
+
+        screen = RecipesScreen(self.context)
+        self.push_screen(screen)
+        self.read_recipes(screen)
 
     def action_open_help(self) -> None:
         from coach.tui.screens.help import HelpScreen

@@ -13,8 +13,8 @@ from textual.binding import Binding, BindingType
 
 from coach.tui.session import RecipeKey
 
-LISTS = frozenset({"cluster", "runs"})
-SHOWS = frozenset({"cluster", "runs", "run", "job", "finding", "compare"})
+LISTS = frozenset({"cluster", "runs", "recipes"})
+SHOWS = frozenset({"cluster", "runs", "run", "job", "finding", "compare", "recipes"})
 ASKS = frozenset({"plan", "confirm", "fix"})
 EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}
 
@@ -56,7 +56,7 @@ KEYS: tuple[Key, ...] = (
         "Enter",
         "open",
         "Open what the cursor is on",
-        "Your run's screen; the detail of a foreign job",
+        "Your run's screen; the detail of a foreign job; a recipe's plan",
         LISTS,
         "open",
     ),
@@ -202,8 +202,28 @@ KEYS: tuple[Key, ...] = (
         "runs",
         "All your runs",
         "Newest first, with state, finding and parent",
-        frozenset({"cluster", "run", "job", "compare", "finding"}),
+        frozenset({"cluster", "run", "job", "compare", "finding", "recipes"}),
         "app.open_runs",
+    ),
+    Key(
+        "recipes",
+        "R",
+        "R",
+        "recipes",
+        "All recipes, step by step",
+        "Lesson, what a step changes, and a form for its parameters",
+        SHOWS - {"recipes"},
+        "app.open_recipes",
+    ),
+    Key(
+        "view",
+        "v",
+        "v",
+        "view",
+        "Lesson, diff or script",
+        "The recipe's lesson; its trainer against the step before; the script and what the form changes in it",
+        frozenset({"recipes"}),
+        "view",
     ),
     Key(
         "pane",
@@ -284,8 +304,8 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
             f"launch_{recipe.key}",
             recipe.key,
             recipe.key,
-            recipe.name,
-            f"Launch {recipe.name}",
+            recipe.word,
+            f"Launch {recipe.word}",
             f"{recipe.title}. Shows the plan first; nothing is submitted before Enter",
             SHOWS,
             f"app.launch('{recipe.key}')",
@@ -298,7 +318,7 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
 def keys_of(place: str, more: Iterable[Key] = ()) -> tuple[Key, ...]:
     """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
     own = [key for key in KEYS if place in key.places]
-    general = ("runs", "pane", "zoom", "refresh", "doctor", "back", "help", "palette", "quit")
+    general = ("runs", "recipes", "pane", "zoom", "refresh", "doctor", "back", "help", "palette", "quit")
     head = [key for key in own if key.id not in general]
     return (*head, *(key for key in more if place in key.places), *(key for key in own if key.id in general))
 

@@ -23,6 +23,7 @@ from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
 if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.workflows.cancel import Cancellation
+    from coach.workflows.recipes import Page
 
 SITE_AGE_S = 60.0
 """How long what the cluster has is taken as known while a plan is changed."""
@@ -106,6 +107,8 @@ class LiveLauncher:
         self._env = env
         self._io = SystemIo(scrubbed_environment(env))
         self._site: tuple[float, Site] | None = None
+        self._previewed: tuple[tuple[str, str], Plan] | None = None
+        """The plan of a recipe's defaults, for which key it was made."""
         self._cancellations: dict[str, Cancellation] = {}
 
     @property
@@ -118,15 +121,30 @@ class LiveLauncher:
         self._settings = settings
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
-        from coach.launch.recipe import find_recipes
+        from coach.workflows.recipes import recipe_keys
 
-        recipes, _ = find_recipes()
-        return tuple(RecipeKey(r.key, r.name, r.title) for r in recipes if r.key is not None)
+        return tuple(RecipeKey(key, name, title) for key, name, title in recipe_keys(self._settings))
+
+    def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
+        from coach.workflows.recipes import pages
+
+        return pages(self._settings)
+
+    def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
+        from coach.workflows.relaunch import script_diff
+
+        key = (request.recipe, request.backend)
+        if self._previewed is None or self._previewed[0] != key:
+            self._previewed = (key, self.prepare(replace(request, set={})))
+        base = self._previewed[1]
+        plan = self.prepare(request, base.run_id)
+        return script_diff(base.script, base.run_id, plan), plan.script
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         from coach.launch.recipe import get_recipe
         from coach.workflows.backend import resolve_backend
-        from coach.workflows.prepare import look_at_site, plan_for, with_defaults
+        from coach.workflows.prepare import look_at_site, with_defaults
+        from coach.workflows.sweep import plan_all
 
         request = with_defaults(request, self._settings)
         get_recipe(request.recipe)
@@ -139,15 +157,15 @@ class LiveLauncher:
             or self._site[1].backend != backend
         ):
             self._site = (now_s, look_at_site(backend, self._io))
-        return plan_for(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
+        return plan_all(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
 
     def submit(self, plan: Plan) -> Submitted:
         from coach.workflows.refusal import remember_answers
-        from coach.workflows.submit import submit
+        from coach.workflows.sweep import submit
 
         submitted = submit(plan, self._settings, self._env, self._io)
         self._settings, notes = remember_answers(plan, self._settings)
-        return replace(submitted, notes=notes)
+        return replace(submitted[0], notes=notes)
 
     def examine(self, backend: str) -> Report:
         from coach.sources.terminal import read_terminal

@@ -65,6 +65,24 @@ class CompareOpened(ScreenAsked):
         self.after = after
 
 
+class PlanOpened(ScreenAsked):
+    """Show the plan of a launch as it was filled in elsewhere; `title` is the recipe's name."""
+
+    def __init__(self, request: LaunchRequest, title: str) -> None:
+        super().__init__()
+        self.request = request
+        self.title = title
+
+
+class ScriptRequested(Message):
+    """Make the script of a launch, and what it changes from the recipe's defaults."""
+
+    def __init__(self, request: LaunchRequest, edit: int) -> None:
+        super().__init__()
+        self.request = request
+        self.edit = edit
+
+
 class PlanRequested(Message):
     """Make the plan again from a changed request."""
 

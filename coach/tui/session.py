@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from coach.model.doctor import Report
+from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
 from coach.model.history import History
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
+
+if TYPE_CHECKING:
+    from coach.workflows.recipes import Page
 
 OnUpdate = Callable[[Snapshot], None]
 
@@ -42,7 +46,13 @@ class RecipeKey:
 
     key: str
     name: str
+    """What a launch calls it: its name, or its path."""
     title: str
+
+    @property
+    def word(self) -> str:
+        """What the footer calls it."""
+        return self.name.rpartition("/")[2].removesuffix(".toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,14 @@ class Launcher(Protocol):
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         """`run_id` keeps the name of a plan that is being changed."""
+        ...
+
+    def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
+        """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
+        ...
+
+    def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
+        """Lines of a diff: what the request's parameters change in the recipe's script; and the script."""
         ...
 
     def submit(self, plan: Plan) -> Submitted: ...

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coach.config import Settings
+from coach.launch.parameters import show
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped, lesson_of
 from coach.model.errors import UserError
 
@@ -104,6 +105,24 @@ def pages(settings: Settings) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
     return tuple(page_of(recipe, recipes, settings) for recipe in recipes), problems
 
 
+def facts(page: Page) -> list[tuple[str, str]]:
+    """What a recipe says of itself beside its lesson, as far as it says it."""
+    recipe, swept = page.recipe, page.recipe.sweep
+    rows = [
+        ("teaches", recipe.teaches),
+        ("expect", recipe.expect),
+        ("sweeps over", f"{swept.names[0]} = {','.join(map(show, swept.values))}" if swept else ""),
+        ("duration", recipe.duration),
+        ("GPU-hours", "" if recipe.gpu_hours is None else f"{recipe.gpu_hours:g} (calculated)"),
+        ("needs", ", ".join(recipe.requires)),
+        ("rules to watch", ", ".join(recipe.watch)),
+        ("shows on purpose", ", ".join(recipe.expects)),
+        ("next step", recipe.next or ""),
+        ("recipe", "" if is_shipped(recipe) else str(recipe.path)),
+    ]
+    return [(word, text) for word, text in rows if text]
+
+
 def key_of(recipe: Recipe, settings: Settings) -> str | None:
     """The key that launches it from any screen."""
     if is_shipped(recipe) and recipe.key and recipe.key not in settings.recipe_keys:
@@ -114,6 +133,27 @@ def key_of(recipe: Recipe, settings: Settings) -> str | None:
         for key, name in settings.recipe_keys.items()
     )
     return next((key for key, name in said if name in names), None)
+
+
+def recipe_keys(settings: Settings) -> tuple[tuple[str, str, str], ...]:
+    """What each key launches: (key, what a launch calls the recipe, its title).
+
+    A recipe that the config names and that is not there keeps its key: pressed, it says what is wrong.
+    """
+    recipes, _ = find_recipes()
+    keys = {
+        recipe.key: (recipe.name, recipe.title)
+        for recipe in recipes
+        if recipe.key and recipe.key not in settings.recipe_keys
+    }
+    for key, name in settings.recipe_keys.items():
+        try:
+            recipe = find_recipe(name, settings)
+        except UserError as problem:
+            keys[key] = (name, problem.message)
+        else:
+            keys[key] = (recipe.name if is_shipped(recipe) else str(recipe.path), recipe.title)
+    return tuple((key, *keys[key]) for key in sorted(keys))
 
 
 def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from coach import runs
 from coach.analysis.compare import measure
-from coach.analysis.sweep import Member, Point, table
+from coach.analysis.sweep import Group, Member, table
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.recipe import Recipe, Sweep, get_recipe, resolve_parameters
@@ -108,10 +108,8 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
     return tuple(done)
 
 
-def read_group(
-    text: str, settings: Settings, io: Io, backend: str, user: str
-) -> tuple[str, tuple[Point, ...]]:
-    """What a group swept, and its table. `text` is the group's id or that of one of its runs. Raises UserError when it is neither."""
+def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -> Group:
+    """A group's table. `text` is the group's id or that of one of its runs. Raises UserError when it is neither."""
     known = list_runs(io, settings.runs_root)
     named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
     group_id = named.sweep.group_id if named is not None and named.sweep is not None else text
@@ -124,7 +122,8 @@ def read_group(
     engine = Engine(rules_of(settings))
     read = [_read(run, settings, io, backend, user, engine) for run in members]
     sweep = members[0].sweep
-    return (sweep.parameter if sweep is not None else ""), table(sweep.parameter if sweep else "", read)
+    parameter = sweep.parameter if sweep is not None else ""
+    return Group(group_id, members[0].recipe, parameter, table(parameter, read))
 
 
 def group_of(group_id: str, known: Sequence[Run]) -> list[Run]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 
+from coach.launch.parameters import Parameter
+from coach.launch.recipe import Recipe, data_dir
 from coach.model.cluster import GpuCount, Job, Node, Partition
 from coach.model.doctor import Report
 from coach.model.errors import UserError
@@ -19,6 +23,7 @@ from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.telemetry import GpuSample, HostSample, SensorGap
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
+from coach.workflows.recipes import Page
 
 NOW_S = 1_800_000_000.0
 RUN_ID = "20261121-142233-ddp-4f2a"
@@ -87,6 +92,14 @@ class FakeLauncher:
         self.requests.append(request)
         return make_plan(request)
 
+    def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
+        return make_pages(), ()
+
+    def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
+        before, after = make_plan(replace(request, set={})), make_plan(request)
+        diff = tuple(difflib.unified_diff(before.script.splitlines(), after.script.splitlines(), lineterm=""))
+        return diff, after.script
+
     def submit(self, plan: Plan) -> Submitted:
         if self.refusals:
             raise self.refusals.pop(0)
@@ -127,6 +140,57 @@ class FakeLauncher:
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         self.relaunched.append((offer, parent_choice))
         return Submitted(CHILD_ID, f"/runs/{CHILD_ID}", "19", "PENDING")
+
+
+def make_pages() -> tuple[Page, ...]:
+    """Two steps of a ladder, and a user's copy of the second."""
+    lr = Parameter("lr", "float", 0.05, "Learning rate of SGD", above=0, usual=(1e-4, 1.0))
+    steps = Parameter("max_steps", "int", 0, "Optimizer steps", min=0, unit="steps")
+    known = {"lr": lr, "max_steps": steps}
+    recipes = data_dir() / "recipes"
+    baseline = Recipe(
+        "baseline",
+        "One device",
+        "What the others change.",
+        "baseline.py",
+        "single",
+        "1",
+        600,
+        known,
+        recipes / "baseline.toml",
+        teaches="A training loop",
+        next="ddp",
+    )
+    ddp = replace(
+        baseline,
+        name="ddp",
+        title="DDP: one process per device",
+        trainer="ddp.py",
+        devices="multiple",
+        key="2",
+        path=recipes / "ddp.toml",
+        teaches="Data parallelism",
+        expect="Twice the samples per second on two devices, less what averaging costs",
+        gpu_hours=0.02,
+        watch=("GPU005",),
+        next=None,
+    )
+    own = replace(ddp, title="DDP, changed", path=Path("/home/ada/my-ddp/ddp.toml"))
+    diff = (
+        "--- trainers/baseline.py",
+        "+++ trainers/ddp.py",
+        "@@ -1 +1 @@",
+        "-model = SimpleCNN()",
+        "+model = DDP(SimpleCNN())",
+    )
+    lesson = (
+        "# The lesson\n\n**What it teaches.** Gradients are averaged.\n\n- One item\n\n    torchrun ddp.py\n"
+    )
+    return (
+        Page(baseline, "1", None, "", ()),
+        Page(ddp, "2", "baseline", lesson, diff),
+        Page(own, None, "ddp", "", ()),
+    )
 
 
 SCRIPT = """#!/bin/bash

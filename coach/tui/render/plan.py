@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from coach.launch.recipe_file import WORLD_SIZE
 from coach.launch.refusal import Choice, Refused
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
@@ -29,6 +30,9 @@ class Field:
     lock: str | None = None
     """Why only the site may set it."""
 
+
+_RANKS = ("num_nodes", "nproc_per_node")
+"""What a sweep over the number of ranks decides for each of its runs."""
 
 _WHOLE_NUMBERS: Mapping[str, int] = MappingProxyType(
     {"num_nodes": 1, "gpus_per_node": 0, "nproc_per_node": 1, "cpus_per_task": 1, "cpus_per_gpu": 1}
@@ -53,13 +57,28 @@ def plan_fields(plan: Plan) -> tuple[Field, ...]:
     ]
     if plan.backend == "slurm":
         fields.append(Field("partition", "partition", resources.partition or ""))
+    swept = _swept(plan)
+    if swept is not None and swept[0] == WORLD_SIZE:
+        fields = [field for field in fields if field.name not in _RANKS]
+    if swept is not None:
+        fields.append(Field(f"{PARAMETER}{swept[0]}", f"{swept[0]} (sweep)", swept[1]))
     fields.extend(
-        Field(f"{PARAMETER}{name}", name, _editable(value)) for name, value in plan.parameters.items()
+        Field(f"{PARAMETER}{name}", name, _editable(value))
+        for name, value in plan.parameters.items()
+        if swept is None or name != swept[0]
     )
     fields.append(Field("environment", "environment", plan.request.environment or ""))
     if plan.backend == "slurm":
         fields.extend(_site_fields(plan))
     return tuple(replace(field, lock=plan.locked.get(field.name)) for field in fields)
+
+
+def _swept(plan: Plan) -> tuple[str, str] | None:
+    """What a group goes over, and its values; None for a single run."""
+    points = [each.request.sweep_point for each in (plan, *plan.others)]
+    if points[0] is None:
+        return None
+    return points[0].parameter, ",".join(_editable(point.value) for point in points if point is not None)
 
 
 def _site_fields(plan: Plan) -> list[Field]:

@@ -39,6 +39,9 @@ class KeyedTable(LinesView):
     class Opened(Message):
         """A row was clicked while the cursor was on it."""
 
+    class Moved(Message):
+        """The cursor is on another row."""
+
     def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._columns = columns
@@ -143,6 +146,7 @@ class KeyedTable(LinesView):
         self._repaint(before, 1)
         self._repaint(index, 1)
         self._keep_in_sight()
+        self.post_message(self.Moved())
 
     def _keep_in_sight(self) -> None:
         height = self.room.height - 1

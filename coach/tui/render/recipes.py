@@ -1,0 +1,152 @@
+"""Recipes to read: the ladder as rows, a lesson, what a trainer changes, and what a parameter means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from coach.launch.parameters import Parameter, show
+from coach.launch.recipe import is_shipped
+from coach.tui.render.plan import script_lines
+from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, printable, strong, wrap
+from coach.workflows.recipes import Page, facts
+
+RECIPE_COLUMNS = (
+    Column("key", "", 1),
+    Column("recipe", "RECIPE", 14, grow=3),
+    Column("devices", "DEVICES", 8, priority=1),
+)
+_LABEL = 17
+
+
+def recipe_rows(pages: Iterable[Page]) -> list[Row]:
+    """One row per recipe, in the order of the ladder."""
+    rows = []
+    for page in pages:
+        recipe = page.recipe
+        name, devices = printable(recipe.name), recipe.devices
+        own = "" if is_shipped(recipe) else " (yours)"
+        cells = (Cell(page.key or "", "key"), Cell(f"{name}{own}"), Cell(devices, "muted"))
+        rows.append(Row(page.launch_name, cells, searchable(name, recipe.title, devices, own)))
+    return rows
+
+
+def lesson_lines(page: Page, width: int) -> list[Line]:
+    """What the recipe is for, what it says of itself, then its lesson."""
+    rows: list[Line] = [line(strong(f" {printable(page.recipe.title)}"))]
+    rows += _wrapped(page.recipe.summary, width)
+    rows.append(BLANK)
+    for word, text in facts(page):
+        first, *more = wrap(printable(text), max(20, width - _LABEL - 1)) or [""]
+        rows.append(line(muted(f" {word:<{_LABEL}}"), first))
+        rows += [line(" " * (_LABEL + 1) + row) for row in more]
+    rows.append(BLANK)
+    return rows + markdown_lines(page.lesson, width) if page.lesson else rows
+
+
+def markdown_lines(text: str, width: int) -> list[Line]:
+    """Markdown as far as lessons use it: headings, bold, lists, code. Paragraphs are wrapped anew, code is left as it is."""
+    rows: list[Line] = []
+    paragraph: list[str] = []
+
+    def flush() -> None:
+        if paragraph:
+            rows.extend(_wrapped(" ".join(paragraph), width))
+            paragraph.clear()
+
+    for raw in text.splitlines():
+        said = printable(raw.rstrip().replace("\t", "    "))
+        if raw.startswith("    ") and not paragraph:
+            rows.append(line(Span(f" {said}", "accent")))
+        elif not said:
+            flush()
+            rows.append(BLANK)
+        elif said.startswith("#"):
+            flush()
+            rows.append(line(strong(f" {said.lstrip('# ')}")))
+        elif said.lstrip().startswith(("- ", "* ")):
+            flush()
+            paragraph.append(said.strip())
+        else:
+            paragraph.append(said.strip())
+    flush()
+    return rows
+
+
+def _wrapped(text: str, width: int) -> list[Line]:
+    """A paragraph or a list's item, with its `**bold**` beginnings set off."""
+    is_item = text.startswith(("- ", "* "))
+    plain = (text[2:] if is_item else text).replace("**", "").replace("`", "")
+    head = text.split("**")[1] if text.startswith("**") and text.count("**") >= 2 else ""
+    texts = wrap(printable(plain), max(20, width - (4 if is_item else 2)))
+    rows: list[Line] = []
+    for index, row in enumerate(texts):
+        if is_item:
+            rows.append(line(muted(" • " if index == 0 else "   "), row))
+        elif index == 0 and head and row.startswith(head):
+            rows.append(line(" ", strong(head), row.removeprefix(head)))
+        else:
+            rows.append(line(f" {row}"))
+    return rows
+
+
+def diff_lines(page: Page) -> list[Line]:
+    """What the trainer changes against the step before."""
+    if page.previous is None:
+        return [line(muted(" the first step: there is nothing before it to compare with"))]
+    if not page.diff:
+        return [
+            line(
+                muted(
+                    f" the trainer is that of {printable(page.previous)}: this recipe sets other parameters"
+                )
+            )
+        ]
+    num_added = sum(row.startswith("+") and not row.startswith("+++") for row in page.diff)
+    num_removed = sum(row.startswith("-") and not row.startswith("---") for row in page.diff)
+    head = line(
+        strong(f" what {printable(page.recipe.name)} changes from {printable(page.previous)}"),
+        muted(f"   +{num_added} −{num_removed}"),
+    )
+    return [head, BLANK, *unified_lines(page.diff)]
+
+
+def unified_lines(diff: Sequence[str]) -> list[Line]:
+    """Lines of a unified diff in their tones."""
+    return [line(Span(f" {printable(row)}", _tone(row))) for row in diff]
+
+
+def _tone(row: str) -> Tone:
+    if row.startswith(("---", "+++")):
+        return "strong"
+    return (
+        "added"
+        if row.startswith("+")
+        else "removed"
+        if row.startswith("-")
+        else "muted"
+        if row[:2] == "@@"
+        else ""
+    )
+
+
+def change_lines(diff: Sequence[str], script: str) -> list[Line]:
+    """What the values of the form change in the script, then the script."""
+    changed = [row for row in diff if not row.startswith(("---", "+++"))]
+    if not changed:
+        head = [line(muted(" the script by default; a value typed into the form shows here what it changes"))]
+    else:
+        head = [line(strong(" what the form changes in the script")), *unified_lines(changed)]
+    return [*head, BLANK, *script_lines(script)]
+
+
+def meaning_lines(parameter: Parameter, problem: str | None, width: int) -> list[Line]:
+    """What the parameter under the cursor means, and what it may be. A problem takes the second line."""
+    unit = f" [{parameter.unit}]" if parameter.unit else ""
+    first = line(Span(f" {parameter.name}{unit}", "key"), f"  {printable(parameter.help)}")
+    if problem is not None:
+        return [clip(first, width), clip(line(Span(f" {printable(problem)}", "critical")), width)]
+    words = [f"default {show(parameter.default)}" if parameter.default != "" else "default: none"]
+    words += [parameter.limits()] if parameter.limits() else [parameter.type]
+    words += [f"usual {parameter.usual_words}"] if parameter.usual else []
+    return [clip(first, width), clip(line(muted(f" {' · '.join(words)}")), width)]

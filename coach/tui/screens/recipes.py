@@ -1,0 +1,260 @@
+"""The Recipes screen: the whole ladder, each step with its lesson, what it changes, and a form for its parameters. Enter opens the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from coach.launch import parameters
+from coach.launch.parameters import Parameter, show
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import PlanOpened, ScriptRequested
+from coach.tui.render.recipes import (
+    RECIPE_COLUMNS,
+    change_lines,
+    diff_lines,
+    lesson_lines,
+    meaning_lines,
+    recipe_rows,
+)
+from coach.tui.render.text import Line, Span, line, muted, plural, printable
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+from coach.workflows.recipes import Page
+
+EDIT_PAUSE_S = 0.25
+"""The script is made again when typing has paused this long."""
+VIEWS = ("lesson", "diff", "script")
+
+
+class ParameterField(Input):
+    """One parameter's value; empty: the default."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", "Field above", show=False),
+        Binding("down", "app.focus_next", "Field below", show=False),
+    ]
+
+    def __init__(self, parameter: Parameter, value: str) -> None:
+        super().__init__(value, placeholder=show(parameter.default), compact=True, classes="plan-field")
+        self.cursor_blink = False
+        self.parameter = parameter
+        self.said = value
+
+
+class RecipesScreen(CoachScreen):
+    """Left the ladder, right what is known of the step under the cursor, and its form."""
+
+    PLACE = "recipes"
+    BINDINGS = bindings_of("recipes")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "recipes"))
+        self._pages: Sequence[Page] | None = None
+        self._problems: tuple[UserError, ...] = ()
+        self._view = VIEWS[0]
+        self._said: dict[str, dict[str, str]] = {}
+        """Launch name → parameter → what was typed."""
+        self._shown: str | None = None
+        """Launch name of the recipe whose form stands."""
+        self._script: tuple[tuple[str, ...], str] | None = None
+        self._problem: str | None = None
+        self.edit = 0
+        """Counts what was asked: a script made for something older is not shown."""
+
+    def compose_body(self) -> Iterator[Widget]:
+        with Horizontal(id="steps"):
+            yield KeyedTable(RECIPE_COLUMNS, id="ladder")
+            with Vertical(id="recipe"):
+                yield LinesView(id="page")
+                yield VerticalScroll(id="form", can_focus=False)
+                yield LinesView(id="meaning", can_focus=False)
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.query_one("#form").border_title = " parameters "
+        self.table.focus()
+
+    @property
+    def table(self) -> KeyedTable:
+        return self.query_one("#ladder", KeyedTable)
+
+    @property
+    def page(self) -> Page | None:
+        """The recipe under the cursor."""
+        return next((p for p in self._pages or () if p.launch_name == self.table.cursor_key), None)
+
+    def set_pages(self, pages: Sequence[Page], problems: tuple[UserError, ...]) -> None:
+        """The recipes have been read."""
+        self._pages, self._problems = pages, problems
+        self.refresh_all()
+        if problems:
+            self.note(problems[0].message)
+
+    def set_script(self, diff: tuple[str, ...], script: str, edit: int) -> None:
+        if edit == self.edit:
+            self._script, self._problem = (diff, script), None
+            self.show()
+
+    def refuse(self, error: UserError, edit: int) -> None:
+        """Why there is no script for what was typed."""
+        if edit == self.edit:
+            self._problem = error.message
+            self.show()
+
+    def show(self) -> None:
+        pages = self._pages
+        self.table.set_rows(
+            recipe_rows(pages or ()), "reading the recipes…" if pages is None else "no recipe"
+        )
+        self.table.set_title(plural(len(pages), "recipe") if pages is not None else "recipes")
+        self.query_one("#ladder").styles.width = 28 if self.app.size.width < 110 else 36
+        page = self.page
+        if page is None:
+            return
+        if page.launch_name != self._shown:
+            self._shown = page.launch_name
+            self._script, self._problem = None, None
+            self.call_later(self._show_form, page)
+            if self._view == "script":
+                self._ask_for_script(0.0)
+        view = self.pane("#page")
+        names = " · ".join(name.upper() if name == self._view else name for name in VIEWS)
+        view.set_title(f"{printable(page.recipe.name)}: {names}")
+        view.set_lines(self._lines(page, max(30, view.room.width or 60)))
+        self._show_meaning()
+
+    def _lines(self, page: Page, width: int) -> Sequence[Line]:
+        if self._view == "lesson":
+            return lesson_lines(page, width)
+        if self._view == "diff":
+            return diff_lines(page)
+        if self._problem is not None:
+            return [line(Span(f" {printable(self._problem)}", "critical"))]
+        if self._script is None:
+            return [line(muted(" making the script…"))]
+        return change_lines(*self._script)
+
+    async def _show_form(self, page: Page) -> None:
+        if page.launch_name != self._shown:
+            return
+        said = self._said.get(page.launch_name, {})
+        form = self.query_one("#form")
+        await form.remove_children()
+        rows = [
+            Horizontal(
+                Static(self._label(parameter), classes="plan-label", markup=False),
+                ParameterField(parameter, said.get(name, "")),
+                Static(f" {parameter.help}", classes="parameter-help", markup=False),
+                classes="parameter-row",
+            )
+            for name, parameter in page.recipe.parameters.items()
+        ]
+        await form.mount_all(rows)
+
+    @staticmethod
+    def _label(parameter: Parameter) -> str:
+        return f" {parameter.name}"
+
+    def _show_meaning(self) -> None:
+        field = self.app.focused
+        meaning = self.pane("#meaning")
+        if isinstance(field, ParameterField):
+            problem = self._wrong(field)
+            meaning.set_lines(meaning_lines(field.parameter, problem, max(30, self.app.size.width - 30)))
+        else:
+            meaning.set_lines(
+                [line(muted(" Tab goes into the form: meaning, unit and range of each parameter"))]
+            )
+
+    @staticmethod
+    def _wrong(field: ParameterField) -> str | None:
+        """What is wrong with a field's text; None when it is a value, unusual ones too."""
+        if not field.value.strip():
+            return None
+        try:
+            value = parameters.convert(field.parameter, field.value.strip(), field.parameter.name)
+        except UserError as error:
+            # A sweep's parameter takes several values: the launch says what is wrong with them.
+            return None if "," in field.value else error.message
+        return parameters.warning(field.parameter, value)
+
+    def on_descendant_focus(self) -> None:
+        self._show_meaning()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if not isinstance(event.input, ParameterField):
+            self.query_one(FilterLine).apply()
+            self.refresh_all()
+            return
+        field, page = event.input, self.page
+        if page is None or event.value == field.said:
+            return
+        field.said = event.value
+        values = self._said.setdefault(page.launch_name, {})
+        values.pop(field.parameter.name, None)
+        if event.value.strip():
+            values[field.parameter.name] = event.value.strip()
+        self._view, self._problem = "script", None
+        self._ask_for_script(EDIT_PAUSE_S)
+        self.show()
+
+    def _ask_for_script(self, after_s: float) -> None:
+        self.edit += 1
+        self.set_timer(max(after_s, 0.001), lambda edit=self.edit: self._request_script(edit))
+
+    def _request_script(self, edit: int) -> None:
+        request = self._request()
+        if edit == self.edit and request is not None:
+            self.post_message(ScriptRequested(request, edit))
+
+    def _request(self) -> LaunchRequest | None:
+        page = self.page
+        if page is None:
+            return None
+        return LaunchRequest(page.launch_name, set=dict(self._said.get(page.launch_name, {})))
+
+    def action_view(self) -> None:
+        self._view = VIEWS[(VIEWS.index(self._view) + 1) % len(VIEWS)]
+        if self._view == "script" and self._script is None:
+            self._ask_for_script(0.0)
+        self.pane("#page").scroll_home(animate=False)
+        self.show()
+
+    def action_open(self) -> None:
+        page, request = self.page, self._request()
+        if page is None or request is None:
+            return
+        self.post_message(PlanOpened(request, page.recipe.name))
+
+    def action_filter(self) -> None:
+        self.query_one(FilterLine).edit(self.table)
+
+    def on_keyed_table_opened(self) -> None:
+        self.action_open()
+
+    def on_keyed_table_moved(self) -> None:
+        self.pane("#page").scroll_home(animate=False)
+        self.show()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if isinstance(event.input, ParameterField):
+            self.action_open()
+
+    def go_back(self) -> bool:
+        if isinstance(self.app.focused, ParameterField):
+            self.table.focus()
+            return True
+        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
+        if was_filtered:
+            self.refresh_all()
+        return was_filtered

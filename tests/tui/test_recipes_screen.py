@@ -1,0 +1,91 @@
+"""The Recipes screen, driven by keys: read a step, see what it changes, fill in its form, and come to the plan."""
+
+from __future__ import annotations
+
+from coach.tui.guard import GUARD_S
+from coach.tui.keys import Mode
+from tests.tui.driving import Driver, opened
+
+
+async def open_recipes(driver: Driver) -> None:
+    await driver.press("R")
+    await driver.reaches("recipes")
+    await driver.sees("3 recipes")
+
+
+async def test_the_ladder_is_read_step_by_step_with_lesson_and_diff() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.sees("A training loop")
+        await driver.press("j")
+        await driver.sees("Gradients are averaged")
+        assert "0.02 (calculated)" in driver.text()
+        await driver.press("v")
+        await driver.sees("+model = DDP(SimpleCNN())")
+        assert "what ddp changes from baseline" in driver.text()
+
+
+async def test_typing_into_the_form_shows_what_it_changes_in_the_script() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.press("j", "tab", "tab")
+        await driver.sees("Learning rate of SGD")
+        assert "usual 0.0001 to 1" in driver.text()
+        await driver.press("0", ".", "3")
+        await driver.sees("+srun --kill-on-bad-exit=1 coach run -- torchrun trainers/ddp.py --lr 0.3")
+
+
+async def test_a_value_that_cannot_be_is_said_beside_its_meaning() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.press("j", "tab", "tab", "-", "1")
+        await driver.sees("must be above 0")
+
+
+async def test_enter_in_the_form_opens_the_plan_with_its_values_and_enter_submits_it() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.press("j", "tab", "tab", "0", ".", "3", "enter")
+        await driver.reaches("plan")
+        await driver.sees("submits exactly this script")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        assert driver.launcher.submitted[0].parameters["lr"] == 0.3
+
+
+async def test_a_user_s_own_recipe_is_launched_by_its_path() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.sees("ddp (yours)")
+        await driver.press("G", "enter")
+        await driver.reaches("plan")
+        await driver.until(lambda: driver.launcher.requests, "asked for a plan")
+        assert driver.launcher.requests[-1].recipe == "/home/ada/my-ddp/ddp.toml"
+
+
+async def test_esc_leaves_the_form_first_and_then_the_screen() -> None:
+    async with opened() as driver:
+        await open_recipes(driver)
+        await driver.press("tab", "tab", "escape")
+        assert driver.place == "recipes"
+        await driver.press("escape")
+        await driver.reaches("cluster")
+
+
+async def test_a_recording_can_be_read_and_launches_nothing() -> None:
+    async with opened(mode=Mode.REPLAY) as driver:
+        await open_recipes(driver)
+        await driver.press("enter")
+        await driver.sees("nothing can be launched")
+        assert driver.place == "recipes"
+
+
+async def test_it_fits_a_small_terminal() -> None:
+    async with opened(size=(80, 24)) as driver:
+        await open_recipes(driver)
+        await driver.press("j")
+        await driver.sees("Data parallelism")
+        assert "max_steps" in driver.text()
+        await driver.press("v")
+        await driver.sees("+model = DDP(SimpleCNN())")
