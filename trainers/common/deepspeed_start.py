@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import warnings
 from difflib import get_close_matches
 from typing import Any, Iterator
 
@@ -35,6 +36,9 @@ def import_deepspeed(device: torch.device) -> Any:
             "module_not_found", f"{error}; install it, for example with `pip install deepspeed`"
         ) from None
     deepspeed.utils.logger.setLevel(logging.WARNING)
+    # DeepSpeed calls them by their older names, and torch would say so in every step of stage 3.
+    deprecated = "`torch.distributed.(all_gather_into|reduce_scatter)_tensor` is deprecated"
+    warnings.filterwarnings("ignore", deprecated, FutureWarning)
     if device.type == "cpu":
         # Reductions in shared memory, compiled for most of a minute at the first start. gloo reduces as well.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
