@@ -1,0 +1,298 @@
+"""Train SimpleCNN on CIFAR-10 with Horovod, which averages gradients in the optimizer. For environments that still have it: use DDP.
+
+    horovodrun -np 2 python trainers/horovod_cnn.py --epochs 1
+
+Started alone, it starts --ranks of itself by horovodrun. Horovod 0.28.1, the last one, does not build against torch 2.1 and newer.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from common.checkpoint import (
+    load_checkpoint,
+    newest_checkpoint,
+    restore_rng_state,
+    rng_state,
+    save_checkpoint,
+)
+from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
+from common.distributed import (
+    STOPPED_EARLY,
+    StopSignal,
+    TrainerError,
+    boolean,
+    describe_process,
+    finish,
+    pick_device,
+    print_rank0,
+    run,
+    run_dir_by_hand,
+    self_check,
+)
+from common.metrics import MetricsLog
+from common.models import MODELS, build_model, count_parameters, loss_of
+from common.needed import needed
+from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, Subset
+
+with needed(
+    "Horovod builds from source only, against torch older than 2.1; ddp.py does the same with any torch"
+):
+    import horovod.torch as hvd
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch on one rank")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser.add_argument(
+        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+    )
+    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
+    parser.add_argument(
+        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
+    parser.add_argument(
+        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
+    )
+    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
+    parser.add_argument("--model", choices=list(MODELS), default="simplecnn")
+    parser.add_argument("--width", type=int, default=64, help="channels of the first convolution")
+    parser.add_argument(
+        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+    )
+    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
+    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
+    parser.add_argument(
+        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
+    )
+    parser.add_argument(
+        "--ranks", type=int, default=2, help="to start, where horovodrun has not started them already"
+    )
+    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+    parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
+    parser.add_argument("--cache_dir", help="where generated data is kept")
+    parser.add_argument(
+        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
+    )
+    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    if "HOROVOD_RANK" not in os.environ:
+        start_ranks(args.ranks)
+    hvd.init()
+    os.environ.update(RANK=str(hvd.rank()), WORLD_SIZE=str(hvd.size()), LOCAL_RANK=str(hvd.local_rank()))
+    stop = StopSignal(args.max_seconds)
+    device = pick_device(args.gpus_per_node)
+    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+        train(args, device, metrics, stop)
+
+
+def start_ranks(num_ranks: int) -> None:
+    """Become the horovodrun that belongs to this Python."""
+    beside = Path(sys.executable).with_name("horovodrun")
+    horovodrun = str(beside) if beside.is_file() else shutil.which("horovodrun")
+    if horovodrun is None:
+        raise TrainerError("no horovodrun beside this Python or on the PATH")
+    os.execv(horovodrun, [horovodrun, "-np", str(num_ranks), sys.executable, *sys.argv])
+
+
+def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
+    rank, world_size = metrics.rank, metrics.world_size
+    torch.manual_seed(args.seed + rank)  # every rank augments and drops out in its own way
+
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    train_set, test_set, dataset = load_data(args)
+    shuffle = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
+    sampler = ResumableSampler(shuffle)
+    train_loader = DataLoader(
+        train_set,
+        batch_size=args.batch_size,
+        sampler=sampler,
+        num_workers=args.num_workers,
+        persistent_workers=args.num_workers > 0,
+        worker_init_fn=leave_signals_to_trainer,
+        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        pin_memory=device.type == "cuda",
+    )
+    test_set = Subset(test_set, range(rank, len(test_set), world_size))
+    test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
+
+    # Model and optimizer.
+    model = build_model(args.model, args.width).to(device)
+    global_batch_size = args.batch_size * world_size
+    base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
+    if args.optimizer == "sgd":
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
+    # From here on gradients are averaged as soon as they are there. It is a new optimizer: its state is the one to save and to load.
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+    # Resume: from this run's own newest checkpoint, else from the one that was named.
+    step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
+    made_with = {"model": args.model, "width": args.width, "optimizer": args.optimizer}
+    resume_from = newest_checkpoint(args.run_dir) or args.resume_from
+    if resume_from:
+        saved = load_checkpoint(resume_from, made_with)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, epoch, position = saved["step"], saved["epoch"], saved["position"]
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        restore_rng_state(saved["rng"], device, rank)
+
+    # All start with the parameters of rank 0.
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    self_check(model, device, train_loader, gather=hvd.allgather_object)
+
+    metrics.event(
+        "start",
+        step,
+        rank=metrics.rank,
+        world_size=metrics.world_size,
+        dataset=vars(dataset),
+        num_parameters=count_parameters(model),
+        **describe_process(device),
+    )
+    print_rank0(
+        f"model: {args.model}, width {args.width}, {count_parameters(model):,} parameters, on {device.type}"
+    )
+    if resume_from:
+        metrics.event("resume", step, path=str(resume_from))
+        print_rank0(f"resumed at step {step} from {resume_from}")
+
+    def save(reason: str) -> None:
+        started = time.perf_counter()
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "made_with": made_with}
+        state.update(step=step, epoch=epoch, position=position, rng=hvd.allgather_object(rng_state(device)))
+        if rank != 0:
+            return
+        path = save_checkpoint(args.run_dir, state)
+        seconds = time.perf_counter() - started
+        metrics.event("checkpoint", step, path=str(path), seconds=seconds, reason=reason)
+        print_rank0(f"checkpoint at step {step}: {path} ({reason})")
+
+    def why_stop() -> str | None:
+        # All ranks leave in the same step, or those that stay would wait forever.
+        if any(hvd.allgather_object(stop.is_requested)):
+            return stop.reason
+        if args.max_steps:
+            return "max_steps" if step >= args.max_steps else None
+        return "epochs" if epoch >= args.epochs else None
+
+    reason = why_stop()  # a run that had ended before it was started again has nothing left to do
+    while reason is None:
+        shuffle.set_epoch(epoch)  # without this, every epoch has the order of the first
+        sampler.start = position // world_size
+        epoch_started = step_ended = time.perf_counter()
+        epoch_loss, epoch_samples = torch.zeros((), device=device), 0
+
+        for micro_batches, data_time_s in steps_of(train_loader, 1):
+            lr = warmed_up(base_lr, step, args.warmup_steps)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+
+            [(inputs, targets)] = micro_batches
+            num_samples = len(targets)
+            inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+            optimizer.zero_grad()
+            loss = loss_of(model(inputs), targets)
+            loss.backward()  # sends every gradient as soon as it is there
+            step_loss = loss.detach()
+            optimizer.synchronize()  # now every gradient is the mean of all ranks' gradients
+            grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+
+            step += 1
+            position += num_samples * world_size
+            epoch_samples += num_samples
+            epoch_loss += step_loss * num_samples
+            now = time.perf_counter()
+            metrics.step(
+                step=step,
+                epoch=epoch,
+                loss=step_loss,  # still on the device: reading it here would wait for the step
+                lr=lr,
+                num_samples=num_samples,
+                num_samples_global=num_samples * world_size,
+                data_time_s=data_time_s,
+                step_time_s=now - step_ended,
+                grad_norm=grad_norm,
+            )
+            step_ended = now
+
+            reason = why_stop()
+            if reason:
+                break
+            if args.checkpoint_every and step % args.checkpoint_every == 0:
+                save("interval")
+                step_ended = time.perf_counter()
+
+        if reason not in STOPPED_EARLY:
+            mean_loss, seconds = epoch_loss.item() / epoch_samples, time.perf_counter() - epoch_started
+            metrics.event(
+                "epoch_end", step, epoch=epoch, loss=mean_loss, num_samples=epoch_samples, seconds=seconds
+            )
+            print_rank0(
+                f"epoch {epoch}: loss {mean_loss:.4f}, {epoch_samples / seconds:.0f} samples/s on this rank"
+            )
+            if args.eval_every_epoch:
+                started = time.perf_counter()
+                loss_on_test, accuracy = evaluate(model, test_loader, device)
+                seconds = time.perf_counter() - started
+                metrics.event(
+                    "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds
+                )
+                print_rank0(
+                    f"epoch {epoch}: test loss {loss_on_test:.4f}, accuracy {accuracy:.2%}{dataset.caveat}"
+                )
+                metrics.reached(args.target_accuracy, accuracy, step)
+        if position >= len(train_set):
+            epoch, position = epoch + 1, 0
+        reason = reason or why_stop()
+
+    if reason in STOPPED_EARLY:
+        print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
+    save("signal" if reason in STOPPED_EARLY else "end")
+    hvd.allgather_object(None)  # nobody leaves before all have arrived
+    hvd.shutdown()
+    finish(metrics, step, reason)
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, test_loader: DataLoader, device: torch.device) -> tuple[float, float]:
+    """Mean loss and accuracy on the test set."""
+    model.eval()
+    totals = torch.zeros(3, device=device)  # loss, correct answers, answers
+    for inputs, targets in test_loader:
+        inputs, targets = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        logits = model(inputs)
+        totals[0] += loss_of(logits, targets) * targets.numel()
+        totals[1] += (logits.argmax(-1) == targets).sum()
+        totals[2] += targets.numel()
+    model.train()
+    loss, num_correct, num_answers = hvd.allreduce(totals, op=hvd.Sum).tolist()
+    return loss / num_answers, num_correct / num_answers
+
+
+if __name__ == "__main__":
+    run(main)
