@@ -92,7 +92,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=4, help="blocks of attention and MLP")
     parser.add_argument("--heads", type=int, default=4, help="of each attention; they share the embedding")
     parser.add_argument("--embedding", type=int, default=128, help="numbers for each position")
-    parser.add_argument("--sequence_length", type=int, default=512, help="bytes that see each other")
+    parser.add_argument("--sequence_length", type=int, default=256, help="bytes that see each other")
     parser.add_argument("--kernel", choices=["math", "flash", "efficient", "default"], default="default")
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="of the products")
     parser.add_argument("--compile", type=boolean, default=False, help="true or false, for all but attention")
