@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "launch": "launch a training recipe",
-    "recipes": "list the recipes",
+    "recipes": "list the recipes, show one, copy one to change it",
+    "data": "list the data sets, fetch CIFAR-10",
     "runs": "list the runs that coach knows",
     "jobs": "list your jobs, or everybody's with --all",
     "nodes": "list the nodes",

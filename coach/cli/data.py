@@ -1,0 +1,84 @@
+"""`coach data`: which data sets are there and checked, and fetching CIFAR-10 where there is a network."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from coach.cli.text import print_json, print_line, print_table, printable
+from coach.config import Settings
+from coach.model.sizes import format_bytes
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
+    actions = parser.add_subparsers(title="actions", dest="action", metavar="")
+    what = "get CIFAR-10, check it and put it where the trainers look"
+    fetch = actions.add_parser("fetch", help=what, description=f"{what.capitalize()}.")
+    fetch.add_argument(
+        "--dir", metavar="DIR", help="folder to put it in (default: data_dir, else $SCRATCH/data or ~/data)"
+    )
+    fetch.add_argument(
+        "--file", metavar="FILE", help="take cifar-10-python.tar.gz from here, without a network"
+    )
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0, or 1 when what is there is not what was published; 2 when it cannot be fetched."""
+    from coach.workflows.datasets import list_data
+
+    if args.action == "fetch":
+        return _fetch(args, settings)
+    places = list_data(settings, os.environ)
+    if args.format == "json":
+        print_json("datasets", [asdict(place) for place in places])
+    else:
+        print_table(
+            ("DATA SET", "KIND", "STATE", "USED", "WHERE", "DETAIL"),
+            [
+                (
+                    place.dataset,
+                    place.kind,
+                    place.state,
+                    "yes" if place.is_used else "",
+                    place.path,
+                    place.detail,
+                )
+                for place in places
+            ],
+        )
+        if not any(place.kind == "real" and place.state == "verified" for place in places):
+            print("coach: `coach data fetch` gets CIFAR-10 on a node with internet", file=sys.stderr)
+    return int(any(place.state == "damaged" for place in places))
+
+
+def _fetch(args: argparse.Namespace, settings: Settings) -> int:
+    from coach.workflows.datasets import fetch
+
+    folder = Path(args.dir).expanduser().absolute() if args.dir else None
+    file = Path(args.file).expanduser().absolute() if args.file else None
+    is_shown = sys.stderr.isatty()
+    final = fetch(
+        settings,
+        os.environ,
+        _show_progress if is_shown else lambda done, whole: None,
+        folder=folder,
+        file=file,
+    )
+    if is_shown:
+        print(file=sys.stderr)
+    print_line(printable(str(final)))
+    if folder is not None and folder != settings.data_dir:
+        print(
+            f'coach: data_dir = "{printable(str(folder))}" in config.toml lets recipes use it',
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _show_progress(num_done: int, num_bytes: int | None) -> None:
+    of = f" of {format_bytes(num_bytes)}" if num_bytes else ""
+    print(f"\r\x1b[Kcoach: {format_bytes(num_done)}{of}", end="", file=sys.stderr, flush=True)

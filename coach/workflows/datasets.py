@@ -1,0 +1,247 @@
+"""The data sets that recipes train on: what is there, whether it is what was published, and fetching it where there is a network.
+
+Compute nodes often have no internet, so data are fetched once, on a node that has it, into a place where the trainers look. Nothing
+counts as CIFAR-10 that has not its published checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO
+from urllib.parse import urlsplit
+
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.workflows.readonly import refuse_if_readonly
+
+TIMEOUT_S = 30.0
+"""How long a server may keep silent."""
+_BITE_BYTES = 1 << 20
+_MARKER = "SYNTHETIC"
+"""A file that generated data have beside them; see trainers/common/data.py."""
+
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes have come, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A published data set. Sums are as its publisher, or torchvision, has them."""
+
+    name: str
+    url: str
+    sha256: str
+    num_bytes: int
+    folder: str
+    files: Mapping[str, str]
+    """Name in the folder → MD5. It is no protection against an attacker, who could not pass the archive's SHA-256 either."""
+
+
+CIFAR10 = Archive(
+    "cifar10",
+    "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    170_498_071,
+    "cifar-10-batches-py",
+    MappingProxyType(
+        {
+            "data_batch_1": "c99cafc152244af753f735de768cd75f",
+            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+            "data_batch_4": "634d18415352ddfa80567beed471001a",
+            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+            "test_batch": "40351d587109b95175f43aff81a1287e",
+            "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+        }
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place where a data set may lie, and how it stands there."""
+
+    dataset: str
+    kind: str
+    """`real` or `generated`; of the text: `text`."""
+    path: str
+    state: str
+    """`verified`, `there`, `incomplete`, `damaged`, `missing`."""
+    detail: str
+    is_used: bool = False
+    """Whether a launch from here would train on it."""
+
+
+def data_places(settings: Settings, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders in which the trainers look for real data, best first: the config's alone, else the usual ones."""
+    if settings.data_dir is not None:
+        return (settings.data_dir,)
+    homes = (env.get(name) for name in ("SCRATCH", "HOME"))
+    return tuple(Path(home) / "data" for home in homes if home)
+
+
+def list_data(settings: Settings, env: Mapping[str, str], archive: Archive = CIFAR10) -> tuple[Place, ...]:
+    """All places, each looked at, and which of them a launch would use."""
+    found = [_real(folder, archive) for folder in data_places(settings, env)]
+    found += _generated(settings.cache_dir)
+    is_needed_real = settings.data_dir is not None
+    used = next((place for place in found if place.state in ("verified", "there", "damaged")), None)
+    if is_needed_real and used is not None and used.kind != "real":
+        used = None  # what the config names is not replaced by something else
+    listed = [Place(p.dataset, p.kind, p.path, p.state, p.detail, is_used=p is used) for p in found]
+    text = "bytes of the standard library of the Python that trains: on any machine, nothing to fetch"
+    return (*listed, Place("text", "text", "", "there", text, is_used=True))
+
+
+def _real(folder: Path, archive: Archive) -> Place:
+    root = folder / archive.folder
+    if (root / _MARKER).exists():
+        return Place(
+            archive.name, "generated", str(folder), "there", "generated in the format of the real one"
+        )
+    missing = [name for name in archive.files if not (root / name).is_file()]
+    if len(missing) == len(archive.files):
+        return Place(archive.name, "real", str(folder), "missing", f"no {archive.folder} there")
+    if missing:
+        return Place(archive.name, "real", str(folder), "incomplete", f"missing: {', '.join(missing)}")
+    try:
+        wrong = [name for name, md5 in archive.files.items() if _sum(root / name, "md5") != md5]
+    except OSError as error:
+        return Place(archive.name, "real", str(folder), "incomplete", f"{error.filename}: {error.strerror}")
+    if wrong:
+        detail = f"other checksums than published: {', '.join(wrong)}"
+        return Place(archive.name, "real", str(folder), "damaged", detail)
+    return Place(archive.name, "real", str(folder), "verified", "the published checksums")
+
+
+def _generated(cache_dir: Path) -> list[Place]:
+    try:
+        folders = sorted(path for path in cache_dir.glob("cifar-10-generated-*") if path.is_dir())
+    except OSError:
+        folders = []
+    detail = "results on it are not CIFAR-10 results"
+    found = [Place("cifar10", "generated", str(path), "there", detail) for path in folders]
+    missing = "made by the first run that finds no real data"
+    return found or [Place("cifar10", "generated", str(cache_dir), "missing", missing)]
+
+
+def fetch(
+    settings: Settings,
+    env: Mapping[str, str],
+    on_progress: Progress,
+    *,
+    folder: Path | None = None,
+    file: Path | None = None,
+    archive: Archive = CIFAR10,
+) -> Path:
+    """Get the data set, check it and put it in its place, whole or not at all. Returns its folder.
+
+    `file` is an archive that was copied here by hand. Raises UserError that says what to do where there is no network.
+    """
+    refuse_if_readonly(settings, "fetches nothing")
+    target = folder or next(iter(data_places(settings, env)), None)
+    if target is None:
+        raise UserError("no folder for the data: neither data_dir nor a home", "name one with --dir")
+    final = target / archive.folder
+    if _real(target, archive).state == "verified":
+        return final
+    if final.exists():
+        raise UserError(
+            f"{final}: something else is there", "move it away, or name another folder with --dir"
+        )
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{archive.name}.", dir=target) as name:
+            temporary = Path(name)
+            packed = file if file is not None else temporary / "archive"
+            if file is None:
+                _download(archive, packed, on_progress)
+            _check_archive(packed, archive)
+            _unpack(packed, temporary, archive)
+            (temporary / archive.folder).rename(final)
+    except OSError as error:
+        raise UserError(f"{error.filename or target}: {error.strerror or error}") from None
+    return final
+
+
+def _download(archive: Archive, target: Path, on_progress: Progress) -> None:
+    host = urlsplit(archive.url).hostname or archive.url
+    try:
+        with (
+            urllib.request.urlopen(archive.url, timeout=TIMEOUT_S) as answer,
+            target.open("wb") as out,
+        ):
+            _copy(answer, out, archive.num_bytes, on_progress)
+    except urllib.error.HTTPError as error:
+        raise UserError(
+            f"{archive.url}: {host} answered {error.code} {error.reason}", _by_hand(archive)
+        ) from None
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", None) or error
+        words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        raise UserError(f"no network here: {host} cannot be reached ({words})", _by_hand(archive)) from None
+
+
+def _copy(source: IO[bytes], target: IO[bytes], num_bytes: int, on_progress: Progress) -> None:
+    num_done = 0
+    while bite := source.read(_BITE_BYTES):
+        target.write(bite)
+        num_done += len(bite)
+        on_progress(num_done, num_bytes)
+
+
+def _by_hand(archive: Archive) -> str:
+    name = archive.url.rpartition("/")[2]
+    return (
+        f"run this on a node with internet (often the login node), or copy {name} here from {archive.url}"
+        f" and run `coach data fetch --file {name}`; without it recipes train on generated data"
+    )
+
+
+def _check_archive(file: Path, archive: Archive) -> None:
+    found = _sum(file, "sha256")
+    if found != archive.sha256:
+        raise UserError(
+            f"{file.name if file.name != 'archive' else archive.url}: its SHA-256 is {found}, not {archive.sha256}",
+            "it was cut or changed on its way: nothing was kept, fetch it again",
+        )
+
+
+def _unpack(file: Path, target: Path, archive: Archive) -> None:
+    """Only the files that belong to the set, by their names: nothing else of an archive is written anywhere."""
+    (target / archive.folder).mkdir()
+    wanted = {f"{archive.folder}/{name}": name for name in archive.files}
+    try:
+        with tarfile.open(file) as tar:
+            for member in tar:
+                packed = tar.extractfile(member) if member.name in wanted and member.isfile() else None
+                if packed is not None:
+                    with (target / archive.folder / wanted[member.name]).open("wb") as out:
+                        shutil.copyfileobj(packed, out, _BITE_BYTES)
+    except tarfile.TarError as error:
+        raise UserError(f"{file}: not a tar archive: {error}") from None
+    wrong = [
+        name
+        for name, md5 in archive.files.items()
+        if not (target / archive.folder / name).is_file()
+        or _sum(target / archive.folder / name, "md5") != md5
+    ]
+    if wrong:
+        raise UserError(f"{file}: without {', '.join(wrong)} as published", "nothing was kept")
+
+
+def _sum(path: Path, kind: str) -> str:
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with path.open("rb") as file:
+        while bite := file.read(_BITE_BYTES):
+            digest.update(bite)
+    return digest.hexdigest()
