@@ -74,7 +74,7 @@ def torch_notes(
 
 def read_torch_version(prefix: Path) -> str | None:
     """The version of torch installed below a prefix (a venv, a conda environment), read from its files; None when none is found."""
-    for folder in _package_folders(prefix):
+    for folder in package_folders(prefix):
         try:
             text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -83,6 +83,19 @@ def read_torch_version(prefix: Path) -> str | None:
             return version
         for info in folder.glob("torch-*.dist-info"):
             return info.name.removeprefix("torch-").removesuffix(".dist-info")
+    return None
+
+
+def prefix_of(environment: Environment, python: str | None, env: Mapping[str, str]) -> Path | None:
+    """The folder of the environment whose files can be read here; None for modules, images, and a Python that is only a name."""
+    match environment.kind:
+        case EnvironmentKind.CONDA if "/" not in (environment.path or ""):
+            return _conda_prefix(environment.path or "", env)
+        case EnvironmentKind.VENV | EnvironmentKind.CONDA if environment.path:
+            own = Path(environment.path)
+            return Path(python).parent.parent if python is not None and "/" in python else own
+        case EnvironmentKind.NONE if python is not None and "/" in python:
+            return Path(python).parent.parent
     return None
 
 
@@ -152,7 +165,7 @@ def _of_python(environment: Environment, python: str, io: Io | None) -> Environm
     )
 
 
-def _package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
+def package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
     """Where the Python of this prefix finds packages: its own folders, those of its .pth files, its base's if it may see them."""
     own = [
         folder
@@ -172,7 +185,7 @@ def _package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
     settings = dict(line.split("=", 1) for line in _lines(prefix / "pyvenv.cfg") if "=" in line)
     said = {key.strip(): value.strip() for key, value in settings.items()}
     if depth == 0 and said.get("include-system-site-packages") == "true" and "home" in said:
-        yield from _package_folders(Path(said["home"]).parent, depth + 1)
+        yield from package_folders(Path(said["home"]).parent, depth + 1)
 
 
 def _lines(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from coach.config import Settings
 from coach.launch.environment_check import check_environment, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python
 from coach.launch.limits import check_limits, num_alive
+from coach.launch.modules_check import check_modules
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped
 from coach.launch.resources import Site
@@ -133,6 +134,8 @@ def _environment(
     request = replace(request, environment=spelling)
     python, note = choose_python(request.python, environment, backend, env)
     check = check_environment(environment, python, env, io)
+    if check.problem is None and not request.setup:  # lines of shell may bring anything
+        check_modules(recipe, environment, python, env)
     notes = torch_notes(environment, python, check, recipe, find_recipes()[0])
     is_said = environment != Environment() or request.python is not None
     return request, environment, python, notes if is_said else (note,) if note else ()
