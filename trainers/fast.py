@@ -3,7 +3,7 @@
     python trainers/fast.py --compile false
 
 Data on the device (gpu_data.py), 16-bit products (amp.py), channels last (channels_last.py), one compiled kernel where there were many
-(compile.py), a fused optimizer, and large batches with the learning rate that they need. The host never waits within an epoch.
+(compile.py), a fused optimizer, and large batches with the learning rate that they need. The host never waits for the step that it has just asked for.
 
 Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
 """
@@ -173,6 +173,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         return "epochs" if epoch >= args.epochs else None
 
     is_compiled = not args.compile
+    ahead: list[torch.cuda.Event] = []  # the ends of steps that the device has not reached
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
@@ -198,9 +199,13 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 metrics.event("compile", step, seconds=seconds)
                 print_rank0(f"compiled with the first step in {seconds:.1f} s")
 
-            # The host is steps ahead of the device. Once per epoch it waits, or the times of the steps would add up to less than the epoch's.
-            if number == len(batches) and device.type == "cuda":
-                torch.cuda.synchronize()
+            # The host may be one step ahead, so that the device never waits for it, and no further, so that the time of a step is the
+            # device's and not that of asking for it. At the end of an epoch it waits for all.
+            if device.type == "cuda":
+                ahead.append(torch.cuda.Event())
+                ahead[-1].record()
+                while len(ahead) > (number < len(batches)):
+                    ahead.pop(0).synchronize()
 
             step += 1
             position += num_samples
