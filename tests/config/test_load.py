@@ -70,3 +70,14 @@ def test_malformed_toml_and_binary_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not UTF-8 text"):
         config.load({"COACH_HOME": str(tmp_path)})
+
+
+def test_recipes_of_the_user_s_own_and_the_keys_that_launch_them(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, 'recipes = ["/home/ada/my-ddp"]\n[keys]\n6 = "compile"\n9 = "/home/ada/my-ddp"\n'
+    )
+    assert settings.recipe_paths == (Path("/home/ada/my-ddp"),)
+    assert settings.recipe_keys == {"6": "compile", "9": "/home/ada/my-ddp"}
+    assert settings.origins["keys.6"].endswith("config.toml:3")
+    with pytest.raises(UserError, match=r"config.toml:2: unknown key keys.1"):
+        load(tmp_path, '[keys]\n1 = "ddp"\n')

@@ -147,3 +147,15 @@ def test_a_rule_that_breaks_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatc
     assert [finding.rule for finding in diagnosis.findings] == ["TST001"]
     assert "ZeroDivisionError" in diagnosis.not_measured[0].because
     assert diagnosis.not_measured[0].what == "rule TST009"
+
+
+def test_what_a_recipe_shows_on_purpose_is_info_and_leads_nothing() -> None:
+    shown = planted(hit(), code="TST002", severity=Severity.CRITICAL, causal_rank=1)
+    real = planted(hit(), severity=Severity.WARNING)
+    snapshot = TargetSnapshot("target", 100.0, run=run(expects=("TST002",)))
+    first, second = Engine([shown, real]).diagnose(snapshot, History()).findings
+    assert (first.rule, first.is_primary, first.severity) == ("TST001", True, Severity.WARNING)
+    assert (second.rule, second.severity, second.consequence_of) == ("TST002", Severity.INFO, None)
+    assert "on purpose" in second.summary
+    other = Engine([shown]).diagnose(TargetSnapshot("target", 100.0, run=run()), History())
+    assert other.findings[0].severity is Severity.CRITICAL
