@@ -7,7 +7,6 @@ Its index is a pickle, as are DeepSpeed's files: unlike a single file of common.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from common.checkpoint import NUM_KEPT, first_line
 from common.checkpoint import load_checkpoint as load_plain
@@ -27,8 +26,6 @@ from common.distributed import TrainerError, rank_from_env
 _NAME = re.compile(r"step-(\d{8,})")
 _WHOLE = "trainer.pt"
 """What is no share of anything: step, position, random numbers."""
-_BY_PARAMETER = StateDictOptions(flatten_optimizer_state_dict=True)
-"""The optimizer's values by the names of parameters, as each stage of a pipeline knows only its own."""
 
 
 def save_checkpoint(
@@ -39,7 +36,8 @@ def save_checkpoint(
     planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
 
     def write(folder: Path) -> None:
-        dcp.save(_shares(model, optimizer), checkpoint_id=folder, planner=planner)
+        shares, _ = _shares(model, optimizer)
+        dcp.save(shares, checkpoint_id=folder, planner=planner)
 
     return save_together(run_dir, state, write)
 
@@ -49,15 +47,13 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Fill model and optimizer, which are sharded already, and return the state. `made_with` must be the same. All ranks call it."""
     state = load_state(path, made_with)
-    shares = _shares(model, optimizer)
+    shares, groups = _shares(model, optimizer)
     try:
         dcp.load(shares, checkpoint_id=path)
     except Exception as error:
         raise TrainerError(f"{path}: not a checkpoint of this trainer ({first_line(error)})") from error
-    of_model, of_optimizer = shares["model"], shares["optimizer"]
-    set_state_dict(
-        model, optimizer, model_state_dict=of_model, optim_state_dict=of_optimizer, options=_BY_PARAMETER
-    )
+    of_optimizer = {"state": shares["optimizer"], "param_groups": groups}
+    set_state_dict(model, optimizer, model_state_dict=shares["model"], optim_state_dict=of_optimizer)
     return state
 
 
@@ -93,28 +89,30 @@ def newest_checkpoint(run_dir: str) -> Path | None:
     return found[-1] if found else None
 
 
-def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    of_model, of_optimizer = get_state_dict(model, optimizer, options=_BY_PARAMETER)
-    return {"model": of_model, "optimizer": of_optimizer}
+def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Any], Any]:
+    """What is saved, by the names of parameters, and the optimizer's groups, which this run's flags have made: a stage of a pipeline
+    knows no parameters but its own."""
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    return {"model": of_model, "optimizer": of_optimizer["state"]}, of_optimizer["param_groups"]
 
 
 def _publish(unfinished: Path, final: Path) -> None:
     for path in [*unfinished.rglob("*"), unfinished]:
         _to_disk(path)
-    if final.exists():  # the same step again: a training that had ended was started again
-        _remove(final)
+    # The same step again, when a training that had ended is started again: the old one goes when the new one is there.
+    hidden = [_hide(final)] if final.exists() else []
     unfinished.rename(final)
     _to_disk(final.parent)
-    for old in _checkpoints(final.parent)[:-NUM_KEPT]:
-        with contextlib.suppress(OSError):
-            _remove(old)
+    hidden += [_hide(old) for old in _checkpoints(final.parent)[:-NUM_KEPT]]
+    for path in hidden:
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def _remove(path: Path) -> None:
-    hidden = path.with_name(f".removed-{path.name}")  # half of a checkpoint must not be visible
+def _hide(path: Path) -> Path:
+    """The path under a name that is no checkpoint's: half of one, while it is removed, must not be visible."""
+    hidden = path.with_name(f".removed-{path.name}")
     shutil.rmtree(hidden, ignore_errors=True)
-    path.rename(hidden)
-    shutil.rmtree(hidden)
+    return path.rename(hidden)
 
 
 def _to_disk(path: Path) -> None:
