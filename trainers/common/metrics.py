@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from common.distributed import print_rank0, rank_from_env, world_size_from_env
+from common.tensorboard import TensorBoard
 from common.timing import Timing, process_age_s
 
 INTERVAL_STEPS = 10
@@ -29,7 +30,9 @@ MIB = 1024 * 1024
 class MetricsLog:
     """Writes the metrics of one rank. `logging_time_s` adds up all the time that training spent in here."""
 
-    def __init__(self, run_dir: str, device: torch.device, log_steps: bool = True) -> None:
+    def __init__(
+        self, run_dir: str, device: torch.device, log_steps: bool = True, tensorboard: bool = False
+    ) -> None:
         self.rank = rank_from_env()
         self.world_size = world_size_from_env()
         self.logging_time_s = 0.0
@@ -43,6 +46,7 @@ class MetricsLog:
         self._printed = float("-inf")
         self._is_lost = False
         self._has_reached_target = False
+        self._tensorboard = TensorBoard(run_dir) if tensorboard and self.rank == 0 else None
         folder = Path(run_dir) / "metrics"
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"rank-{self.rank}.jsonl"
@@ -85,7 +89,10 @@ class MetricsLog:
             self.timing.add_event(event, fields["seconds"])
         self.flush()
         started = time.perf_counter()
-        self._append(encode_record({"event": event, "time_s": time.time(), "step": step, **fields}))
+        record = {"event": event, "time_s": time.time(), "step": step, **fields}
+        self._append(encode_record(record))
+        if self._tensorboard:
+            self._tensorboard.add(record)
         self.logging_time_s += time.perf_counter() - started
 
     def reached(self, target_accuracy: float, accuracy: float, step: int) -> None:
@@ -111,6 +118,8 @@ class MetricsLog:
         if not self._file.closed:
             self.flush()
             self._file.close()
+            if self._tensorboard:
+                self._tensorboard.close()
 
     def _end_interval(self) -> None:
         if self._device.type == "cuda":
@@ -127,6 +136,8 @@ class MetricsLog:
         while self._in_flight and (wait or self._in_flight[0].has_arrived()):
             records = self._in_flight.pop(0).records()
             self._append(b"".join(encode_record(record) for record in records))
+            for record in records if self._tensorboard else ():
+                self._tensorboard.add(record)
             self._print_progress(records[-1])
 
     def _append(self, data: bytes) -> None:
