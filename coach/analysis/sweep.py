@@ -6,13 +6,16 @@ of memory is a result like the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.compare import Measured
+from coach.analysis.compare import Measured, measure
 from coach.analysis.steady import Estimate
-from coach.model.finding import Finding
+from coach.model.finding import Finding, Severity
+from coach.model.history import History
 from coach.model.launch import Scalar
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
 
 WORLD_SIZE = "world_size"
 _MEMORY_CAUSES = ("cuda_oom", "host_oom")
@@ -65,6 +68,25 @@ class Group:
     recipe: str
     parameter: str
     points: tuple[Point, ...]
+
+
+def group_of(group_id: str, known: Iterable[Run]) -> list[Run]:
+    """The runs of a group, in the order of its values."""
+    members = [run for run in known if run.sweep is not None and run.sweep.group_id == group_id]
+    return sorted(members, key=lambda run: run.sweep.index if run.sweep is not None else 0)
+
+
+def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Sequence[Finding]) -> Member:
+    """A run of the group as it was read, with what was found in it."""
+    expected = [finding for finding in findings if finding.rule in run.expects]
+    loud = [finding for finding in findings if finding.severity >= Severity.WARNING]
+    return Member(
+        run.run_id,
+        run.sweep.value if run.sweep is not None else "",
+        snapshot.state or run.state,
+        measure(snapshot, history),
+        next(iter((*expected, *loud)), None),
+    )
 
 
 def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:

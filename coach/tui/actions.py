@@ -257,6 +257,13 @@ class ActionApp(App[None]):
 
         self.push_screen(CompareScreen(self.context, message.before, message.after))
 
+    def on_group_opened(self, message: messages.GroupOpened) -> None:
+        if self._is_overtaken(message):
+            return
+        from coach.tui.screens.group import GroupScreen
+
+        self.push_screen(GroupScreen(self.context, message.group_id))
+
     # Other screens
 
     def on_run_opened(self, message: messages.RunOpened) -> None:

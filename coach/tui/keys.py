@@ -130,7 +130,7 @@ KEYS: tuple[Key, ...] = (
         "c",
         "compare",
         "Compare two runs",
-        "The two marked runs, or a run with its parent",
+        "The two marked runs, a run with its parent, or all runs of a sweep",
         frozenset({"runs", "run"}),
         "compare",
     ),

@@ -65,6 +65,14 @@ class CompareOpened(ScreenAsked):
         self.after = after
 
 
+class GroupOpened(ScreenAsked):
+    """Show the runs of a sweep as one table."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__()
+        self.group_id = group_id
+
+
 class PlanOpened(ScreenAsked):
     """Show the plan of a launch as it was filled in elsewhere; `title` is the recipe's name."""
 

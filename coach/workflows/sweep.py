@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from coach import runs
-from coach.analysis.compare import measure
-from coach.analysis.sweep import Group, Member, table
+from coach.analysis.sweep import Group, Member, group_of, member_of, table
 from coach.config import Settings
 from coach.launch import parameters
 from coach.launch.recipe import Recipe, Sweep, get_recipe, resolve_parameters
@@ -20,7 +19,6 @@ from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.submit import NoAnswer
 from coach.model.errors import UserError
-from coach.model.finding import Severity
 from coach.model.launch import LaunchRequest, Plan, Scalar, Submitted, SweepPoint
 from coach.model.run import Run
 from coach.rules.engine import Engine
@@ -126,21 +124,10 @@ def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -
     return Group(group_id, members[0].recipe, parameter, table(parameter, read))
 
 
-def group_of(group_id: str, known: Sequence[Run]) -> list[Run]:
-    """The runs of a group, in the order of its values."""
-    members = [run for run in known if run.sweep is not None and run.sweep.group_id == group_id]
-    return sorted(members, key=lambda run: run.sweep.index if run.sweep is not None else 0)
-
-
 def _read(run: Run, settings: Settings, io: Io, backend: str, user: str, engine: Engine) -> Member:
     target = Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id)
     snapshot, history = read_once(target, settings, io, backend, user, signatures(engine.rules))
-    findings = engine.diagnose(snapshot, history).findings
-    ended = [finding for finding in findings if finding.rule in run.expects]
-    loud = [finding for finding in findings if finding.severity >= Severity.WARNING]
-    value = run.sweep.value if run.sweep is not None else ""
-    found = next(iter((*ended, *loud)), None)
-    return Member(run.run_id, value, snapshot.state or run.state, measure(snapshot, history), found)
+    return member_of(run, snapshot, history, engine.diagnose(snapshot, history).findings)
 
 
 def _values(

@@ -321,7 +321,13 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
     "place", sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job"})
 )
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
-    path: dict[str, list[str]] = {"cluster": [], "runs": ["r"], "run": ["enter"], "doctor": ["d"], "recipes": ["R"]}
+    path: dict[str, list[str]] = {
+        "cluster": [],
+        "runs": ["r"],
+        "run": ["enter"],
+        "doctor": ["d"],
+        "recipes": ["R"],
+    }
     async with opened() as driver:
         await driver.press(*path[place])
         await driver.reaches(place)

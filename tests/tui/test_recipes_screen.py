@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import MappingProxyType
+
+from coach.model.launch import SweepPoint
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import FakeSession, make_history, make_run, make_snapshot, make_target
 
 
 async def open_recipes(driver: Driver) -> None:
@@ -89,3 +94,32 @@ async def test_it_fits_a_small_terminal() -> None:
         assert "max_steps" in driver.text()
         await driver.press("v")
         await driver.sees("+model = DDP(SimpleCNN())")
+
+
+async def test_a_sweep_is_one_table_from_any_of_its_runs() -> None:
+    ids = ("20261121-142233-scale-0001", "20261121-142233-scale-0002")
+    group = [
+        make_run(
+            run_id, recipe="scale", job_id=str(30 + i), sweep=SweepPoint(ids[0], "world_size", i + 1, i, 2)
+        )
+        for i, run_id in enumerate(ids)
+    ]
+    targets = {run.run_id: make_target(run) for run in group}
+    snapshot = make_snapshot(runs=tuple(group), jobs=(), targets=MappingProxyType(targets))
+    histories = {run_id: make_history(num_ranks=i + 1) for i, run_id in enumerate(ids)}
+    async with opened(FakeSession(snapshot, histories)) as driver:
+        await driver.press("r")
+        await driver.sees("world_size 2")
+        await driver.press("c")
+        await driver.reaches("compare")
+        await driver.sees("a run for each world_size")
+        assert "100%" in driver.text()
+        assert set(driver.session.watches[-1].targets) == set(ids)
+
+
+async def test_five_keys_open_five_plans_from_anywhere() -> None:
+    from coach.config import Settings
+    from coach.workflows.recipes import recipe_keys
+
+    names = {key: name for key, name, _ in recipe_keys(Settings(Path("/r"), Path("/c"), Path("/d")))}
+    assert [names.get(key) for key in "12345"] == ["baseline", "ddp", "amp", "fsdp", "deepspeed_zero"]

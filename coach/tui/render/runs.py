@@ -98,7 +98,7 @@ def _row(
             Cell(number(rate)),
             Cell(age(now_s - created) if created is not None else UNKNOWN, "muted"),
             verdict,
-            Cell(short_id(run.parent_run_id) if run.parent_run_id else "", "muted"),
+            Cell(_belongs_to(run), "muted"),
         ),
         searchable(run_id, state, run.host, recipe, job, verdict.text, run.parent_run_id),
     )
@@ -113,6 +113,13 @@ def _state_cell(run: Run, state: str | None) -> Cell:
     if is_elsewhere(run, state):
         return Cell(printable(place(run.host)), "muted")
     return Cell(printable(state) if state else UNKNOWN, job_state_tone(state))
+
+
+def _belongs_to(run: Run) -> str:
+    """The parent, or the place in a sweep: `batch_size 64`."""
+    if run.parent_run_id:
+        return short_id(run.parent_run_id)
+    return printable(f"{run.sweep.parameter} {run.sweep.value}") if run.sweep is not None else ""
 
 
 def short_id(run_id: str) -> str:

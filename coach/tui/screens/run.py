@@ -11,7 +11,7 @@ from coach.model.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import Mode, bindings_of
-from coach.tui.messages import CancelRequested, CompareOpened, FindingsOpened, FixRequested
+from coach.tui.messages import CancelRequested, CompareOpened, FindingsOpened, FixRequested, GroupOpened
 from coach.tui.render.finding import findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import (
@@ -131,6 +131,8 @@ class RunScreen(CoachScreen):
             self.post_message(CompareOpened(run.parent_run_id, self.run_id))
         elif children:
             self.post_message(CompareOpened(self.run_id, max(children)))
+        elif run is not None and run.sweep is not None:
+            self.post_message(GroupOpened(run.sweep.group_id))
         else:
             self.note("no parent or child to compare with; m on the Runs screen marks two runs")
 

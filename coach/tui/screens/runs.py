@@ -10,7 +10,7 @@ from textual.widgets import Input
 from coach.model.cluster import is_final
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
-from coach.tui.messages import CancelRequested, CompareOpened, RunOpened
+from coach.tui.messages import CancelRequested, CompareOpened, GroupOpened, RunOpened
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
@@ -82,6 +82,8 @@ class RunsScreen(CoachScreen):
         run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
         if run is not None and run.parent_run_id:
             self.post_message(CompareOpened(run.parent_run_id, run.run_id))
+        elif run is not None and run.sweep is not None:
+            self.post_message(GroupOpened(run.sweep.group_id))
         else:
             self.note("m marks two runs to compare; a child run is compared with its parent")
 

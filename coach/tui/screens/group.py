@@ -1,0 +1,66 @@
+"""The runs of a sweep as one table: what each value gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from textual.widget import Widget
+
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.render.text import line, muted
+from coach.tui.widgets.lines import LinesView
+
+MAX_FOLLOWED = 12
+"""Each run that is followed is several files that are read again and again; the command shows larger groups."""
+
+
+class GroupScreen(CoachScreen):
+    """A line for each value. The runs of the group are followed while it is on top."""
+
+    PLACE = "compare"
+    BINDINGS = bindings_of("compare")
+
+    def __init__(self, context: Context, group_id: str) -> None:
+        super().__init__(context, ("cluster", "sweep"))
+        from coach.analysis.sweep import group_of
+
+        self._group_id = group_id
+        self._runs = group_of(group_id, context.snapshot.runs)
+        self.TARGETS = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="body")
+
+    def on_mount(self) -> None:
+        self.query_one("#body").focus()
+
+    def show(self) -> None:
+        from coach.analysis.sweep import Group, member_of, table
+        from coach.model.snapshot import TargetSnapshot
+        from coach.tui.render.group import group_lines
+
+        members = []
+        for listed in self._runs:
+            run = self.context.run(listed.run_id) or listed
+            target = self.context.snapshot.targets.get(run.run_id) or TargetSnapshot(
+                run.run_id, None, run=replace(run, state=self.context.state_of(run))
+            )
+            diagnosis = self.context.diagnoses.get(run.run_id)
+            history = self.context.session.history(run.run_id)
+            members.append(member_of(run, target, history, diagnosis.findings if diagnosis else ()))
+        first = self._runs[0] if self._runs else None
+        parameter = first.sweep.parameter if first is not None and first.sweep is not None else ""
+        recipe = first.recipe if first is not None else ""
+        group = Group(self._group_id, recipe, parameter, table(parameter, members))
+        rows = group_lines(group, self.app.size.width - 1)
+        if len(self._runs) > MAX_FOLLOWED:
+            rows.append(
+                line(
+                    muted(
+                        f" the first {MAX_FOLLOWED} are read here; coach compare {self._group_id} reads all"
+                    )
+                )
+            )
+        self.pane("#body").set_lines(rows)
