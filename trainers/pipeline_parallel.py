@@ -61,7 +61,10 @@ def parse_arguments() -> argparse.Namespace:
         "--microbatches", type=int, default=4, help="per optimizer step, in the pipe at the same time"
     )
     parser.add_argument(
-        "--schedule", choices=list(SCHEDULES), default="1f1b", help="naive: one micro-batch at a time"
+        "--schedule",
+        choices=["naive", "gpipe", "1f1b"],
+        default="1f1b",
+        help="naive: one micro-batch at a time",
     )
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
     parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
