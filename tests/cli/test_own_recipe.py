@@ -1,0 +1,62 @@
+"""A learner's own copy of a recipe, and a sweep, for real on this machine: launched, diagnosed and compared like a shipped one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = ("max_steps=8", "width=8", "num_workers=0", "num_train_samples=512", "batch_sizes=8,16")
+
+
+@pytest.mark.train
+@pytest.mark.timeout(240)
+def test_a_changed_copy_of_a_sweep_runs_whole_and_is_shown_as_one_table(tmp_path: Path) -> None:
+    env = {**os.environ, "COACH_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+
+    def coach(*args: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "coach", *args]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200)
+
+    mine = tmp_path / "mine"
+    assert coach("recipes", "eject", "sweep_batch", str(mine)).returncode == 0
+    trainer = mine / "baseline.py"
+    text = trainer.read_text()
+    assert text.count("    args = parse_arguments()\n") == 1
+    trainer.write_text(
+        text.replace(
+            "    args = parse_arguments()\n", "    args = parse_arguments()\n    print('my change')\n"
+        )
+    )
+    values = [word for value in SMALL for word in ("--set", value)]
+    where = ("--backend", "local", "--python", sys.executable, "--wait", "--format", "json")
+    done = coach("launch", str(mine), *values, *where)
+    assert done.returncode == 0, done.stderr
+    launched = json.loads(done.stdout)
+    assert [run["state"] for run in launched["runs"]] == ["COMPLETED", "COMPLETED"]
+    first, second = launched["runs"]
+    assert launched["group_id"] == first["run_id"]
+    for run in launched["runs"]:
+        assert "my change" in (Path(run["run_dir"]) / "stdout.log").read_text()
+        assert coach("check", run["run_id"], "--backend", "local").returncode == 0
+    records = [json.loads((Path(run["run_dir"]) / "run.json").read_text()) for run in (first, second)]
+    assert records[0]["ended_time_s"] <= records[1]["started_time_s"]  # one after the other
+    assert records[0]["launch"]["recipe"] == str(mine / "sweep_batch.toml")
+
+    group = json.loads(coach("compare", second["run_id"], "--backend", "local", "--format", "json").stdout)
+    assert (group["recipe"], group["parameter"]) == ("sweep_batch", "batch_size")
+    assert [(point["value"], point["result"]) for point in group["points"]] == [
+        (8, "measured"),
+        (16, "measured"),
+    ]
+    assert all(point["throughput"]["value"] > 0 for point in group["points"])
+    table = coach("compare", launched["group_id"], "--backend", "local").stdout
+    assert "OF BEST" in table
+    assert "100%" in table
+    pair = coach("compare", first["run_id"], second["run_id"], "--backend", "local").stdout
+    assert "batch_size: 8 → 16" in pair
+    assert "batch_size = 16" in coach("runs").stdout
