@@ -207,6 +207,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             return "max_steps" if step >= args.max_steps else None
         return "epochs" if epoch >= args.epochs else None
 
+    is_compiled = not args.compile
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
@@ -231,6 +232,11 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 step_loss += loss.detach()
             grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
             optimizer.step()
+
+            if not is_compiled:
+                is_compiled, seconds = True, time.perf_counter() - step_ended - data_time_s
+                metrics.event("compile", step, seconds=seconds)
+                print_rank0(f"compiled with the first step in {seconds:.1f} s")
 
             step += 1
             position += num_samples
@@ -269,7 +275,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             )
             if args.eval_every_epoch:
                 started = time.perf_counter()
-                loss_on_test, accuracy = evaluate(forward, test_loader, device, mixed)
+                loss_on_test, accuracy = evaluate(model, test_loader, device, mixed)
                 seconds = time.perf_counter() - started
                 metrics.event(
                     "eval", step, epoch=epoch, loss=loss_on_test, accuracy=accuracy, seconds=seconds

@@ -17,7 +17,7 @@ DERIVED: dict[str, tuple[int, int]] = DIFFS["derived_trainers"]()
 BUDGETS = {
     "activation_checkpointing": 6,
     "amp": 20,
-    "attention": 94,
+    "attention": 99,
     "channels_last": 3,
     "compile": 9,
     "dali": 63,
