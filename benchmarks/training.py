@@ -1,0 +1,213 @@
+"""What coach's own calls cost each trainer, what a second rank gains, and on a GPU how fast training is beside what is possible.
+
+    python benchmarks/training.py [--trainers baseline,ddp] [--pairs 5] [--width 64]
+    python benchmarks/training.py --gpu [--write docs/measured]
+
+Every trainer runs as a process, as a job starts it. Time inside coach's calls is measured in the trainer, step by step; its budget is 1 %
+of the steps' time. Comparisons are pairs in random order, with the 95 % interval of the median difference. It needs the training
+environment (torch), and ends with status 1 when a budget is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "trainers"), str(ROOT / "benchmarks")]
+
+from coach.launch.recipe import find_recipes  # noqa: E402 - the repository is on the path only now
+
+BUDGET = 0.01
+WARM_UP_STEPS = 3
+NUM_RANKS = {"parallel_3d": 8}
+"""Ranks of trainers that need more than two."""
+LAUNCHED_BY_THEMSELVES = ("mpi_allreduce", "horovod_cnn")
+FAST_GOAL = 600_000
+OWN_FLAGS = {"fast": {"compile": "false"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What one run of a trainer says of itself. `problem` is None when it ended well."""
+
+    problem: str | None
+    steps: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+    @property
+    def share(self) -> float | None:
+        """Time inside coach's calls over the time of the steps, warm-up left out."""
+        steps = self.steps[WARM_UP_STEPS:]
+        total = sum(step["step_time_s"] for step in steps)
+        return sum(step["logging_time_s"] for step in steps) / total if total else None
+
+
+def train(name: str, args: argparse.Namespace, num_ranks: int = 1, **flags: object) -> Trained:
+    """Run a trainer with the benchmark's sizes in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = {
+            "run_dir": folder,
+            "cache_dir": args.cache_dir,
+            "max_steps": args.steps,
+            "batch_size": args.batch_size,
+            "width": args.width,
+            "num_workers": 0,
+            "num_train_samples": args.batch_size * num_ranks * args.steps,
+            "eval_every_epoch": "false",
+            "gpus_per_node": 0,
+            **OWN_FLAGS.get(name, {}),
+            **flags,
+        }
+        path = ROOT / "trainers" / f"{name}.py"
+        known = path.read_text(encoding="utf-8")
+        command = [sys.executable]
+        if num_ranks > 1:
+            command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
+        command += [str(path), *(f"--{key}={value}" for key, value in given.items() if f'"--{key}"' in known)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+            return Trained(said[0] if done.returncode == 78 else said[-1], [], {})
+        lines = (Path(folder) / "metrics" / "rank-0.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    summaries = [record for record in records if record.get("event") == "summary"]
+    return Trained(None, [record for record in records if "event" not in record], summaries[-1])
+
+
+def cost_of_trainers(args: argparse.Namespace) -> bool:
+    """One line for each trainer. Whether all keep the budget."""
+    recipes = {recipe.trainer.removesuffix(".py"): recipe for recipe in find_recipes(ROOT)[0]}
+    names = args.trainers.split(",") if args.trainers else sorted(recipes)
+    print(f"{'trainer':<24}{'ranks':>6}{'steps':>7}{'step, median':>14}{'inside coach':>14}")
+    is_kept = True
+    for name in names:
+        if '"--log_metrics"' not in (ROOT / "trainers" / f"{name}.py").read_text(encoding="utf-8"):
+            continue  # it measures something else than steps
+        recipe = recipes[name]
+        num_ranks = 1 if recipe.is_single_device else NUM_RANKS.get(name, 2)
+        trained = train(name, args, num_ranks)
+        if trained.problem is not None or trained.share is None:
+            print(f"{name:<24}{num_ranks:>6}  not measured: {trained.problem or 'no steps after warm-up'}")
+            is_kept = is_kept and trained.problem is not None and "module_not_found" in trained.problem
+            continue
+        median_s = trained.summary["step_time_median_s"]
+        shown = 2 if name in LAUNCHED_BY_THEMSELVES else num_ranks
+        print(f"{name:<24}{shown:>6}{len(trained.steps):>7}{1000 * median_s:>11.1f} ms{trained.share:>14.3%}")
+        is_kept = is_kept and trained.share <= BUDGET
+    print(f"budget {BUDGET:.0%} of the steps' time: {'kept by all' if is_kept else 'NOT kept'}")
+    return is_kept
+
+
+def pairs(args: argparse.Namespace) -> None:
+    """Records on against off, and two ranks against one, in pairs."""
+    from logging_cost import median_interval
+
+    order = random.Random(1)
+    differences, gains = [], []
+    for _ in range(args.pairs):
+        step_s, per_s = {}, {}
+        for is_on in order.sample(("true", "false"), 2):
+            step_s[is_on] = train("baseline", args, log_metrics=is_on).summary["step_time_median_s"]
+        differences.append(step_s["true"] / step_s["false"] - 1)
+        for num_ranks in order.sample((1, 2), 2):
+            name = "baseline" if num_ranks == 1 else "ddp"
+            per_s[num_ranks] = train(name, args, num_ranks).summary["samples_per_s"]
+        gains.append(per_s[2] / per_s[1])
+    for what, values, form in (
+        ("records of steps, on against off: step time", differences, "{:+.1%}"),
+        ("ddp on two ranks against baseline: throughput x", gains, "{:.2f}"),
+    ):
+        low, high = median_interval(values)
+        text = f"{form.format(statistics.median(values))} (95 % interval {form.format(low)} to {form.format(high)})"
+        print(f"{what} {text}, median of {len(values)} pairs")
+
+
+def on_gpu(args: argparse.Namespace) -> bool:
+    """Print the tables, keep them where asked, and say which goals are reached."""
+    import torch
+    from gpu_training import TINY, Sizes, as_markdown, name_of, tables
+
+    device = torch.device("cpu" if args.tiny else "cuda", None if args.tiny else 0)
+    name = name_of(device)
+    parts = [f"# Training, measured on {name}\n"]
+    parts += [
+        f"torch {torch.__version__}, {datetime.now(UTC):%Y-%m-%d}, by `python benchmarks/training.py --gpu`. Roofs are calculated from counted"
+        " operations and bytes and the data sheet; a compiled step has fewer bytes and launches, and may be above the eager roofs.\n"
+    ]
+    print("\n".join(parts), flush=True)
+    rows = {}
+    for title, measured in tables(device, TINY if args.tiny else Sizes()):
+        parts.append(as_markdown(title, measured))
+        print(parts[-1], flush=True)
+        rows[title.split(",")[0]] = measured
+    resnet = {row.what.split(",")[0]: row.per_s for row in rows["ResNet-18"]}
+    best = max(rows["GPT"], key=lambda row: row.flops_share or 0)
+    goals = [
+        ("ResNet-18, bf16 against fp32 without TF32", resnet["bf16"] / resnet["fp32"], 2.0, "{:.2f} x"),
+        ("GPT, model FLOP/s of peak", best.flops_share, 0.45, "{:.1%}"),
+    ]
+    if not args.tiny:
+        fast = train(
+            "fast",
+            args,
+            width=64,
+            batch_size=2048,
+            max_steps=400,
+            num_train_samples=0,
+            gpus_per_node=1,
+            compile="true",
+        )
+        goals.insert(0, ("recipe fast, samples/s", fast.summary.get("samples_per_s"), FAST_GOAL, "{:,.0f}"))
+    lines = ["## Goals", ""]
+    for what, reached, goal, form in goals:
+        shown = "not measured" if reached is None else form.format(reached)
+        verdict = "reached" if reached is not None and reached >= goal else "not reached"
+        lines.append(f"- {what}: {shown}, goal {form.format(goal)}: {verdict}")
+    parts.append("\n".join(lines) + "\n")
+    print(parts[-1])
+    if args.write:
+        slug = name.lower().replace(" ", "-")
+        path = Path(args.write) / f"training-{slug}.md"
+        path.write_text("\n".join(parts), encoding="utf-8")
+        print(f"kept in {path}", file=sys.stderr)
+    return all(reached is not None and reached >= goal for _, reached, goal, _ in goals)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trainers", default="", help="names with commas; empty: all")
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of runs of the two comparisons")
+    parser.add_argument("--cache_dir", default=str(Path(tempfile.gettempdir()) / "coach-benchmark"))
+    parser.add_argument("--gpu", action="store_true", help="measure on the GPU instead")
+    parser.add_argument(
+        "--tiny", action="store_true", help="with --gpu: sizes that only show that it works, on the CPU"
+    )
+    parser.add_argument("--write", help="with --gpu: folder for the tables")
+    args = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        print("torch is not installed here: run this with the training environment's Python", file=sys.stderr)
+        return 2
+    if args.gpu:
+        return 0 if on_gpu(args) or args.tiny else 1
+    is_kept = cost_of_trainers(args)
+    if args.pairs:
+        pairs(args)
+    return 0 if is_kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
