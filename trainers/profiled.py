@@ -200,6 +200,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             )
         print_rank0(f"all operators: {table}\ntrace: {trace}, for https://ui.perfetto.dev")
 
+    # The last profiled step writes all; a run that a signal cuts short before has no profile, as its checkpoint is more urgent.
     num_left = (args.max_steps or args.epochs * len(train_loader) // args.gradient_accumulation) - step
     active = max(1, min(args.profile_active, num_left))  # a short run has less time to look, and none to wait
     num_before = max(0, min(args.profile_wait + args.profile_warmup, num_left - active))
@@ -287,7 +288,6 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             epoch, position = epoch + 1, 0
         reason = reason or why_stop()
 
-    profiler.stop()
     if reason in STOPPED_EARLY:
         print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
     save("signal" if reason in STOPPED_EARLY else "end")
