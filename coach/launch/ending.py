@@ -13,10 +13,10 @@ _SECONDS_OF_GRACE = 30
 """A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the script's."""
 
 _NEWEST_CHECKPOINT = (
-    "# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.",
+    "# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.",
     "newest_checkpoint() {",
     "  local newest='' file",
-    '  for file in "$RUN_DIR"/checkpoints/step-*.pt; do',
+    '  for file in "$RUN_DIR"/checkpoints/step-*; do',
     "    if [[ -e $file ]]; then newest=$file; fi",
     "  done",
     '  echo "$newest"',

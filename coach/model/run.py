@@ -91,7 +91,7 @@ class RunExit:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint file of a run."""
+    """A complete checkpoint of a run: a file, or a directory where every rank wrote its share."""
 
     path: str
     step: int

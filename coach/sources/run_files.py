@@ -29,7 +29,8 @@ LIVE_INTERVAL_S = 2.0
 ENDED_INTERVAL_S = 15.0
 
 _RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
-_CHECKPOINT = re.compile(r"^step-(\d{1,18})\.pt$")
+_CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
+"""A file, or a directory where every rank wrote its share."""
 
 
 def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:

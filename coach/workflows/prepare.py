@@ -81,7 +81,7 @@ def plan_for(
         data_dir=str(settings.data_dir) if settings.data_dir else None,
         scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
     )
-    if request.resume_from is not None and not Path(request.resume_from).is_file():
+    if request.resume_from is not None and not Path(request.resume_from).exists():
         raise UserError(f"resume from {request.resume_from}: no such checkpoint")
     facts = Facts(
         paths=paths,

@@ -75,12 +75,17 @@ def test_a_torn_file_is_one_line_that_names_it(data: bytes) -> None:
 def test_facts_of_a_run_come_with_its_complete_checkpoints_in_order() -> None:
     io = FakeIo()
     io.write(f"/runs/{RUN}/run.json", json.dumps({"state": "RUNNING"}).encode())
-    for name in ("step-00000100.pt", "step-00000020.pt", ".step-00000120.pt.tmp", "step-x.pt", "notes.txt"):
+    whole = ("step-00000100.pt", "step-00000020.pt", "step-00000110")  # the last one: shares of all ranks
+    for name in (*whole, ".step-00000120.pt.tmp", ".unfinished-step-00000130", "step-x.pt", "notes.txt"):
         io.write(f"/runs/{RUN}/checkpoints/{name}", b"x")
     source = RunFilesSource(io, RUN, Path(f"/runs/{RUN}"))
     (reading,) = source.poll()
     assert isinstance(reading.payload, RunFacts)
-    assert [(item.step, item.time_s) for item in reading.payload.checkpoints] == [(20, 1000.0), (100, 1000.0)]
+    assert [(item.step, item.time_s) for item in reading.payload.checkpoints] == [
+        (20, 1000.0),
+        (100, 1000.0),
+        (110, 1000.0),
+    ]
     assert reading.payload.exit is None
     live_interval_s = source.interval_s
     io.write(f"/runs/{RUN}/exit.json", b'{"state": "COMPLETED"}')

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import signal
@@ -9,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.conftest import TRAINERS, Trainer, event_in, read_records, steps_in
+from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
 from tests.waiting import wait_until
-
-MOST_ADDED, MOST_REMOVED = 45, 20
 
 SHARDS = """
 from torch.utils.data import DistributedSampler
@@ -28,16 +25,6 @@ for rank in range(2):
     shards += whole
 assert sorted(shards) == list(range(320))
 """
-
-
-def test_ddp_is_the_baseline_plus_exactly_ddp() -> None:
-    baseline, ddp = ((TRAINERS / name).read_text().splitlines() for name in ("baseline.py", "ddp.py"))
-    diff = list(difflib.unified_diff(baseline, ddp, "baseline.py", "ddp.py", lineterm="", n=0))
-    added = sum(line.startswith("+") for line in diff[2:])
-    removed = sum(line.startswith("-") for line in diff[2:])
-    assert added <= MOST_ADDED, "\n".join(diff)
-    assert removed <= MOST_REMOVED, "\n".join(diff)
-    assert added > 10
 
 
 @pytest.mark.train

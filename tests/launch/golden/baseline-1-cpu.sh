@@ -179,10 +179,10 @@ export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_
 # No GPU was asked for: none may be used, even where the site would let it be.
 export CUDA_VISIBLE_DEVICES=""
 
-# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.
+# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
 newest_checkpoint() {
   local newest='' file
-  for file in "$RUN_DIR"/checkpoints/step-*.pt; do
+  for file in "$RUN_DIR"/checkpoints/step-*; do
     if [[ -e $file ]]; then newest=$file; fi
   done
   echo "$newest"

@@ -206,10 +206,10 @@ export TORCH_FR_BUFFER_SIZE=2000
 # Asked for with the launch.
 export NCCL_DEBUG=INFO
 
-# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.
+# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
 newest_checkpoint() {
   local newest='' file
-  for file in "$RUN_DIR"/checkpoints/step-*.pt; do
+  for file in "$RUN_DIR"/checkpoints/step-*; do
     if [[ -e $file ]]; then newest=$file; fi
   done
   echo "$newest"

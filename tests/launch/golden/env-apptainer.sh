@@ -213,10 +213,10 @@ for NAME in PYTHONNOUSERSITE PYTHONUNBUFFERED SRUN_CPUS_PER_TASK OMP_NUM_THREADS
   export "${CONTAINER^^}ENV_$NAME=${!NAME-}"
 done
 
-# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.
+# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
 newest_checkpoint() {
   local newest='' file
-  for file in "$RUN_DIR"/checkpoints/step-*.pt; do
+  for file in "$RUN_DIR"/checkpoints/step-*; do
     if [[ -e $file ]]; then newest=$file; fi
   done
   echo "$newest"

@@ -213,10 +213,10 @@ HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR=${HOSTS%%$'\n'*}
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 
-# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.
+# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
 newest_checkpoint() {
   local newest='' file
-  for file in "$RUN_DIR"/checkpoints/step-*.pt; do
+  for file in "$RUN_DIR"/checkpoints/step-*; do
     if [[ -e $file ]]; then newest=$file; fi
   done
   echo "$newest"

@@ -204,10 +204,10 @@ INSIDE=(
   --container-env=PYTHONNOUSERSITE,PYTHONUNBUFFERED,SRUN_CPUS_PER_TASK,OMP_NUM_THREADS,PET_SIGNALS_TO_HANDLE,PET_SHUTDOWN_TIMEOUT,TORCH_NCCL_ASYNC_ERROR_HANDLING,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_DESYNC_DEBUG,TORCH_FR_BUFFER_SIZE,NCCL_DEBUG,GREETING,MASTER_ADDR,MASTER_PORT
 )
 
-# The newest checkpoint; one is complete as soon as it is visible, and the names sort by step.
+# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
 newest_checkpoint() {
   local newest='' file
-  for file in "$RUN_DIR"/checkpoints/step-*.pt; do
+  for file in "$RUN_DIR"/checkpoints/step-*; do
     if [[ -e $file ]]; then newest=$file; fi
   done
   echo "$newest"
