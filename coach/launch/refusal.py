@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from coach.model.errors import UserError
-from coach.model.launch import Plan
+from coach.model.launch import LaunchRequest, Plan
 
 MAX_CHOICES = 9
 """One digit each."""
@@ -144,19 +144,19 @@ def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
     for text in standard:
         if _NO_CONFIGURATION.search(text):
             found += [field for field in _ASKED if _was_asked(plan, field)]
-        found += next((fields for pattern, fields in _SENTENCES if re.search(pattern, text, re.I)), ())
+        found += next((names for pattern, names in _SENTENCES if re.search(pattern, text, re.I)), ())
     if plan.backend != "slurm":
         return ()
     return tuple(dict.fromkeys(_part_of_gpus(plan) if field == _GPUS else field for field in found))
 
 
 def explain(
-    lines: Sequence[str], plan: Plan, fields: Sequence[str], known: Mapping[str, Sequence[str]]
+    lines: Sequence[str], plan: Plan, names: Sequence[str], known: Mapping[str, Sequence[str]]
 ) -> Refused:
-    """The refusal with the field to set and the ways to answer. `known`: field → what Slurm says there is, where it was asked."""
-    field = next((name for name in fields if name not in plan.locked), None)
+    """The refusal with the first of the fields to set, and the ways to answer. `known`: field → what Slurm says there is, if asked."""
+    field = next((name for name in names if name not in plan.locked), None)
     if field is None:
-        locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in fields]
+        locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in names]
         return Refused(lines, hint=locked[0] if locked else None)
     choices = _choices(field, lines, plan, known.get(field) or plan.choices.get(field, ()))
     return Refused(lines, field, choices, _hint(field, choices))
@@ -171,6 +171,13 @@ def option_of(field: str) -> str:
         "environment": "--env",
     }
     return names.get(field, f"--{field.replace('_', '-')}")
+
+
+def field_named(error: UserError) -> str | None:
+    """The field whose option a refusal of coach's own names, in its hint if not in its message."""
+    named = {option_of(item.name): item.name for item in fields(LaunchRequest) if item.name != "env"}
+    options = re.findall(r"--[a-z][a-z-]+", f"{error.message} {error.hint or ''}")
+    return next((named[option] for option in options if option in named), None)
 
 
 def _apart(lines: Sequence[str]) -> tuple[list[str], list[str]]:

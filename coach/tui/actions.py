@@ -94,6 +94,8 @@ class ActionApp(App[None]):
         from coach.tui.screens.plan import PlanScreen
 
         screen = PlanScreen(self.context, f"launch {recipe.name if recipe else ''}".strip())
+        if recipe is not None:
+            screen.draft(LaunchRequest(recipe.name, self.backend))
         self.push_screen(screen)
 
         def work() -> tuple[Plan, LaunchRequest]:
@@ -110,9 +112,10 @@ class ActionApp(App[None]):
         from coach.tui.screens.plan import PlanScreen
 
         screen = self.top
-        if not isinstance(screen, PlanScreen) or screen.plan is None:
+        if not isinstance(screen, PlanScreen):
             return
-        run_id, request, edit = screen.plan.run_id, message.request, message.edit
+        run_id = screen.plan.run_id if screen.plan is not None else None
+        request, edit = message.request, message.edit
         self._ask(
             screen,
             lambda: self.launcher.prepare(request, run_id),
