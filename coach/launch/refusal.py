@@ -254,22 +254,13 @@ _SPELT: Mapping[str, str] = MappingProxyType(
     }
 )
 _LISTED = re.compile(rf"\s*['\"\[(]*({_NAME})['\"\])]*\s*(,|/|\bor\b|\band\b|[.;)\]]|$)", re.IGNORECASE)
-_PLACEHOLDERS = frozenset(
-    {
-        *(
-            "account",
-            "accounts",
-            "name",
-            "account_name",
-            "accountname",
-            "project",
-            "reservation",
-            "partition",
-        ),
-        *("qos", "your", "the", "none", "null", "invalid", "missing", "required", "xxx", "your_account"),
-        *("project_name", "reservation_name", "type", "model", "none", "unknown", "code", "yours", "n"),
-    }
+_PLACEHOLDER = re.compile(
+    r"(?:your|my|some|the)(?:[_-]\w+)?|"
+    r"(?:your|my|the)?[_-]?(?:account|project|reservation|partition|qos)s?(?:[_-]?(?:name|id|code))?|"
+    r"name|type|model|code|none|null|invalid|missing|required|unknown|n|x+",
+    re.IGNORECASE,
 )
+"""What stands for a name in a site's words, or is none: `--account=YOUR_ACCOUNT`, `account: missing`."""
 
 
 def _said(field: str, lines: Sequence[str]) -> list[str]:
@@ -287,7 +278,7 @@ def _said(field: str, lines: Sequence[str]) -> list[str]:
                 rf"(?:{_NOUNS[field]})[^:=.]{{0,30}}?(?::|\bare\b|\bone of\b)", text, re.I
             ):
                 found += _listed(text[match.end() :])
-    return [name for name in dict.fromkeys(found) if name.lower() not in _PLACEHOLDERS]
+    return [name for name in dict.fromkeys(found) if not _PLACEHOLDER.fullmatch(name)]
 
 
 def _listed(text: str) -> Iterable[str]:

@@ -147,6 +147,8 @@ def test_the_present_value_is_not_offered_again() -> None:
         ("please use one of these projects: lab/teaching", ["lab", "teaching"]),
         ("submit with --account=ACCOUNT (sbatch -A <account>)", []),
         ("no account: please contact help@site.org", []),
+        ("use --account=your_project_name, e.g. --account=PROJECTID", []),
+        ("use -A m1234 or -A 10234, -A themis, -A mylab", ["m1234", "10234", "themis", "mylab"]),
         ("Job's account not permitted to use this partition (gpu allows lab,ml not default)", ["lab", "ml"]),
     ],
 )

@@ -191,7 +191,11 @@ def error_lines(error: UserError, width: int) -> list[Line]:
 
 def refusal_lines(refused: Refused, label: str | None, width: int, max_lines: int) -> list[Line]:
     """Slurm's words, then the marked field and the ways to answer. `label` names the field, None when there is none to set."""
-    asked = _answers(refused, label, width) if label is not None else [line(muted(" Esc leaves"))]
+    asked = (
+        _answers(refused, label, width)
+        if label is not None
+        else [line(muted(" change the plan, or Esc leaves"))]
+    )
     words = error_lines(
         refused if label is None else Refused(refused.lines), width
     )  # the hint is for a command line
