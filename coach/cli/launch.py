@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.write(plan.script)
         return 0
     submitted = submit(plan, settings, env, io)
-    for line in remember_answers(plan, settings)[1]:
+    for line in submitted.notes + remember_answers(plan, settings)[1]:
         _say(line)
     if not args.wait:
         _answer(submitted, submitted.state, args.format)

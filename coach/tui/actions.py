@@ -137,8 +137,8 @@ class ActionApp(App[None]):
         if self.screen is screen:
             self.pop_screen()
             self._open_run(submitted.run_id)
-        for text in submitted.notes:
-            self.call_after_refresh(self._say, UserError(text))
+        if submitted.notes:
+            self.call_after_refresh(self._say, UserError(" · ".join(submitted.notes)))
 
     # Cancel
 

@@ -147,7 +147,7 @@ class LiveLauncher:
 
         submitted = submit(plan, self._settings, self._env, self._io)
         self._settings, notes = remember_answers(plan, self._settings)
-        return replace(submitted, notes=notes)
+        return replace(submitted, notes=submitted.notes + notes)
 
     def examine(self, backend: str) -> Report:
         from coach.sources.terminal import read_terminal

@@ -56,6 +56,15 @@ def test_an_accounting_database_that_hangs_delays_a_refusal_by_no_more_than_its_
     assert (caught.value.field, caught.value.choices) == ("account", ())
 
 
+def test_what_the_site_says_of_a_job_that_it_takes_is_told(world: World) -> None:
+    world.client("sbatch", "echo 'sbatch: Your project has used 95 % of its hours.' >&2; echo 17")
+    submitted = submit(world.plan(), world.settings, world.env, world.io)
+    assert (submitted.job_id, submitted.notes) == (
+        "17",
+        ("sbatch: Your project has used 95 % of its hours.",),
+    )
+
+
 def test_a_submission_whose_answer_was_lost_keeps_the_run_that_may_be_queued(world: World) -> None:
     lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
     world.client("sbatch", f"echo '{lost}' >&2; exit 1")
