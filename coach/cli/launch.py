@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -90,18 +91,33 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not args.wait:
         _answer(submitted, submitted.state, args.format)
         return 0
-    return _wait(plan, submitted, io, args.format)
+    return _wait(plan, submitted, settings, io, args.format)
 
 
-def _wait(plan: Plan, submitted: Submitted, io: SystemIo, format_: str) -> int:
+def _wait(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo, format_: str) -> int:
     _say(f"{submitted.run_id}: submitted as {submitted.job_id}, waiting for its end")
     try:
         state = wait(submitted, plan.backend, io, _say)
     except KeyboardInterrupt:
         _say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
         return 130
+    if state != "COMPLETED":
+        _say_why(plan, submitted, settings, io)
     _answer(submitted, state, format_)
     return 0 if state == "COMPLETED" else 1
+
+
+def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo) -> None:
+    """The cause of a bad end in one line, where the run tells it."""
+    from coach.cli.check import diagnose
+    from coach.rules.engine import Engine
+    from coach.workflows.diagnosing import rules_of
+
+    with contextlib.suppress(UserError):
+        found = diagnose(submitted.run_id, settings, io, Engine(rules_of(settings)), plan.backend).findings
+        for finding in (finding for finding in found if finding.is_primary):
+            _say(f"{finding.rule} {finding.name}: {finding.summary}")
+            _say(f"`coach check {submitted.run_id}` shows the evidence")
 
 
 def _answer(submitted: Submitted, state: str | None, format_: str) -> None:
