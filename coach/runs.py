@@ -115,10 +115,15 @@ def default_runs_root(env: Mapping[str, str]) -> Path:
 
 
 def default_cache_dir(env: Mapping[str, str]) -> Path:
-    """$COACH_HOME/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach. Holds generated data."""
+    """$COACH_HOME/cache, else $SCRATCH/coach/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach. Holds generated data.
+
+    Beside the runs where there is a scratch: nodes need not see a home.
+    """
     home = coach_home(env)
     if home is not None:
         return home / "cache"
+    if env.get("SCRATCH"):
+        return Path(env["SCRATCH"]).absolute() / "coach" / "cache"
     xdg = env.get("XDG_CACHE_HOME")
     return (Path(xdg) if xdg else _user_home(env) / ".cache") / "coach"
 

@@ -26,6 +26,7 @@ import pytest
 
 from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
+from tests.cluster.site_slurm import why_not as why_no_site
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach, build_environment, build_wheel, own_environment
 from tests.ordinary_user import User, make_open_directory, make_user
@@ -117,6 +118,9 @@ def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="session")
 def site_slurm_cluster() -> Iterator[SlurmCluster]:
     """The site of the session. Tests take `site_slurm`."""
+    if (reason := why_no_site()) is not None:
+        is_required = os.environ.get("COACH_TEST_SLURM") == "require"
+        (pytest.fail if is_required else pytest.skip)(f"cluster: {reason}")
     directory = make_open_directory("coach-site")
     cluster = site_cluster(directory)
     try:

@@ -46,15 +46,18 @@ def test_the_run_directory_is_readable_by_its_owner_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("env", "root"),
+    ("env", "root", "cache"),
     [
-        ({"COACH_HOME": "/c", "SCRATCH": "/s", "HOME": "/h"}, "/c/runs"),
-        ({"SCRATCH": "/s", "HOME": "/h"}, "/s/coach/runs"),
-        ({"HOME": "/h"}, "/h/coach/runs"),
+        ({"COACH_HOME": "/c", "SCRATCH": "/s", "HOME": "/h"}, "/c/runs", "/c/cache"),
+        ({"SCRATCH": "/s", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/s/coach/runs", "/s/coach/cache"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/h/coach/runs", "/x/coach"),
+        ({"HOME": "/h"}, "/h/coach/runs", "/h/.cache/coach"),
     ],
 )
-def test_runs_lie_under_coach_home_else_scratch_else_home(env: dict[str, str], root: str) -> None:
-    assert str(runs.default_runs_root(env)) == root
+def test_runs_and_data_lie_under_coach_home_else_scratch_else_home(
+    env: dict[str, str], root: str, cache: str
+) -> None:
+    assert (str(runs.default_runs_root(env)), str(runs.default_cache_dir(env))) == (root, cache)
 
 
 def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:

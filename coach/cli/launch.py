@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -98,7 +99,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             sys.stdout.write(each.script)
         return 0
     submitted = submit(plan, settings, env, io)
-    for line in remember_answers(plan, settings)[1]:
+    notes = [line for each in submitted for line in each.notes]
+    for line in (*notes, *remember_answers(plan, settings)[1]):
         _say(line)
     states: list[str | None] = [each.state for each in submitted]
     if args.wait:
@@ -111,7 +113,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     if plan.request.sweep_point is not None:
         return 0 if _show_group(plan, settings, io, args.format) else 1
-    return 0 if states == ["COMPLETED"] else 1
+    if states == ["COMPLETED"]:
+        return 0
+    _say_why(plan, submitted[0], settings, io)
+    return 1
 
 
 def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str | None] | None:
@@ -125,6 +130,19 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str 
             _say(f"{each.run_id} goes on; `coach cancel {each.run_id}` ends it")
             return None
     return states
+
+
+def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo) -> None:
+    """The cause of a bad end in one line, where the run tells it."""
+    from coach.cli.check import diagnose
+    from coach.rules.engine import Engine
+    from coach.workflows.diagnosing import rules_of
+
+    with contextlib.suppress(UserError):
+        found = diagnose(submitted.run_id, settings, io, Engine(rules_of(settings)), plan.backend).findings
+        for finding in (finding for finding in found if finding.is_primary):
+            _say(f"{finding.rule} {finding.name}: {finding.summary}")
+            _say(f"`coach check {submitted.run_id}` shows the evidence")
 
 
 def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:

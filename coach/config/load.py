@@ -7,6 +7,7 @@ before, but for what the site locked. Flags and the plan come after, and are hel
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -39,6 +40,8 @@ WhyNot = Callable[[Path], str | None]
 _SITE_FILE = Path("etc/coach/site.toml")
 SCRATCH_ORIGIN = "$SCRATCH"
 HOME_ORIGIN = "home"
+PATIENCE_S = 3.0
+"""How long a file system may take to say whether it can be written, before the next one is taken."""
 
 
 def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings:
@@ -150,7 +153,7 @@ def _refuse_first(file: ConfigFile) -> None:
 def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_locked: bool) -> dict[str, Any]:
     """The fields that stand at the top of a file, and the tables of single values."""
     candidates = runs_root_candidates(values, env, is_locked)
-    chosen = choose_root(candidates, why_not)
+    chosen = choose_root(candidates, lambda path: within(PATIENCE_S, lambda: why_not(path)))
     origin = dict(candidates)[chosen.path]
     values.pop("runs_roots", None)
     values["runs_root"] = Said(chosen.path, origin)
@@ -194,6 +197,19 @@ def runs_root_candidates(
         plain.pop("SCRATCH", None)
         places.setdefault(runs.default_runs_root(plain), HOME_ORIGIN)
     return tuple(places.items())
+
+
+def within(seconds: float, ask: Callable[[], str | None]) -> str | None:
+    """The answer, or that there is none in time: a scratch that hangs must not keep coach from showing the queue."""
+    answers = ["does not answer"]
+
+    def work() -> None:
+        answers.append(ask() or "")
+
+    thread = threading.Thread(target=work, name="probe", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answers[-1] or None
 
 
 def _raise_to_floors(values: dict[str, Said]) -> list[str]:

@@ -20,8 +20,9 @@ import psutil
 import coach
 from coach import runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
+from coach.model.elsewhere import place
 from coach.model.errors import UserError
-from coach.sources.local_process import Sighting, find_supervisor, identify, is_to_be_waited_for, look
+from coach.sources.local_process import find_supervisor, identify, is_to_be_waited_for, look
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
@@ -53,16 +54,16 @@ def cancel(run_dir: Path) -> None:
     if process is None:
         seen = look(run_json)
         if not seen.is_visible:
-            raise elsewhere(run_dir.name, seen)
+            raise elsewhere(run_dir.name, seen.host)
         raise UserError(f"{run_dir.name}: nothing of this run is running on this machine")
     with contextlib.suppress(psutil.NoSuchProcess):
         process.terminate()  # psutil looks once more whether the number is still this process's
 
 
-def elsewhere(run_id: str, seen: Sighting) -> UserError:
+def elsewhere(run_id: str, host: str | None) -> UserError:
     """That a run cannot be cancelled from here, and where it can."""
     return UserError(
-        f"{run_id}: it is on {seen.host}, not visible from here", f"`coach cancel {run_id}` ends it there"
+        f"{run_id}: it is {place(host)}, not visible from here", f"`coach cancel {run_id}` ends it there"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from coach import runs
 from coach.launch.recipe import Recipe
 from coach.model.environment import Environment
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launch import LaunchRequest, Plan, Resources
 
 _NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep_point")
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
@@ -41,7 +41,7 @@ def run_record(
             for name, parameter in recipe.parameters.items()
         },
         "resources": asdict(plan.resources),
-        "launch": said(request),
+        "launch": _used(said(request), plan.resources),
         "backend": plan.backend,
         "cluster": None,
         "job_id": plan.run_id if plan.backend == "local" else None,
@@ -95,6 +95,13 @@ def said(request: LaunchRequest) -> dict[str, Any]:
         if value not in ({}, []):
             result[item.name] = value
     return result
+
+
+def _used(launch: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
+    """Without what the config has and this launch had no use for: a relaunch would take it for asked."""
+    unused = {name for name in ("gpu_type", "cpus_per_gpu") if getattr(resources, name) is None}
+    unused |= {"cpus_per_task"} if resources.cpus_per_gpu is not None else set()
+    return {name: value for name, value in launch.items() if name not in unused}
 
 
 def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from coach.model.errors import UserError
-from coach.model.launch import Plan
+from coach.model.launch import LaunchRequest, Plan
 
 MAX_CHOICES = 9
 """One digit each."""
@@ -144,19 +144,19 @@ def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
     for text in standard:
         if _NO_CONFIGURATION.search(text):
             found += [field for field in _ASKED if _was_asked(plan, field)]
-        found += next((fields for pattern, fields in _SENTENCES if re.search(pattern, text, re.I)), ())
+        found += next((names for pattern, names in _SENTENCES if re.search(pattern, text, re.I)), ())
     if plan.backend != "slurm":
         return ()
     return tuple(dict.fromkeys(_part_of_gpus(plan) if field == _GPUS else field for field in found))
 
 
 def explain(
-    lines: Sequence[str], plan: Plan, fields: Sequence[str], known: Mapping[str, Sequence[str]]
+    lines: Sequence[str], plan: Plan, names: Sequence[str], known: Mapping[str, Sequence[str]]
 ) -> Refused:
-    """The refusal with the field to set and the ways to answer. `known`: field → what Slurm says there is, where it was asked."""
-    field = next((name for name in fields if name not in plan.locked), None)
+    """The refusal with the first of the fields to set, and the ways to answer. `known`: field → what Slurm says there is, if asked."""
+    field = next((name for name in names if name not in plan.locked), None)
     if field is None:
-        locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in fields]
+        locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in names]
         return Refused(lines, hint=locked[0] if locked else None)
     choices = _choices(field, lines, plan, known.get(field) or plan.choices.get(field, ()))
     return Refused(lines, field, choices, _hint(field, choices))
@@ -171,6 +171,13 @@ def option_of(field: str) -> str:
         "environment": "--env",
     }
     return names.get(field, f"--{field.replace('_', '-')}")
+
+
+def field_named(error: UserError) -> str | None:
+    """The field whose option a refusal of coach's own names, in its hint if not in its message."""
+    named = {option_of(item.name): item.name for item in fields(LaunchRequest) if item.name != "env"}
+    options = re.findall(r"--[a-z][a-z-]+", f"{error.message} {error.hint or ''}")
+    return next((named[option] for option in options if option in named), None)
 
 
 def _apart(lines: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -247,22 +254,13 @@ _SPELT: Mapping[str, str] = MappingProxyType(
     }
 )
 _LISTED = re.compile(rf"\s*['\"\[(]*({_NAME})['\"\])]*\s*(,|/|\bor\b|\band\b|[.;)\]]|$)", re.IGNORECASE)
-_PLACEHOLDERS = frozenset(
-    {
-        *(
-            "account",
-            "accounts",
-            "name",
-            "account_name",
-            "accountname",
-            "project",
-            "reservation",
-            "partition",
-        ),
-        *("qos", "your", "the", "none", "null", "invalid", "missing", "required", "xxx", "your_account"),
-        *("project_name", "reservation_name", "type", "model", "none", "unknown", "code", "yours", "n"),
-    }
+_PLACEHOLDER = re.compile(
+    r"(?:your|my|some|the)(?:[_-]\w+)?|"
+    r"(?:your|my|the)?[_-]?(?:account|project|reservation|partition|qos)s?(?:[_-]?(?:name|id|code))?|"
+    r"name|type|model|code|none|null|invalid|missing|required|unknown|n|x+",
+    re.IGNORECASE,
 )
+"""What stands for a name in a site's words, or is none: `--account=YOUR_ACCOUNT`, `account: missing`."""
 
 
 def _said(field: str, lines: Sequence[str]) -> list[str]:
@@ -280,7 +278,7 @@ def _said(field: str, lines: Sequence[str]) -> list[str]:
                 rf"(?:{_NOUNS[field]})[^:=.]{{0,30}}?(?::|\bare\b|\bone of\b)", text, re.I
             ):
                 found += _listed(text[match.end() :])
-    return [name for name in dict.fromkeys(found) if name.lower() not in _PLACEHOLDERS]
+    return [name for name in dict.fromkeys(found) if not _PLACEHOLDER.fullmatch(name)]
 
 
 def _listed(text: str) -> Iterable[str]:

@@ -97,7 +97,7 @@ def resolve_resources(
         mem=request.mem,
         gpu_type=gpu_type,
         gpu_request=_gpu_request(request),
-        cpus_per_gpu=None if is_local else cpus_per_gpu,
+        cpus_per_gpu=cpus_per_gpu,
         signal=_signal(request, time_limit_s),
         partition=target.partition.name if target.partition else None,
         # An empty text says "none", where the config has one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from coach.launch.refusal import Refused, is_unanswered, slurms_words
@@ -45,15 +46,23 @@ def cancel_command(job_id: str) -> tuple[str, ...]:
     return ("scancel", job_id)
 
 
-def submit(script: Path, env: Mapping[str, str], after_job: str | None = None) -> str:
-    """Submit a script and return its job id. Raises UserError with Slurm's own words when it is refused."""
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A job in the queue, and what the site had to say about it."""
+
+    job_id: str
+    lines: tuple[str, ...]
+
+
+def submit(script: Path, env: Mapping[str, str], after_job: str | None = None) -> Accepted:
+    """Submit a script. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was taken."""
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
-    output = _call(sbatch_command(script, after_job), env)
+    output, stderr = _call(sbatch_command(script, after_job), env)
     job_id = output.strip().split(";")[0]  # with several clusters: JOB;CLUSTER
     if not is_job_id(job_id):
         raise UserError(f"sbatch printed {output.strip()!r}, not a job id")
-    return job_id
+    return Accepted(job_id, slurms_words(stderr))
 
 
 def cancel(job_id: str, env: Mapping[str, str]) -> None:
@@ -63,7 +72,8 @@ def cancel(job_id: str, env: Mapping[str, str]) -> None:
     _call(cancel_command(job_id), env)
 
 
-def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
+def _call(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
+    """What it printed, and what it said on its standard error."""
     # sbatch hands its environment to the job. Inside an allocation that would be the outer job's SLURM_*, which srun then obeys.
     clean = {
         key: value
@@ -87,4 +97,4 @@ def _call(argv: Sequence[str], env: Mapping[str, str]) -> str:
         if argv[0] == "sbatch":
             raise Refused(words)
         raise UserError(f"{argv[0]}: {' '.join(stderr.split()) or status}")
-    return done.stdout.decode("utf-8", "replace")
+    return done.stdout.decode("utf-8", "replace"), stderr

@@ -102,12 +102,18 @@ class ActionApp(App[None]):
                 raise UserError(f"no recipe has the key {key}")
             return LaunchRequest(name, self.backend)
 
-        self._open_plan(recipe.word if recipe else "", request)
+        draft = LaunchRequest(recipe.name, self.backend) if recipe is not None else None
+        self._open_plan(recipe.word if recipe else "", request, draft)
 
-    def _open_plan(self, name: str, make_request: Callable[[], LaunchRequest]) -> None:
+    def _open_plan(
+        self, name: str, make_request: Callable[[], LaunchRequest], draft: LaunchRequest | None
+    ) -> None:
+        """`draft` is what can be changed while no plan can be made."""
         from coach.tui.screens.plan import PlanScreen
 
         screen = PlanScreen(self.context, f"launch {name}".strip())
+        if draft is not None:
+            screen.draft(draft)
         self.push_screen(screen)
 
         def work() -> tuple[Plan, LaunchRequest]:
@@ -123,7 +129,7 @@ class ActionApp(App[None]):
             self._say(READ_ONLY)
             return
         request = replace(message.request, backend=self.backend)
-        self._open_plan(message.title, lambda: request)
+        self._open_plan(message.title, lambda: request, request)
 
     # Recipes
 
@@ -152,9 +158,10 @@ class ActionApp(App[None]):
         from coach.tui.screens.plan import PlanScreen
 
         screen = self.top
-        if not isinstance(screen, PlanScreen) or screen.plan is None:
+        if not isinstance(screen, PlanScreen):
             return
-        run_id, request, edit = screen.plan.run_id, message.request, message.edit
+        run_id = screen.plan.run_id if screen.plan is not None else None
+        request, edit = message.request, message.edit
         self._ask(
             screen,
             lambda: self.launcher.prepare(request, run_id),
@@ -176,8 +183,8 @@ class ActionApp(App[None]):
         if self.screen is screen:
             self.pop_screen()
             self._open_run(submitted.run_id)
-        for text in submitted.notes:
-            self.call_after_refresh(self._say, UserError(text))
+        if submitted.notes:
+            self.call_after_refresh(self._say, UserError(" · ".join(submitted.notes)))
 
     # Cancel
 

@@ -22,7 +22,7 @@ from coach.tui import messages
 from coach.tui.actions import ActionApp
 from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.keys import Mode
-from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals
+from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.theme import NIGHT
@@ -75,10 +75,11 @@ class CoachApp(ActionApp):
         self.register_theme(NIGHT)
         self.theme = NIGHT.name
         self._watch: Watch | None = None
+        self._terminal_modes = terminal_modes()
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            leave_at_signals(self)
+            leave_at_signals(self, self._terminal_modes)
         self.push_screen(ClusterScreen(self.context))
         session = self.context.session
         self._follow()

@@ -20,7 +20,7 @@ from coach.model.snapshot import Snapshot
 from coach.tui.keys import Key, Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
 from coach.tui.render.header import ages_line, banner_lines, top_line
-from coach.tui.render.text import BLANK, Line, Span, line
+from coach.tui.render.text import BLANK, Line, Span, line, printable
 from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
@@ -159,7 +159,7 @@ class CoachScreen(Screen[None]):
 
     def note(self, text: str) -> None:
         """Say something beside the keys, until the next key."""
-        self._set_note(line(Span(text, "warning")) if text else BLANK)
+        self._set_note(line(Span(printable(text), "warning")) if text else BLANK)
 
     def _set_note(self, note: Line) -> None:
         if self._is_composed:

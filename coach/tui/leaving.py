@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import signal
-import sys
 import termios
 import threading
 from typing import Any
@@ -21,6 +20,9 @@ from textual.app import App
 LEAVE_TIMEOUT_S = 4.0
 """How long the screens may take to go; what Slurm's clients are doing then ends with the process."""
 
+GONE_TIMEOUT_S = 2.5
+"""The same where the terminal is gone: there is nothing to give back, and Textual may wait for ever for its last words to be painted."""
+
 FINISH_AT_SIGNAL_S = 2.0
 """How long a submission or cancellation that is under way is waited for."""
 
@@ -28,11 +30,15 @@ _RESTORE = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[<u\x1b[?
 """Mouse, paste and focus reports off; the first screen back; the cursor shown."""
 
 
-def leave_at_signals(app: App[Any]) -> None:
-    """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread."""
-    modes = None
-    with contextlib.suppress(termios.error, ValueError, OSError):
-        modes = termios.tcgetattr(sys.__stdin__.fileno()) if sys.__stdin__ else None
+def terminal_modes() -> list[Any] | None:
+    """How the terminal is set before the app changes it; None where there is none."""
+    with contextlib.suppress(termios.error):
+        return termios.tcgetattr(0)
+    return None
+
+
+def leave_at_signals(app: App[Any], modes: list[Any] | None) -> None:
+    """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` is what the terminal had before."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGHUP, signal.SIGTERM):
         loop.add_signal_handler(number, _leave, app, number, modes)
@@ -40,15 +46,16 @@ def leave_at_signals(app: App[Any]) -> None:
 
 def _leave(app: App[Any], number: signal.Signals, modes: list[Any] | None) -> None:
     status = 128 + number
-    last_resort = threading.Timer(LEAVE_TIMEOUT_S, _leave_at_once, (status, modes))
+    timeout_s = LEAVE_TIMEOUT_S if _has_terminal() else GONE_TIMEOUT_S
+    last_resort = threading.Timer(timeout_s, _leave_at_once, (status, modes))
     last_resort.daemon = True
     last_resort.start()
-    _let_go_of_a_dead_terminal()
     app.exit(return_code=status)
 
 
-def _let_go_of_a_dead_terminal() -> None:
-    """What is painted for nobody goes nowhere, instead of failing."""
+def _has_terminal() -> bool:
+    """Whether it is still there. What is painted for nobody goes nowhere from then on, instead of failing."""
+    has_hung_up = False
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         try:
@@ -56,7 +63,9 @@ def _let_go_of_a_dead_terminal() -> None:
         except termios.error as error:
             if error.args[0] == errno.EIO:  # it has hung up; a file or a pipe says otherwise
                 os.dup2(nowhere, stream)
+                has_hung_up = True
     os.close(nowhere)
+    return not has_hung_up
 
 
 def _leave_at_once(status: int, modes: list[Any] | None) -> None:

@@ -165,6 +165,7 @@ class LiveLauncher:
 
         submitted = submit(plan, self._settings, self._env, self._io)
         self._settings, notes = remember_answers(plan, self._settings)
+        notes = tuple(line for each in submitted for line in each.notes) + notes
         return replace(submitted[0], notes=notes)
 
     def examine(self, backend: str) -> Report:

@@ -19,9 +19,11 @@ from coach.model.belonging import fits, is_of_another_cluster
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.run import Run
+from coach.sources.follow import describe
 from coach.sources.io import Io, Query
-from coach.sources.local_process import find_supervisor, look
+from coach.sources.local_process import find_supervisor
 from coach.sources.run_files import parse_run
+from coach.sources.run_list import read_listed_run
 from coach.sources.slurm_text import parse_time
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
@@ -94,12 +96,15 @@ def _plan_run(run_id: str, run_dir: Path, cluster: str | None, io: Io) -> Cancel
                 f"{run_id}: Slurm has forgotten its job; {job_id} is the number of another one now"
             )
         return _plan_job(job_id, queued, run_dir)
-    seen = look(run_json)
     supervisor = find_supervisor(run_json)
-    if is_final(seen.state):
-        raise HasEnded(f"{run_id}: it has ended already ({seen.state})")
-    if not seen.is_visible:
-        raise local.elsewhere(run_id, seen)
+    try:
+        run = read_listed_run(io, run_dir)
+    except OSError as error:
+        raise UserError(describe(error)) from None
+    if is_final(run.state):
+        raise HasEnded(f"{run_id}: it has ended already ({run.state})")
+    if not run.is_visible:
+        raise local.elsewhere(run_id, run.host)
     if supervisor is None:
         raise UserError(f"{run_id}: nothing of this run is running on this machine")
     return Cancellation("local", run_id, str(run_dir), f"kill -TERM {supervisor.pid}")

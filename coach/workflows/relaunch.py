@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from coach.launch.spelling import format_time, parse_time
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.finding import Fix
-from coach.model.launch import AppliedFix, LaunchRequest, Plan, Submitted
+from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
 from coach.model.run import Checkpoint, Run
 from coach.sources.io import Io
 from coach.workflows.cancel import HasEnded, cancel, plan_cancel
@@ -81,7 +81,9 @@ def changes(parent: Run, plan: Plan) -> tuple[tuple[str, str, str], ...]:
     resources = {name: getattr(plan.resources, name) for name in plan.resources.__dataclass_fields__}
     rows: list[tuple[str, Any, Any]] = [("recipe", parent.recipe, plan.recipe)]
     rows += [(name, parent.parameters.get(name), value) for name, value in plan.parameters.items()]
-    rows += [(name, parent.resources.get(name), value) for name, value in resources.items()]
+    # A run of an older coach lacks what could not be asked for then.
+    unsaid = {item.name: item.default for item in fields(Resources) if item.default is not MISSING}
+    rows += [(name, parent.resources.get(name, unsaid.get(name)), value) for name, value in resources.items()]
     return tuple((name, _word(name, old), _word(name, new)) for name, old, new in rows if old != new)
 
 

@@ -101,11 +101,12 @@ def start(plan: Plan, env: Mapping[str, str], after: Run | None = None) -> Submi
         local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
     try:
-        job_id = slurm.submit(paths.job_script, env, after.job_id if after else None)
+        accepted = slurm.submit(paths.job_script, env, after.job_id if after else None)
     except Refused as refused:
         raise explained(refused, plan, SystemIo(scrubbed_environment(env))) from None
-    runs.update_json(paths.run_json, {"job_id": job_id})
-    return Submitted(plan.run_id, plan.run_dir, job_id, "PENDING")
+    runs.update_json(paths.run_json, {"job_id": accepted.job_id})
+    notes = tuple(f"sbatch: {line}" for line in accepted.lines)
+    return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)
 
 
 def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], None]) -> str | None:

@@ -93,6 +93,13 @@ def test_a_launch_that_waits_answers_once_when_the_run_has_completed(coach: Coac
     assert len((run_dir / "metrics" / "rank-0.jsonl").read_text().splitlines()) >= 4
 
 
+def test_a_launch_that_waits_says_why_the_run_failed(coach: Coach) -> None:
+    done = coach.launch("baseline", "--env", "modules=no-such-module/1.0", "--wait")
+    assert done.returncode == 1, done.stderr
+    assert "coach: ENV007 module-not-found" in done.stderr
+    assert "coach check" in done.stderr
+
+
 @pytest.mark.train
 def test_a_printed_script_started_by_hand_makes_the_same_run(coach: Coach) -> None:
     sets = [word for pair in SMALL for word in ("--set", pair)]

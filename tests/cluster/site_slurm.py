@@ -51,6 +51,20 @@ return slurm.SUCCESS
 """
 
 
+def why_not() -> str | None:
+    """Why no such site can be booted here, where a plain cluster can; None when one can."""
+    folders = (
+        "usr/lib/*/slurm-wlm",
+        "usr/lib*/slurm",
+        "usr/lib/*/slurm",
+        "usr/local/lib*/slurm",
+        "opt/slurm/lib*/slurm",
+    )
+    if any(found for folder in folders for found in Path("/").glob(f"{folder}/job_submit_lua.so")):
+        return None
+    return "not installed: Slurm's job_submit_lua (Debian: slurm-wlm-basic-plugins)"
+
+
 def site_cluster(directory: Path, *, is_detached: bool = False) -> SlurmCluster:
     """The cluster, not yet started. Its reservation is made by `open_reservation`, once it runs."""
     return SlurmCluster(

@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 # Both "nodes" of the test cluster share two real cores.
+LOGS = ("stdout", "stderr")
 SMALL = (
     *("--cpus-per-task", "1"),
     *("--set", "num_workers=0", "--set", "num_train_samples=2048", "--set", "eval_every_epoch=false"),
@@ -208,6 +209,8 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
 
     slurm.wait_state(job_id, "RUNNING", timeout_s=60)
     wait_until(lambda: newest_step() >= 80, 90, "the run goes on to its end", every_s=0.3)
+    parted = [f"this is attempt 2 of job {job_id}" in (run_dir / f"{name}.log").read_text() for name in LOGS]
+    assert parted == [True, True], "in both logs it is seen where the second attempt begins"
     resumed = [event for event in events(run_dir, 0) if event["event"] == "resume"]
     assert [event["step"] for event in resumed] == [saved[0]["step"]]
     wait_until(

@@ -1,3 +1,5 @@
+"""A site and a user for each test."""
+
 from __future__ import annotations
 
 from pathlib import Path

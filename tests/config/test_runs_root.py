@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from coach import config
+from coach.config.load import within
 from coach.model.errors import UserError
 from tests.config.site import Place
 
@@ -54,6 +56,16 @@ def test_what_the_user_says_is_taken_or_nothing(place: Place) -> None:
     place.site('runs_roots = ["/fast"]\n')
     place.user('runs_root = "/mine"\n')
     assert chosen(place, "/mine").runs_root == Path("/mine")
+
+
+def test_a_file_system_that_hangs_is_passed_over() -> None:
+    hangs = threading.Event()
+    try:
+        assert within(0.05, lambda: str(hangs.wait(30))) == "does not answer"
+    finally:
+        hangs.set()
+    assert within(30, lambda: None) is None
+    assert within(30, lambda: "is full") == "is full"
 
 
 def test_a_path_of_the_site_whose_variable_is_unset_here_does_not_stop_coach(place: Place) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from coach.launch.refusal import Refused, explain, fields_in_question, option_of, slurms_words
+from coach.launch.refusal import Refused, explain, field_named, fields_in_question, option_of, slurms_words
+from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan, Resources
 from tests.launch.examples import MACHINE, plan
 
@@ -146,6 +147,8 @@ def test_the_present_value_is_not_offered_again() -> None:
         ("please use one of these projects: lab/teaching", ["lab", "teaching"]),
         ("submit with --account=ACCOUNT (sbatch -A <account>)", []),
         ("no account: please contact help@site.org", []),
+        ("use --account=your_project_name, e.g. --account=PROJECTID", []),
+        ("use -A m1234 or -A 10234, -A themis, -A mylab", ["m1234", "10234", "themis", "mylab"]),
         ("Job's account not permitted to use this partition (gpu allows lab,ml not default)", ["lab", "ml"]),
     ],
 )
@@ -198,6 +201,22 @@ def test_a_field_is_named_by_the_option_that_a_user_knows() -> None:
     assert [option_of(name) for name in ("num_nodes", "time_limit_s", "gpu_type")] == [
         *("--nodes", "--time", "--gpu-type"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("message", "hint", "field"),
+    [
+        ("--gpus 4: partition gpu has 2 GPUs per node", None, "gpus_per_node"),
+        ("this cluster has no default partition", "--partition: one of cpu, gpu", "partition"),
+        ("torch 2.3 is too old", "use --env NAME", "environment"),
+        ("--no-such-thing and --time 9", None, "time_limit_s"),
+        ("Slurm does not answer", None, None),
+    ],
+)
+def test_a_refusal_of_coachs_own_names_its_field_by_its_option(
+    message: str, hint: str | None, field: str | None
+) -> None:
+    assert field_named(UserError(message, hint)) == field
 
 
 def test_this_machine_has_no_sbatch_to_set_anything_for(tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "slurm"
 # As at many sites, a script around the client: the one that hangs is its child.
 HANGING = '#!/bin/sh\n: > "$ASKED"\nsleep 300\n'
 
+AND_THEN = (
+    'echo "before"; "$@"; echo "status $?"; stty -a | tr ";" "\\n" | grep -w -o -e "-*icanon" -e "-*echo"'
+)
+"""A shell's line before coach and its lines after: what the person finds in the terminal."""
+
 
 class Login:
     """A login node whose squeue never answers. What runs there carries a mark in its environment."""
@@ -87,18 +92,40 @@ def test_a_closed_terminal_ends_the_screens_and_what_they_asked(
 def test_ended_from_outside_the_screens_give_the_terminal_back(
     login: Login, open_terminal: Callable[..., Terminal], number: signal.Signals
 ) -> None:
-    shell = (
-        'echo "before"; "$@"; echo "status $?"; stty -a | tr ";" "\\n" | grep -w -o -e "-*icanon" -e "-*echo"'
-    )
-    terminal = open_terminal(["sh", "-c", shell, "sh", *login.argv("--backend", "slurm")])
+    terminal = open_terminal(["sh", "-c", AND_THEN, "sh", *login.argv("--backend", "slurm")])
     terminal.wait_for("waiting for the first answer")
     login.wait_hanging()
     os.kill(login.coach(), number)
     login.wait_gone()
-    screen = terminal.wait_for(f"status {128 + number}").split()
     terminal.wait_exit()
-    screen = terminal.screen().split()
-    assert screen == ["before", "status", str(128 + number), "icanon", "echo"]
+    assert terminal.screen().split() == ["before", "status", str(128 + number), "icanon", "echo"]
+
+
+STUCK = """
+import time
+from coach.tui import leaving
+from textual.app import App
+leaving.LEAVE_TIMEOUT_S = 0.2
+modes = leaving.terminal_modes()
+class Stuck(App):
+    def on_mount(self):
+        leaving.leave_at_signals(self, modes)
+        self.notify("it stands")
+    def on_unmount(self):
+        time.sleep(300)
+Stuck().run()
+"""
+
+
+@pytest.mark.terminal
+def test_screens_that_do_not_answer_leave_all_the_same_and_give_the_terminal_back(
+    login: Login, open_terminal: Callable[..., Terminal]
+) -> None:
+    terminal = open_terminal(["sh", "-c", AND_THEN, "sh", "env", login.mark, sys.executable, "-c", STUCK])
+    terminal.wait_for("it stands")
+    os.kill(login.coach(), signal.SIGTERM)
+    terminal.wait_exit()
+    assert terminal.screen().split() == ["before", "status", "143", "icanon", "echo"]
 
 
 @pytest.mark.terminal

@@ -19,8 +19,22 @@ from tests.tui.fake_session import FakeLauncher, make_plan
 
 async def open_plan(driver: Driver) -> None:
     await driver.press("2")
+    await until_keys_count(driver)
+
+
+async def until_keys_count(driver: Driver) -> None:
+    """Wait until the question has been painted, and for as long as it refuses keys then."""
     await driver.sees("submits exactly this script")
+    screen = driver.app.screen
+    assert isinstance(screen, PlanScreen)
+    await driver.until(lambda: screen._guard.admits(driver.clock() + 2 * GUARD_S), "the guard is armed")
     driver.clock.turn(GUARD_S + 0.1)
+
+
+async def submit(driver: Driver) -> None:
+    """Enter, as soon as it counts."""
+    await until_keys_count(driver)
+    await driver.press("enter")
 
 
 async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None:
@@ -145,13 +159,6 @@ GRES = Refused(["no type"], "gpu_type", [Choice("a100", {"gpu_type": "a100", "gp
 RESERVATION = Refused(["reserved"], "reservation", [Choice("workshop", {"reservation": "workshop"})])
 
 
-async def submit(driver: Driver) -> None:
-    """Enter, as soon as it counts."""
-    await driver.sees("submits exactly this script")
-    driver.clock.turn(GUARD_S + 0.1)
-    await driver.press("enter")
-
-
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
 async def test_a_refusal_moves_to_the_field_marks_it_and_offers_what_there_is(size: tuple[int, int]) -> None:
     async with opened(launcher=FakeLauncher(refusals=[ACCOUNT]), size=size) as driver:
@@ -226,6 +233,37 @@ async def test_a_key_and_a_tick_that_come_before_the_screen_is_composed_do_no_ha
         screen.tick()
         screen.note("too early")
         assert driver.place == "cluster"
+
+
+class NoDefaultLauncher(FakeLauncher):
+    """A cluster without a default partition."""
+
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        self.requests.append(request)
+        if request.partition not in ("cpu", "gpu"):
+            raise UserError("this cluster has no default partition", "--partition: one of cpu, gpu")
+        return make_plan(request)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_a_launch_that_cannot_be_planned_is_mended_in_the_field_that_the_refusal_names(
+    size: tuple[int, int],
+) -> None:
+    async with opened(launcher=NoDefaultLauncher(), size=size) as driver:
+        await driver.press("2")
+        await driver.sees("--partition: one of cpu, gpu")
+        await driver.until(lambda: isinstance(driver.app.focused, PlanField), "a field has the focus")
+        assert "✖partition" in driver.text()
+        await driver.press("enter")
+        assert driver.launcher.submitted == []
+        await driver.press("g", "p", "u")
+        await driver.sees("optimizer")  # the recipe's parameters are known with the plan
+        field = driver.app.focused
+        assert isinstance(field, PlanField)
+        assert (field.field.name, field.value) == ("partition", "gpu")
+        await submit(driver)
+        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        assert driver.launcher.submitted[0].request.partition == "gpu"
 
 
 class LockedLauncher(FakeLauncher):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from coach import runs
 from coach.model.errors import UserError
 from coach.sources.user import user_name
-from coach.workflows.cancel import cancel, plan_cancel
+from coach.workflows.cancel import HasEnded, cancel, plan_cancel
 from tests.workflows.test_launching import World
 
 RUN = "20261121-142233-ddp-4f2a"
@@ -71,3 +72,11 @@ def test_of_two_runs_with_one_number_the_job_is_that_of_the_newest(world: World)
     newer = recorded(world, "20271121-142233-ddp-4f2b", created_time_s=MADE_S + 31_536_000)
     queue_says(world, "PENDING", NEXT_YEAR)
     assert plan_cancel("17", world.settings, world.env, world.io).run_dir == str(newer.run_dir)
+
+
+def test_a_local_run_that_said_its_end_before_its_supervisor_died_has_ended_as_it_said(world: World) -> None:
+    supervisor = {"pid": 2**22 - 3, "create_time_s": 1.0, "node": os.uname().nodename}
+    paths = recorded(world, backend="local", supervisor=supervisor)
+    runs.write_json(paths.exit_json, {"state": "COMPLETED", "ended_time_s": MADE_S + 9})
+    with pytest.raises(HasEnded, match=r"it has ended already \(COMPLETED\)"):
+        plan_cancel(RUN, world.settings, world.env, world.io)

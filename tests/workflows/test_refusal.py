@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from coach.config import Lock
+from coach.config import LaunchDefaults, Lock
 from coach.launch.refusal import Refused
 from coach.launch.submit import NoAnswer
 from coach.model.errors import UserError
+from coach.model.finding import Fix
 from coach.model.launch import LaunchRequest
+from coach.sources.run_files import read_run
 from coach.workflows.defaults import locked_fields, with_defaults
 from coach.workflows.refusal import remember_answers
+from coach.workflows.relaunch import changes, request_for_fix
 from coach.workflows.submit import submit
 from tests.workflows.test_launching import World
 
@@ -51,6 +54,15 @@ def test_an_accounting_database_that_hangs_delays_a_refusal_by_no_more_than_its_
     with pytest.raises(Refused) as caught:
         submit(world.plan(), world.settings, world.env, world.io)
     assert (caught.value.field, caught.value.choices) == ("account", ())
+
+
+def test_what_the_site_says_of_a_job_that_it_takes_is_told(world: World) -> None:
+    world.client("sbatch", "echo 'sbatch: Your project has used 95 % of its hours.' >&2; echo 17")
+    submitted = submit(world.plan(), world.settings, world.env, world.io)
+    assert (submitted.job_id, submitted.notes) == (
+        "17",
+        ("sbatch: Your project has used 95 % of its hours.",),
+    )
 
 
 def test_a_submission_whose_answer_was_lost_keeps_the_run_that_may_be_queued(world: World) -> None:
@@ -109,6 +121,30 @@ def test_what_a_site_asked_for_is_the_next_launch_s_default_once_it_was_taken(wo
     assert with_defaults(LaunchRequest("ddp", account="other"), world.settings).account == "other"
     assert launched(world) == ()
     assert launched(world, account="other") == ()  # nobody had asked
+
+
+def test_a_fix_of_a_run_on_cpus_is_not_refused_for_a_type_of_gpu_that_the_config_has(world: World) -> None:
+    defaults = LaunchDefaults(gpu_type="a100", cpus_per_gpu=4, cpus_per_task=2, python="python3")
+    world.settings = replace(world.settings, launch=defaults)
+    world.client("sbatch", "echo 17")
+    parent = read_run(world.io, Path(submit(world.plan(), world.settings, world.env, world.io).run_dir))
+    assert not {"gpu_type", "cpus_per_gpu"} & set(parent.launch)
+    assert parent.launch["cpus_per_task"] == 2
+    child = world.plan(request_for_fix(parent, Fix("a smaller learning rate", {"lr": 0.003}), "NUM001"))
+    assert [name for name, _, _ in changes(parent, child)] == ["lr"]
+
+
+def test_a_fix_of_a_run_on_gpus_asks_for_their_cpus_in_the_same_way(world: World) -> None:
+    defaults = LaunchDefaults(partition="gpu", cpus_per_gpu=4, cpus_per_task=2, python="python3")
+    world.settings = replace(world.settings, launch=defaults)
+    world.client("sbatch", "echo 17")
+    parent = read_run(world.io, Path(submit(world.plan(), world.settings, world.env, world.io).run_dir))
+    child = world.plan(request_for_fix(parent, Fix("a smaller learning rate", {"lr": 0.003}), "NUM001"))
+    assert (child.resources.cpus_per_gpu, child.resources.cpus_per_task) == (4, 8)
+    older = {
+        name: value for name, value in parent.resources.items() if name not in ("gpu_request", "exclude")
+    }
+    assert [name for name, _, _ in changes(replace(parent, resources=older), child)] == ["lr"]
 
 
 def test_another_process_of_coach_may_give_the_answer(world: World) -> None:

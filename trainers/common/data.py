@@ -128,9 +128,11 @@ def find_cifar10(data_dir: str | None) -> Path | None:
 
 
 def default_cache_dir() -> Path:
-    """$COACH_HOME/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach."""
+    """$COACH_HOME/cache, else $SCRATCH/coach/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach."""
     if os.environ.get("COACH_HOME"):
         return Path(os.environ["COACH_HOME"]).expanduser() / "cache"
+    if os.environ.get("SCRATCH"):
+        return Path(os.environ["SCRATCH"]).absolute() / "coach" / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coach"
 
 

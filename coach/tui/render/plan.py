@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from coach.launch.recipe_file import WORLD_SIZE
 from coach.launch.refusal import Choice, Refused
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launch import LaunchRequest, Plan, Resources, SweepPoint
 from coach.tui.render.text import Line, Span, Tone, clip, clock, line, line_width, muted, printable, wrap
 
 PARAMETER = "set."
@@ -40,61 +40,77 @@ _WHOLE_NUMBERS: Mapping[str, int] = MappingProxyType(
 """Fields that are whole numbers, with the least each may be."""
 
 
+_SIZES: Mapping[str, str] = MappingProxyType(
+    {
+        "num_nodes": "nodes",
+        "gpus_per_node": "GPUs per node",
+        "nproc_per_node": "ranks per node",
+        "cpus_per_task": "CPUs per task",
+        "time_limit_s": "time limit",
+        "mem": "memory per node",
+    }
+)
+_OF_SLURM: Mapping[str, str] = MappingProxyType(
+    {
+        "account": "account",
+        "qos": "QOS",
+        "reservation": "reservation",
+        "constraint": "constraint",
+        "exclude": "exclude nodes",
+        "gpu_type": "GPU type",
+        "gpu_request": "GPU request",
+        "cpus_per_gpu": "CPUs per GPU",
+    }
+)
+"""Fields → labels: the size of the launch, and what a site may demand of it."""
+
+
 def plan_fields(plan: Plan) -> tuple[Field, ...]:
-    """What can be changed, as it stands: resources, the recipe's parameters, then what a site may demand of every launch."""
-    resources = plan.resources
-    fields = [
-        Field("num_nodes", "nodes", str(resources.num_nodes)),
-        Field("gpus_per_node", "GPUs per node", str(resources.gpus_per_node)),
-        Field("nproc_per_node", "ranks per node", str(resources.nproc_per_node)),
-        Field("cpus_per_task", "CPUs per task", str(resources.cpus_per_task)),
-        Field(
-            "time_limit_s",
-            "time limit",
-            "" if resources.time_limit_s is None else clock(resources.time_limit_s),
-        ),
-        Field("mem", "memory per node", resources.mem or ""),
-    ]
-    if plan.backend == "slurm":
-        fields.append(Field("partition", "partition", resources.partition or ""))
-    swept = _swept(plan)
-    if swept is not None and swept[0] == WORLD_SIZE:
-        fields = [field for field in fields if field.name not in _RANKS]
-    if swept is not None:
-        fields.append(Field(f"{PARAMETER}{swept[0]}", f"{swept[0]} (sweep)", swept[1]))
-    fields.extend(
-        Field(f"{PARAMETER}{name}", name, _editable(value))
-        for name, value in plan.parameters.items()
-        if swept is None or name != swept[0]
-    )
-    fields.append(Field("environment", "environment", plan.request.environment or ""))
-    if plan.backend == "slurm":
-        fields.extend(_site_fields(plan))
+    """What can be changed, as it stands: sizes, the recipe's parameters, then what a site may demand of every launch."""
+    fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
+    fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
     return tuple(replace(field, lock=plan.locked.get(field.name)) for field in fields)
 
 
-def _swept(plan: Plan) -> tuple[str, str] | None:
-    """What a group goes over, and its values; None for a single run."""
-    points = [each.request.sweep_point for each in (plan, *plan.others)]
-    if points[0] is None:
-        return None
-    return points[0].parameter, ",".join(_editable(point.value) for point in points if point is not None)
+def _with_sweep(fields: list[Field], points: Sequence[SweepPoint | None]) -> list[Field]:
+    """The values that a group goes over in one field, and not what it decides for each of its runs."""
+    first = points[0]
+    if first is None:
+        return fields
+    values = ",".join(_editable(point.value) for point in points if point is not None)
+    swept = Field(f"{PARAMETER}{first.parameter}", f"{first.parameter} (sweep)", values)
+    kept = [field for field in fields if first.parameter != WORLD_SIZE or field.name not in _RANKS]
+    if swept.name in (field.name for field in kept):
+        return [swept if field.name == swept.name else field for field in kept]
+    at = next((i for i, field in enumerate(kept) if field.name.startswith(PARAMETER)), len(kept))
+    return [*kept[:at], swept, *kept[at:]]
 
 
-def _site_fields(plan: Plan) -> list[Field]:
-    resources = plan.resources
-    sbatch = (f"{key}={value}" if value else key for key, value in plan.request.sbatch.items())
-    return [
-        Field("account", "account", resources.account or ""),
-        Field("qos", "QOS", resources.qos or ""),
-        Field("reservation", "reservation", resources.reservation or ""),
-        Field("constraint", "constraint", resources.constraint or ""),
-        Field("exclude", "exclude nodes", resources.exclude or ""),
-        Field("gpu_type", "GPU type", resources.gpu_type or ""),
-        Field("gpu_request", "GPU request", resources.gpu_request),
-        Field("cpus_per_gpu", "CPUs per GPU", _editable(resources.cpus_per_gpu or "")),
-        Field("sbatch", "more for sbatch", " ".join(map(shlex.quote, sbatch))),
-    ]
+def draft_fields(request: LaunchRequest) -> tuple[Field, ...]:
+    """What can be changed while no plan can be made: as it was said, and empty where it was not."""
+    return tuple(_fields(request, request, {}, request.backend != "local"))
+
+
+def _fields(
+    values: Resources | LaunchRequest, request: LaunchRequest, parameters: Mapping[str, Any], is_slurm: bool
+) -> list[Field]:
+    labels = {**_SIZES, "partition": "partition"} if is_slurm else _SIZES
+    fields = [Field(name, label, _shown(name, getattr(values, name))) for name, label in labels.items()]
+    fields += [Field(f"{PARAMETER}{name}", name, _editable(value)) for name, value in parameters.items()]
+    fields.append(Field("environment", "environment", request.environment or ""))
+    if is_slurm:
+        sbatch = (f"{key}={value}" if value else key for key, value in request.sbatch.items())
+        fields += [
+            Field(name, label, _shown(name, getattr(values, name))) for name, label in _OF_SLURM.items()
+        ]
+        fields.append(Field("sbatch", "more for sbatch", " ".join(map(shlex.quote, sbatch))))
+    return fields
+
+
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    return clock(value) if name == "time_limit_s" and isinstance(value, int) else _editable(value)
 
 
 def _editable(value: object) -> str:
@@ -194,7 +210,11 @@ def error_lines(error: UserError, width: int) -> list[Line]:
 
 def refusal_lines(refused: Refused, label: str | None, width: int, max_lines: int) -> list[Line]:
     """Slurm's words, then the marked field and the ways to answer. `label` names the field, None when there is none to set."""
-    asked = _answers(refused, label, width) if label is not None else [line(muted(" Esc leaves"))]
+    asked = (
+        _answers(refused, label, width)
+        if label is not None
+        else [line(muted(" change the plan, or Esc leaves"))]
+    )
     words = error_lines(
         refused if label is None else Refused(refused.lines), width
     )  # the hint is for a command line

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from coach.launch.refusal import Choice, Refused
+from coach.launch.refusal import Choice, Refused, field_named
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
 from coach.tui.asking import AskingScreen
@@ -24,6 +24,7 @@ from coach.tui.render.plan import (
     REFUSED,
     Field,
     answered,
+    draft_fields,
     edited,
     plan_fields,
     plan_heading,
@@ -138,6 +139,10 @@ class PlanScreen(AskingScreen):
         """Counts the edits: a plan made for an older one is not shown."""
         return self._edit
 
+    def draft(self, request: LaunchRequest) -> None:
+        """What is asked for at first. When no plan can be made of it, it can be changed all the same."""
+        self._request = request
+
     async def set_plan(self, plan: Plan, request: LaunchRequest, edit: int) -> None:
         if edit != self._edit:
             return
@@ -148,11 +153,24 @@ class PlanScreen(AskingScreen):
     def refuse(self, error: UserError) -> None:
         super().refuse(error)
         if not self.query(PlanField):
-            self.query_one("#plan").display = False
+            self._show_draft(error)
         row = self._refused_row()
         if isinstance(error, Refused) and row is not None:
             row.mark(is_refused=True, choices=error.choices)
             row.input.focus()
+
+    def _show_draft(self, error: UserError) -> None:
+        """No plan could be made of the defaults: the fields that were to make it, at the one that the refusal names."""
+        if self._request is None:
+            self.query_one("#plan").display = False
+            return
+        rows = [PlanRow(field) for field in draft_fields(self._request)]
+        self.query_one("#fields").mount_all(rows)
+        named = field_named(error)
+        for row in rows:
+            if row.input.field.name == named:
+                row.mark(is_refused=True)
+                self.call_after_refresh(row.input.focus)
 
     def _refused_row(self) -> PlanRow | None:
         """The row that a refusal of Slurm's is about."""
@@ -168,13 +186,25 @@ class PlanScreen(AskingScreen):
         fields = plan_fields(plan)
         shown = {row.input.field.name: row for row in self.query(PlanRow)}
         if tuple(shown) != tuple(field.name for field in fields):
-            holder = self.query_one("#fields")
-            await holder.remove_children()
-            await holder.mount_all([PlanRow(field) for field in fields])
+            await self._replace_fields(fields)
             return
         for field in fields:
             shown[field.name].input.show(field)
             shown[field.name].mark()
+
+    async def _replace_fields(self, fields: tuple[Field, ...]) -> None:
+        """Other fields than before. Who was typing goes on where he was."""
+        focused = self.focused
+        rows = [PlanRow(field) for field in fields]
+        holder = self.query_one("#fields")
+        await holder.remove_children()
+        await holder.mount_all(rows)
+        for row in rows:
+            if isinstance(focused, PlanField) and row.input.field.name == focused.field.name:
+                row.input.put(focused.value)
+                row.input.select_on_focus = False
+                row.input.focus()
+                self.call_after_refresh(setattr, row.input, "select_on_focus", True)
 
     def show(self) -> None:
         width, height = self.app.size
@@ -187,6 +217,8 @@ class PlanScreen(AskingScreen):
             self.pane("#notes").styles.height = 1 + min(max(1, len(notes)), max(3, height // 3))
             self.pane("#notes").set_lines(notes or [line(muted(" nothing unusual"))])
             self.pane("#script").set_lines(script_lines(plan.script))
+        else:
+            self.pane("#notes").set_lines([line(muted(" nothing yet"))])
         if isinstance(self._error, Refused):
             row = self._refused_row()
             label = row.input.field.label if row is not None else None
