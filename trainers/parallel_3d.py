@@ -138,10 +138,14 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         )
     model = Layers(whole, pp_rank, args.pp).to(device)
     for block in model.blocks.values():
-        plan = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
-        plan.update(
-            {"attention.projection": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
-        )
+        plan = {
+            "attention.query": ColwiseParallel(),
+            "attention.key": ColwiseParallel(),
+            "attention.value": ColwiseParallel(),
+            "attention.projection": RowwiseParallel(),
+            "up": ColwiseParallel(),
+            "down": RowwiseParallel(),
+        }
         parallelize_module(block, mesh["tp"], plan)
     stage = PipelineStage(model, pp_rank, args.pp, device, group=mesh["pp"].get_group())
 

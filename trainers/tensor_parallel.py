@@ -123,10 +123,14 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         num_heads = block.attention.query.out_features // block.attention.head_size
         if num_heads % world_size:
             raise TrainerError(f"{num_heads} heads cannot be split evenly over {world_size} ranks")
-        plan = {f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
-        plan.update(
-            {"attention.projection": RowwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
-        )
+        plan = {
+            "attention.query": ColwiseParallel(),
+            "attention.key": ColwiseParallel(),
+            "attention.value": ColwiseParallel(),
+            "attention.projection": RowwiseParallel(),
+            "up": ColwiseParallel(),
+            "down": RowwiseParallel(),
+        }
         parallelize_module(block, mesh, plan)
 
     # Optimizer, of this rank's parts.
