@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from coach.launch.recipe import Recipe, resolve_parameters
+from coach.launch.recipe_file import MAX_RESTARTS
 from coach.launch.record import run_record
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths, render
@@ -19,9 +20,6 @@ from coach.launch.spelling import check_printable
 from coach.model.environment import Environment
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan
-
-MAX_RESTARTS = 100
-"""More failures than that are no accident."""
 
 _SBATCH_KEY = re.compile(r"[a-z][a-z0-9-]{0,40}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -86,6 +84,8 @@ class Facts:
 
 def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, run_id: str) -> Plan:
     """Check everything and render the script. Raises UserError for the first thing that cannot be."""
+    if request.max_restarts is None:
+        request = replace(request, max_restarts=recipe.max_restarts)
     _check_texts(request, site.backend)
     _check_environment(facts.environment)
     check_run_dir(facts.paths.run_dir)

@@ -30,6 +30,9 @@ WORLD_SIZE = "world_size"
 
 RANKS = Parameter(WORLD_SIZE, "int", 1, "Ranks in all", min=1)
 
+MAX_RESTARTS = 100
+"""More failures of one run than that are no accident."""
+
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
@@ -39,7 +42,7 @@ _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _RECIPE_KEYS = (
     *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
     *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
-    *("environment", "sweep", "parameters_of", "parameters"),
+    *("environment", "max_restarts", "sweep", "parameters_of", "parameters"),
 )
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
 _SWEEP_KEYS = ("parameter", "values")
@@ -93,6 +96,8 @@ class Recipe:
     """The next step of the ladder: a recipe's name."""
     expects: tuple[str, ...] = ()
     """Codes of findings that it shows on purpose; for its runs they are `info`."""
+    max_restarts: int | None = None
+    """How often torchrun starts all ranks anew after one has failed, unless the launch says; None: never."""
     sweep: Sweep | None = None
     own_trainers: Path | None = None
     """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
@@ -169,6 +174,7 @@ class _Reader:
             watch=self._words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
             next=self._matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
             expects=self._words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
+            max_restarts=self._max_restarts(table),
             sweep=self._sweep(self._get(table, "sweep", dict, "a table", None), read, devices),
             own_trainers=beside if is_own else None,
         )
@@ -198,6 +204,13 @@ class _Reader:
         if hours is not None and not 0 <= hours < math.inf:
             raise self._error("gpu_hours", f"gpu_hours = {hours!r}: expected a number from 0")
         return hours
+
+    def _max_restarts(self, table: Mapping[str, Any]) -> int | None:
+        wanted = f"a whole number from 0 to {MAX_RESTARTS}"
+        number: int | None = self._get(table, "max_restarts", int, wanted, None)
+        if number is not None and not 0 <= number <= MAX_RESTARTS:
+            raise self._error("max_restarts", f"max_restarts = {number}: expected {wanted}")
+        return number
 
     def _words(
         self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from coach.launch.plan import Facts, make_plan
+from coach.launch.recipe import read_recipe
 from coach.launch.record import request_from, said
 from coach.model.errors import UserError
-from tests.launch.examples import MACHINE, plan
+from coach.model.launch import LaunchRequest
+from tests.launch.examples import MACHINE, PATHS, RECIPE, RUN_ID, plan, write_recipe
 
 
 def test_the_restarts_that_were_asked_for_reach_torchrun_and_the_record_of_the_run(tmp_path: Path) -> None:
@@ -27,3 +30,25 @@ def test_without_restarts_the_first_failure_ends_the_run(tmp_path: Path, max_res
 def test_a_number_of_restarts_that_cannot_be_meant_is_refused(tmp_path: Path, max_restarts: int) -> None:
     with pytest.raises(UserError, match=f"--max-restarts {max_restarts}: must be 0 to 100"):
         plan(tmp_path, max_restarts=max_restarts)
+
+
+def test_a_recipe_may_ask_for_restarts_and_the_launch_has_the_last_word(tmp_path: Path) -> None:
+    text = f"{RECIPE.format(name='ddp', devices='multiple')}max_restarts = 3\n"
+    data = tmp_path / "data"
+    write_recipe(data, text=text)
+    recipe = read_recipe(data / "recipes" / "ddp.toml", data)
+    assert recipe.max_restarts == 3
+    facts = Facts(PATHS, "anna", 1795271000.0, "0.1.0", None)
+    for asked, option in ((None, "--max-restarts=3"), (1, "--max-restarts=1")):
+        made = make_plan(LaunchRequest("ddp", max_restarts=asked), recipe, MACHINE, facts, RUN_ID)
+        assert option in made.script
+    made = make_plan(LaunchRequest("ddp", max_restarts=0), recipe, MACHINE, facts, RUN_ID)
+    assert "max-restarts" not in made.script
+
+
+@pytest.mark.parametrize("value", ["-1", "101", '"often"', "true"])
+def test_a_recipe_s_restarts_are_a_number_that_can_be_meant(tmp_path: Path, value: str) -> None:
+    text = f"{RECIPE.format(name='ddp', devices='multiple')}max_restarts = {value}\n"
+    write_recipe(tmp_path, text=text)
+    with pytest.raises(UserError, match=r"ddp\.toml:\d+: max_restarts = .*a whole number from 0 to 100"):
+        read_recipe(tmp_path / "recipes" / "ddp.toml", tmp_path)

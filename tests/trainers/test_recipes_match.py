@@ -76,8 +76,9 @@ def test_a_recipe_and_its_trainer_agree_on_types_choices_and_defaults(recipe: Re
         option = options[name]
         assert TYPES.get(option.get("type", ""), "str") == parameter.type, name
         assert tuple(option.get("choices", ())) == parameter.choices, name
-        # A sweep is another recipe of the same trainer, with runs as short as a table needs.
-        assert option["default"] == parameter.default or recipe.sweep is not None, name
+        # Another recipe of the same trainer: a sweep, with runs as short as a table needs, or one with restarts, and checkpoints for them.
+        is_another = recipe.sweep is not None or recipe.max_restarts is not None
+        assert option["default"] == parameter.default or is_another, name
 
 
 def test_what_a_recipe_does_by_default_is_usual(recipe: Recipe) -> None:
