@@ -28,6 +28,7 @@ from coach.sources.run_files import parse_run
 from coach.workflows import submit as one
 from coach.workflows.backend import resolve_backend
 from coach.workflows.cancel import HasEnded, cancel, plan_cancel
+from coach.workflows.defaults import locked_fields
 from coach.workflows.diagnosing import rules_of
 from coach.workflows.prepare import look_at_site, num_alive_runs, plan_for, with_defaults
 from coach.workflows.read import read_once
@@ -66,7 +67,7 @@ def plan_all(
     plans = []
     for index, (value, name) in enumerate(zip(values, ids, strict=True)):
         point = SweepPoint(ids[0], recipe.sweep.parameter, value, index, len(values))
-        asked = replace(_at(request, recipe, rest, value, site), sweep_point=point)
+        asked = replace(_at(request, recipe, rest, value, site, settings), sweep_point=point)
         plans.append(plan_for(asked, settings, env, io, site, now_s, name))
     _check_room(len(plans), settings, io, now_s)
     first, *others = plans
@@ -155,19 +156,36 @@ def _values(
 
 
 def _at(
-    request: LaunchRequest, recipe: Recipe, rest: Mapping[str, Any], value: Scalar, site: Site
+    request: LaunchRequest,
+    recipe: Recipe,
+    rest: Mapping[str, Any],
+    value: Scalar,
+    site: Site,
+    settings: Settings,
 ) -> LaunchRequest:
     """The request of one value."""
     if recipe.sweep is not None and recipe.sweep.parameter != WORLD_SIZE:
         return replace(request, set={**rest, recipe.sweep.parameter: value})
-    return _with_ranks(replace(request, set=rest), recipe, int(value), site)
+    locked = locked_fields(settings)
+    fixed = {
+        name: said
+        for name in ("num_nodes", "nproc_per_node")
+        if (said := getattr(request, name)) is not None and (name in locked or name not in request.defaulted)
+    }
+    return _with_ranks(replace(request, set=rest), recipe, int(value), site, fixed)
 
 
-def _with_ranks(request: LaunchRequest, recipe: Recipe, num_ranks: int, site: Site) -> LaunchRequest:
-    """As many ranks on as few nodes as they fit on."""
+def _with_ranks(
+    request: LaunchRequest, recipe: Recipe, num_ranks: int, site: Site, fixed: Mapping[str, int]
+) -> LaunchRequest:
+    """As many ranks on as few nodes as they fit on. `fixed` is what was said of nodes and ranks per node."""
     values, _ = resolve_parameters(recipe, request.set)
     problem: UserError | None = None
     for num_nodes in (n for n in range(1, num_ranks + 1) if num_ranks % n == 0):
+        if fixed.get("num_nodes", num_nodes) != num_nodes:
+            continue
+        if fixed.get("nproc_per_node", num_ranks // num_nodes) != num_ranks // num_nodes:
+            continue
         trial = replace(
             request,
             num_nodes=num_nodes,
@@ -181,8 +199,8 @@ def _with_ranks(request: LaunchRequest, recipe: Recipe, num_ranks: int, site: Si
         else:
             return trial
     raise UserError(
-        f"{num_ranks} ranks: {problem.message if problem else 'they fit nowhere'}",
-        problem.hint if problem else None,
+        f"{num_ranks} ranks: {problem.message if problem else 'not with so many nodes, or ranks on each, as were said'}",
+        problem.hint if problem else "leave out --nodes and --nproc-per-node",
     )
 
 

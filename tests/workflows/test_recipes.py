@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_sweep_or_an_expectation_is_named(tmp_path: Path) -
         ('devices = "multiple"', 'devices = "single"', "needs devices"),
         ('parameters_of = "ddp"', 'parameters_of = "dpd"', "no such recipe"),
         ('watch = ["GPU003", "GPU005"]', 'watch = ["gpu"]', "expected codes of rules"),
-        ('torch = ">=2.1"', "gpu_hours = -1", "expected a number from 0"),
+        ("gpu_hours = 0.05", "gpu_hours = -1", "expected a number from 0"),
     ):
         assert old in text
         path.write_text(text.replace(old, new, 1))

@@ -96,6 +96,12 @@ def test_ranks_are_put_on_as_few_nodes_as_have_room_for_them(world: World) -> No
     assert ranks(plan(world, set={"world_sizes": "16,32"}, partition="cpu")) == [(1, 16), (2, 16)]
 
 
+def test_nodes_and_ranks_that_were_said_are_kept(world: World) -> None:
+    assert ranks(plan(world, set={"world_sizes": "2,4"}, partition="cpu", num_nodes=2)) == [(2, 1), (2, 2)]
+    with pytest.raises(UserError, match="1 ranks: not with so many nodes"):
+        plan(world, set={"world_sizes": "1"}, partition="cpu", num_nodes=2)
+
+
 def test_a_group_is_submitted_whole_each_run_waiting_for_the_one_before(world: World) -> None:
     planned = plan(world, set={"world_sizes": "1,2,4"})
     done = submit(planned, world.settings, world.env, world.io)

@@ -8,7 +8,7 @@ import pytest
 
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
+from coach.model.launch import LaunchRequest, Plan, SweepPoint
 from coach.tui.render.fix import diff_lines
 from coach.tui.render.plan import answered, edited, error_lines, plan_fields, refusal_lines, script_lines
 from coach.tui.render.text import line_width, plain
@@ -108,3 +108,24 @@ def test_a_script_line_with_an_escape_is_shown_not_obeyed() -> None:
 def test_a_diff_says_with_signs_what_its_colours_say() -> None:
     rows = diff_lines(["--- a", "+++ b", "@@ -1 +1 @@", "-old", "+new", " same"])
     assert [row[0].tone for row in rows] == ["muted", "muted", "accent", "removed", "added", ""]
+
+
+def swept(parameter: str, values: tuple[int, ...]) -> Plan:
+    plans = [
+        make_plan(replace(REQUEST, sweep_point=SweepPoint("group", parameter, value, index, len(values))))
+        for index, value in enumerate(values)
+    ]
+    return replace(plans[0], others=tuple(plans[1:]))
+
+
+def test_a_sweep_has_its_values_in_one_field_where_they_can_be_changed() -> None:
+    fields = {field.name: field for field in plan_fields(swept("batch_size", (16, 64)))}
+    assert (fields["set.batch_size"].value, fields["set.batch_size"].label) == ("16,64", "batch_size (sweep)")
+    assert edited(REQUEST, "set.batch_size", "8,16").set["batch_size"] == "8,16"
+    assert "num_nodes" in fields
+
+
+def test_a_sweep_over_ranks_decides_nodes_and_ranks_itself() -> None:
+    fields = {field.name: field.value for field in plan_fields(swept("world_size", (1, 2, 4)))}
+    assert fields["set.world_size"] == "1,2,4"
+    assert not {"num_nodes", "nproc_per_node"} & set(fields)
