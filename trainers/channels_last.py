@@ -32,7 +32,7 @@ from common.distributed import (
     run_dir_by_hand,
 )
 from common.metrics import MetricsLog
-from common.models import MODELS, build_model, count_parameters, loss_of
+from common.models import build_model, count_parameters, loss_of
 from common.schedule import SCALING_RULES, scaled_lr, warmed_up
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler
@@ -60,7 +60,7 @@ def parse_arguments() -> argparse.Namespace:
         "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
     )
     parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
-    parser.add_argument("--model", choices=list(MODELS), default="simplecnn")
+    parser.add_argument("--model", choices=["simplecnn", "resnet18"], default="simplecnn")
     parser.add_argument("--width", type=int, default=64, help="channels of the first convolution")
     parser.add_argument(
         "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coach.launch.recipe import find_recipes, get_recipe
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.terminal.tmux import Terminal
@@ -33,17 +34,17 @@ def settle(terminal: Terminal) -> None:
     wait_until(is_still, 10, "the screen stands still", every_s=0.15)
 
 
-FIELDS = (
-    *("nodes", "gpus", "nproc_per_node", "cpus_per_task", "time", "mem", "partition"),
-    *("lr", "batch_size", "epochs", "max_steps", "num_workers", "seed", "gradient_accumulation", "optimizer"),
-    *("warmup_steps", "checkpoint_every", "width"),
+RESOURCES = (
+    *("nodes", "GPUs per node", "ranks per node", "CPUs per task", "time limit", "memory per node"),
+    "partition",
 )
-"""The fields of the plan from top to bottom; `partition` is there on Slurm only."""
+"""The first fields of the plan, from top to bottom; `partition` is there on Slurm only. The recipe's parameters follow."""
 
 
-def edit_plan(terminal: Terminal, is_slurm: bool, values: dict[str, str]) -> None:
+def edit_plan(terminal: Terminal, recipe: str, is_slurm: bool, values: dict[str, str]) -> None:
     """Type values into fields of the plan and wait until the plan was made again with them."""
-    fields = [name for name in FIELDS if is_slurm or name != "partition"]
+    fields = [name for name in RESOURCES if is_slurm or name != "partition"]
+    fields += get_recipe(recipe).parameters
     terminal.wait_for(re.compile(r"nodes +1"))
     terminal.send("Tab")
     at = 0
@@ -59,10 +60,11 @@ def edit_plan(terminal: Terminal, is_slurm: bool, values: dict[str, str]) -> Non
 
 def submit_plan(terminal: Terminal, key: str, *, is_slurm: bool, **values: str) -> None:
     """Press a recipe's key, change the plan, submit it."""
+    (recipe,) = (recipe.name for recipe in find_recipes()[0] if recipe.key == key)
     terminal.send(key)
     terminal.wait_for(PLAN)
     settle(terminal)
-    edit_plan(terminal, is_slurm, values)
+    edit_plan(terminal, recipe, is_slurm, values)
     terminal.send("Enter")
 
 
@@ -132,6 +134,33 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     terminal.send("c")
     screen = terminal.wait_for("NaN from step 2", 20)
     assert "better" in screen
+    terminal.send("q")
+    assert terminal.wait_exit() == 0
+
+
+def test_five_keys_launch_five_techniques(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    terminal = open_terminal(
+        user_coach.argv(),
+        columns=80,
+        rows=24,
+        env=user_coach.env({"COACH_LAUNCH_CPUS_PER_TASK": "1"}),
+        as_user=user_coach.user,
+    )
+    terminal.wait_for("node3")
+    for key in "12345":
+        submit_plan(terminal, key, is_slurm=True, max_steps="2", num_workers="0", width="8")
+        terminal.wait_for(re.compile("PENDING|RUNNING|COMPLETED"), 30)
+
+    def ended() -> dict[str, str]:
+        return {str(run["recipe"]): str(run["state"]) for run in listed_runs(user_coach)}
+
+    def has_each_ended() -> bool:
+        return len(ended()) == 5 and not {"PENDING", "RUNNING"} & set(ended().values())
+
+    wait_until(has_each_ended, 150, "five runs have ended", every_s=2)
+    assert ended() == dict.fromkeys(("baseline", "ddp", "amp", "fsdp", "deepspeed_zero"), "COMPLETED")
     terminal.send("q")
     assert terminal.wait_exit() == 0
 

@@ -45,6 +45,7 @@ class MetricsLog:
         self._time_reported_s = 0.0
         self._printed = float("-inf")
         self._is_lost = False
+        self._step_ended: torch.cuda.Event | None = None
         self._has_reached_target = False
         self._tensorboard = TensorBoard(run_dir) if tensorboard and self.rank == 0 else None
         folder = Path(run_dir) / "metrics"
@@ -68,6 +69,7 @@ class MetricsLog:
 
     def step(self, **record: Any) -> None:
         """Take the record of the step that has just ended. Values may be tensors of one element on the device."""
+        self._stay_near_the_device()
         self.timing.add_step(record["step_time_s"], record["data_time_s"], record["num_samples_global"])
         if not self._log_steps:
             return
@@ -82,6 +84,17 @@ class MetricsLog:
         if len(self._records) >= INTERVAL_STEPS or started - self._interval_started >= INTERVAL_S:
             self._end_interval()
         self.logging_time_s += time.perf_counter() - started
+
+    def _stay_near_the_device(self) -> None:
+        """Let the host be one step ahead of a GPU and no more: enough for the GPU never to wait, and the host's clock then tells its pace.
+
+        Without this the host queues hundreds of steps in the time of one and waits at the epoch's end, where no step is measured.
+        """
+        if self._device.type == "cuda":
+            if self._step_ended is not None:
+                self._step_ended.synchronize()
+            self._step_ended = torch.cuda.Event()
+            self._step_ended.record()
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Write an event at once, after the records of the steps before it."""

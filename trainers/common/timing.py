@@ -74,7 +74,8 @@ def as_text(summary: dict[str, Any]) -> str:
     ]
     is_steady = summary["num_steady_steps"] > 0
     shown = [(text, summary[key]) for text, key in parts if is_steady or key != "num_steady_steps"]
-    return "time: " + ", ".join(text.format(value) for text, value in shown if value is not None)
+    texts = [text.format(value) for text, value in shown if value is not None]
+    return "time: " + (", ".join(texts) or "no step was made")
 
 
 def process_age_s() -> float:
