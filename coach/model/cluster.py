@@ -114,6 +114,17 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuAllocation:
+    """GPUs that a job has on some nodes, the same indices on each."""
+
+    job_id: str
+    nodes: tuple[str, ...]
+    type: str | None
+    count: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One row of the queue. `nodes` is Slurm's node set expression; times are epoch seconds or durations in seconds."""
 
