@@ -10,7 +10,15 @@ ACTIVE_STATES = frozenset(
         *("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "STAGE_OUT"),
     }
 )
-"""Job states that can still change; every other state is final (squeue(1), JOB STATE CODES)."""
+"""Job states that can still change (squeue(1), JOB STATE CODES)."""
+
+FINAL_STATES = frozenset(
+    {
+        *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED"),
+        *("BOOT_FAIL", "DEADLINE", "REVOKED"),
+    }
+)
+"""Job states that end a job. A state that is in neither set is of a newer Slurm: the job counts as alive, and the state shows as itself."""
 
 SUPERVISOR_DIED = "SupervisorDied"
 MACHINE_RESTARTED = "MachineRestarted"
@@ -22,7 +30,7 @@ _WHOLE_SECOND_S = 1.0
 
 def is_final(state: str | None) -> bool:
     """Whether a job in this state has ended. An unknown (None) state has not."""
-    return state is not None and state not in ACTIVE_STATES
+    return state in FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,17 @@ class Node:
     memory_mib: int | None
     memory_allocated_mib: int | None
     gpus: tuple[GpuCount, ...]
+    reason_user: str | None = None
+    """Who gave the reason."""
+    reason_time_s: float | None = None
+    """When it was given."""
+    gpu_indices: tuple[int, ...] | None = None
+    """The indices of the GPUs in use; None where Slurm does not say."""
+    owner: str | None = None
+    """The one user whose jobs may run here now, where a job asked to share with nobody else."""
+    features: tuple[str, ...] = ()
+    cluster: str | None = None
+    """The cluster that was asked by name; None for the one at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,45 @@ class Partition:
     num_cpus_allocated: int | None
     gpus: tuple[GpuCount, ...]
     num_gpus_per_node: int
+    is_exclusive: bool = False
+    """Whether each of its jobs gets whole nodes."""
+    allow_accounts: tuple[str, ...] | None = None
+    """The only accounts that may use it; None: all."""
+    allow_qos: tuple[str, ...] | None = None
+    allow_groups: tuple[str, ...] | None = None
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are kept for some users for some time. `nodes` is a node set expression."""
+
+    name: str
+    state: str
+    """`active` or `inactive`."""
+    start_time_s: float | None
+    end_time_s: float | None
+    nodes: str | None
+    num_nodes: int | None
+    flags: tuple[str, ...]
+    users: tuple[str, ...]
+    accounts: tuple[str, ...]
+    partition: str | None
+
+    @property
+    def is_maintenance(self) -> bool:
+        return "MAINT" in self.flags
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAllocation:
+    """GPUs that a job has on some nodes, the same indices on each."""
+
+    job_id: str
+    nodes: tuple[str, ...]
+    type: str | None
+    count: int
+    indices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +154,26 @@ class Job:
     is_visible: bool = True
     """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
     last_word_time_s: float | None = None
+    raw_job_id: str | None = None
+    """The number that an array task or a part of a heterogeneous job has of its own: `23` for `17_1`."""
+    dependency: str | None = None
+    reservation: str | None = None
+    priority: int | None = None
+    """Slurm's number, larger is sooner; 0 is held."""
+    scheduled_nodes: str | None = None
+    """Where Slurm plans to start a pending job."""
+    num_requeues: int | None = None
+    command: str | None = None
+    """The batch script, for own jobs."""
+    stdout: str | None = None
+    stderr: str | None = None
+    """The paths as Slurm tells them: some versions with patterns (`%j`), and nothing for the default name."""
+    cluster: str | None = None
+
+    @property
+    def estimated_start_s(self) -> float | None:
+        """When Slurm expects a pending job to start: an estimate, made anew each time that the queue changes."""
+        return self.start_time_s if self.state == "PENDING" else None
 
     def was_requeued_after(self, ended_time_s: float | None) -> bool:
         """Whether this row is newer than an end at this time (epoch seconds; None: not known): then the job goes on after it."""

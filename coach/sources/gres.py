@@ -1,46 +1,109 @@
-"""GPU counts out of Slurm's GRES and TRES expressions.
+"""GPUs, and what else is counted by name, out of Slurm's GRES and TRES expressions.
 
 The same GPUs are spelt differently by every command, version and way of asking; a count that is wrong here makes the whole cluster
-look free or full, so all spellings meet in this one pure function.
+look free or full, so all spellings meet in this one pure module.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 _ITEM = re.compile(
     r"""
-    ^(?:gres[:/])?gpu
-    (?:[:/](?P<type>\(null\)|[^:=()\s]*[^:=()\s\d][^:=()\s]*|\d+(?=[:=])))?   # a100, (null), 3090 when a count follows
-    (?:[:=](?P<count>\d+)(?P<unit>[KMG]?))?
-    (?:\(.*\))?$                                                              # (IDX:0-1) (S:0-1)
+    ^(?:gres[:/])?(?P<name>[A-Za-z_][\w.-]*)
+    (?:[:/](?P<type>\(null\)|[^:=()\s]*[^:=()\s\d][^:=()\s]*|\d+(?=[:=])))?   # a100, 1g.5gb, (null), 3090 when a count follows
+    (?::no_consume)?
+    (?:[:=](?P<count>\d+)(?P<unit>[KMGTP]?))?
+    (?P<notes>(?:\([^()]*\))*)$                                               # (IDX:0-1) (S:0-1) (0/8,4/8)
     """,
     re.VERBOSE,
 )
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+_INDICES = re.compile(r"\(IDX:([0-9,-]+)\)")
+_MAX_INDICES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Gres:
+    """One item of an expression. `type` is None where the site names none."""
+
+    name: str
+    type: str | None
+    count: int
+    indices: tuple[int, ...] | None
+    """Which of them are meant; None where Slurm does not say (it never does for shards and MPS)."""
+
+
+@lru_cache(maxsize=4096)
+def parse_gres(expression: str) -> tuple[Gres, ...]:
+    """All items of an expression, in order. What is no GRES (`cpu=2`, `mem=8G`) is among them by its own name, `N/A` and `(null)` are not.
+
+    Understands `gpu:a100:2(IDX:0-1)`, `gpu:(null):4`, `gpu:a100:8(S:0-1)`, `gpu:1g.5gb:7`, `shard:a100:4(0/8,4/8)`, `gres:gpu:2`,
+    `gres/gpu:2` and `cpu=2,gres/gpu=4,gres/gpu:a100=4`.
+    """
+    found = []
+    for item in _COMMA_OUTSIDE_PARENTHESES.split(expression.strip()):
+        match = _ITEM.match(item.strip())
+        if match is None or item.strip() == "N/A":
+            continue
+        kind = match["type"]
+        indices = _INDICES.search(match["notes"] or "")
+        found.append(
+            Gres(
+                name=match["name"],
+                type=None if kind in (None, "(null)", "no_consume") else kind,
+                count=int(match["count"] or 1) * _UNITS[match["unit"] or ""],
+                indices=parse_indices(indices[1]) if indices else None,
+            )
+        )
+    return tuple(found)
+
+
+def parse_indices(text: str) -> tuple[int, ...]:
+    """`0-1,3` as (0, 1, 3). What is not such a list, or absurdly long, is empty."""
+    indices: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            return ()
+        low, high = int(first), int(last) if dash else int(first)
+        if not 0 <= high - low < _MAX_INDICES or len(indices) > _MAX_INDICES:
+            return ()
+        indices += range(low, high + 1)
+    return tuple(indices)
+
+
+def format_indices(indices: tuple[int, ...]) -> str:
+    """(0, 1, 3) as `0-1,3`."""
+    parts: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def parse_gpus(expression: str) -> Mapping[str | None, int]:
     """GPUs by type; the key None is for GPUs without a type. Other resources are passed over.
 
-    Understands `gpu:a100:2(IDX:0-1)`, `gpu:(null):4`, `gpu:a100:8(S:0-1)`, `gres:gpu:2`, `gres/gpu:2`,
-    `cpu=2,gres/gpu=4,gres/gpu:a100=4` (total and per type: the types are kept, the total is not added to them).
+    Where a total stands beside the types (`gres/gpu=4,gres/gpu:a100=4`), the total is not added to them.
     """
     typed: dict[str, int] = {}
     untyped = 0
     has_untyped = False
-    for item in _COMMA_OUTSIDE_PARENTHESES.split(expression.strip()):
-        match = _ITEM.match(item.strip())
-        if match is None:
+    for item in parse_gres(expression):
+        if item.name != "gpu":
             continue
-        count = int(match["count"] or 1) * _UNITS[match["unit"] or ""]
-        if match["type"] in (None, "(null)"):
+        if item.type is None:
             has_untyped = True
-            untyped += count
+            untyped += item.count
         else:
-            typed[match["type"]] = typed.get(match["type"], 0) + count
+            typed[item.type] = typed.get(item.type, 0) + item.count
     gpus: dict[str | None, int] = {name: count for name, count in typed.items()}  # noqa: C416 (wider key type)
     rest = untyped - sum(typed.values()) if "=" in expression else untyped
     if rest > 0 or (has_untyped and not typed):
@@ -48,7 +111,20 @@ def parse_gpus(expression: str) -> Mapping[str | None, int]:
     return gpus
 
 
+@lru_cache(maxsize=4096)
 def count_gpus(expression: str) -> int | None:
     """All GPUs of an expression; None when it says nothing about GPUs."""
     gpus = parse_gpus(expression)
     return sum(gpus.values()) if gpus else None
+
+
+def gpu_indices(expression: str) -> tuple[int, ...] | None:
+    """The indices of all GPUs of an expression such as GresUsed; None where one that is in use has no index."""
+    indices: list[int] = []
+    for item in parse_gres(expression):
+        if item.name != "gpu" or item.count == 0:
+            continue
+        if item.indices is None:
+            return None
+        indices += item.indices
+    return tuple(sorted(indices)) if parse_gpus(expression) else None

@@ -22,64 +22,78 @@ from coach.sources.slurm_text import (
     split_records,
 )
 
-_FIELDS = (
-    "jobarrayid",
-    "username",
-    "state",
-    "reason",
-    "partition",
-    "nodelist",
-    "numnodes",
-    "numcpus",
-    "numtasks",
-    "tres-alloc",
-    "tres-per-job",
-    "tres-per-node",
-    "tres-per-task",
-    "timeused",
-    "timeleft",
-    "timelimit",
-    "submittime",
-    "starttime",
-    "endtime",
-    "account",
-    "qos",
-    "exit_code",
-    "workdir",
-    "name",
+_FIRST_FIELDS = (
+    *(
+        "jobarrayid",
+        "username",
+        "state",
+        "reason",
+        "partition",
+        "nodelist",
+        "numnodes",
+        "numcpus",
+        "numtasks",
+    ),
+    *("tres-alloc", "tres-per-job", "tres-per-node", "tres-per-task"),
+    *("timeused", "timeleft", "timelimit", "submittime", "starttime", "endtime"),
+    *("account", "qos", "exit_code", "workdir"),
 )
+_MORE_FIELDS = ("jobid", "dependency", "reservation", "prioritylong", "schednodes", "restartcnt")
+_OWN_FIELDS = ("command", "stdout", "stderr")
+_ALL_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, "name")
+_OWN_JOBS = (*_FIRST_FIELDS, *_MORE_FIELDS, *_OWN_FIELDS, "name")
+_LAYOUTS = {len(fields): fields for fields in ((*_FIRST_FIELDS, "name"), _ALL_JOBS, _OWN_JOBS)}
+"""Number of fields of a record → which they are. The shortest is what recordings of earlier versions hold."""
+
 _JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
+_CLUSTER = re.compile(r"^CLUSTER: (\S+)\n+")
 
 
-def jobs_query(user: str | None) -> Query:
-    """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the queue is)."""
+def jobs_query(user: str | None, cluster: str | None = None) -> Query:
+    """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the queue is).
+
+    `cluster` asks another cluster that the accounting database knows.
+    """
+    fields = _ALL_JOBS if user is None else _OWN_JOBS
     separator, record_end = new_separator(), new_separator()
-    columns = [f"{field}:{separator}" for field in _FIELDS[:-1]] + [f"{_FIELDS[-1]}:{record_end}"]
+    columns = [f"{field}:{separator}" for field in fields[:-1]] + [f"{fields[-1]}:{record_end}"]
     whose = () if user is None else ("-u", user)
-    argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", ",".join(columns))
-    return Query("jobs", argv, separator, record_end)
+    where = () if cluster is None else ("-M", cluster)
+    argv = ("squeue", *where, "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", ",".join(columns))
+    return Query("jobs" if cluster is None else f"jobs {cluster}", argv, separator, record_end)
 
 
-def parse_jobs(text: str, separator: str, record_end: str) -> tuple[tuple[Job, ...], int]:
-    """The jobs, and the number of records that could not be read."""
+def parse_jobs(
+    text: str, separator: str, record_end: str, cluster: str | None = None
+) -> tuple[tuple[Job, ...], int]:
+    """The jobs, and the number of records that could not be read. `cluster` is the one that was asked by name."""
     jobs: list[Job] = []
     num_bad = 0
     for record in split_records(text, separator, record_end):
+        heading = _CLUSTER.match(record[0])
+        if heading is not None:
+            # With -M some versions say whose rows follow, before the first of them.
+            cluster = heading[1]
+            record[0] = record[0][heading.end() :]
+        elif len(record) == 1 and record[0].startswith("CLUSTER: "):
+            continue
         try:
-            jobs.append(_parse_job(record))
+            jobs.append(_parse_job(record, cluster))
         except BadRow:
             num_bad += 1
     return tuple(jobs), num_bad
 
 
-def _parse_job(record: list[str]) -> Job:
-    if len(record) != len(_FIELDS):
-        raise BadRow(f"{len(record)} fields instead of {len(_FIELDS)}")
-    row = dict(zip(_FIELDS, record, strict=True))
+def _parse_job(record: list[str], cluster: str | None) -> Job:
+    fields = _LAYOUTS.get(len(record))
+    if fields is None:
+        raise BadRow(f"{len(record)} fields")
+    row = dict(zip(fields, record, strict=True))
     job_id, state = row["jobarrayid"], row["state"]
     if not _JOB_ID.match(job_id) or not _STATE.match(state) or not row["username"]:
         raise BadRow(f"not a job: {job_id!r} {state!r}")
+    has_ended = is_final(state)
     return Job(
         job_id=job_id,
         name=row["name"],
@@ -92,9 +106,8 @@ def _parse_job(record: list[str]) -> Job:
         num_cpus=parse_count(row["numcpus"]),
         num_gpus=_count_job_gpus(row),
         time_used_s=parse_duration(row["timeused"]),
-        time_left_s=None
-        if is_final(state)
-        else parse_duration(row["timeleft"]),  # squeue counts on after the end
+        # squeue counts on after the end.
+        time_left_s=None if has_ended else parse_duration(row["timeleft"]),
         time_limit_s=parse_duration(row["timelimit"]),
         submit_time_s=parse_time(row["submittime"]),
         start_time_s=parse_time(row["starttime"]),
@@ -102,13 +115,27 @@ def _parse_job(record: list[str]) -> Job:
         account=optional(row["account"]),
         qos=optional(row["qos"]),
         work_dir=optional(row["workdir"]),
-        exit_code=_parse_job_exit_code(row["exit_code"], state),
+        exit_code=_parse_job_exit_code(row["exit_code"], state) if has_ended else None,
+        raw_job_id=optional(row.get("jobid", "")),
+        dependency=optional(row.get("dependency", "")),
+        reservation=optional(row.get("reservation", "")),
+        priority=_parse_whole(row.get("prioritylong", "")),
+        scheduled_nodes=optional(row.get("schednodes", "")),
+        num_requeues=_parse_whole(row.get("restartcnt", "")),
+        command=optional(row.get("command", "")),
+        stdout=optional(row.get("stdout", "")),
+        stderr=optional(row.get("stderr", "")),
+        cluster=cluster,
     )
+
+
+def _parse_whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def _parse_job_exit_code(text: str, state: str) -> int | None:
     """Slurm says 0 as well for a script that never started, or was ended from outside."""
-    code = parse_exit_code(text) if is_final(state) else None
+    code = parse_exit_code(text)
     return None if code == 0 and state != "COMPLETED" else code
 
 
@@ -120,6 +147,8 @@ def _count_job_gpus(row: dict[str, str]) -> int | None:
         ("tres-per-node", "numnodes"),
         ("tres-per-task", "numtasks"),
     ):
+        if "gpu" not in row[column]:
+            continue
         count = count_gpus(row[column])
         if count is not None:
             factor = 1 if multiplier is None else parse_count(row[multiplier])

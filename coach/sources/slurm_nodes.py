@@ -11,21 +11,34 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from coach.model.cluster import GpuCount, Node, Partition
-from coach.sources.gres import parse_gpus
+from coach.sources.gres import gpu_indices, parse_gpus
 from coach.sources.io import Query
-from coach.sources.slurm_text import BadRow, optional, parse_count, parse_duration
+from coach.sources.slurm_text import BadRow, optional, parse_count, parse_duration, parse_time
 
 NODES_QUERY = Query("nodes", ("scontrol", "-a", "-d", "-o", "show", "nodes"))
 PARTITIONS_QUERY = Query("partitions", ("scontrol", "-a", "-o", "show", "partitions"))
 
 _FREE_TEXT = re.compile(r" (Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=")
 """The keys that end a line. What stands before the first of them was not written by people."""
-_STAMP = re.compile(r" \[[^\s\]@]+@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\](?=\s|$)")
+_STAMP = re.compile(r" \[(?P<user>[^\s\]@]+)@(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?=\s|$)")
 _LINE_BREAK_IN_REASON = re.compile(r" {7,}")
 _STATES_WITH_WORK_TO_GIVE = frozenset({"idle", "cloud", "powered_down", "dynamic_norm", "dynamic_future"})
 
 
-def parse_nodes(text: str) -> tuple[tuple[Node, ...], int]:
+def nodes_query(cluster: str | None = None) -> Query:
+    """All nodes; `cluster` asks another cluster that the accounting database knows."""
+    return NODES_QUERY if cluster is None else _of_cluster(NODES_QUERY, cluster)
+
+
+def partitions_query(cluster: str | None = None) -> Query:
+    return PARTITIONS_QUERY if cluster is None else _of_cluster(PARTITIONS_QUERY, cluster)
+
+
+def _of_cluster(query: Query, cluster: str) -> Query:
+    return Query(f"{query.kind} {cluster}", (query.argv[0], "-M", cluster, *query.argv[1:]))
+
+
+def parse_nodes(text: str, cluster: str | None = None) -> tuple[tuple[Node, ...], int]:
     """The nodes, and the number of lines that could not be read."""
     nodes: dict[str, Node] = {}
     num_bad = 0
@@ -33,7 +46,7 @@ def parse_nodes(text: str) -> tuple[tuple[Node, ...], int]:
         if not line.strip() or line.startswith("No nodes in the system"):
             continue
         try:
-            node = _parse_node(line)
+            node = _parse_node(line, cluster)
             if node.name in nodes:
                 raise BadRow(f"node {node.name!r} twice")
             nodes[node.name] = node
@@ -42,10 +55,11 @@ def parse_nodes(text: str) -> tuple[tuple[Node, ...], int]:
     return tuple(nodes.values()), num_bad
 
 
-def _parse_node(line: str) -> Node:
+def _parse_node(line: str, cluster: str | None) -> Node:
     free_text = _FREE_TEXT.search(line)
     pairs = _parse_pairs(line if free_text is None else line[: free_text.start()])
-    reason = _parse_reason(line[free_text.end() :]) if free_text and free_text[1] == "Reason" else None
+    has_reason = free_text is not None and free_text[1] == "Reason"
+    reason, stamp = _parse_reason(line[free_text.end() :]) if free_text and has_reason else (None, None)
     name, state = pairs.get("NodeName", ""), pairs.get("State", "")
     if not line.startswith("NodeName=") or not name or not state:
         raise BadRow("not a node")
@@ -53,13 +67,23 @@ def _parse_node(line: str) -> Node:
         name=name,
         state=state.lower(),
         reason=reason,
-        partitions=tuple(part for part in (optional(pairs.get("Partitions", "")) or "").split(",") if part),
+        partitions=_parse_list(pairs.get("Partitions", "")),
         num_cpus=parse_count(pairs.get("CPUTot", "")),
         num_cpus_allocated=parse_count(pairs.get("CPUAlloc", "")),
         memory_mib=parse_count(pairs.get("RealMemory", "")),
         memory_allocated_mib=parse_count(pairs.get("AllocMem", "")),
         gpus=_parse_node_gpus(pairs.get("Gres", ""), pairs.get("GresUsed", "")),
+        reason_user=stamp["user"] if stamp else None,
+        reason_time_s=parse_time(stamp["time"]) if stamp else None,
+        gpu_indices=gpu_indices(pairs.get("GresUsed", "")),
+        owner=optional(pairs.get("Owner", "")),
+        features=_parse_list(pairs.get("ActiveFeatures", "")),
+        cluster=cluster,
     )
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(part for part in (optional(text) or "").split(",") if part)
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
@@ -71,13 +95,16 @@ def _parse_pairs(text: str) -> dict[str, str]:
     return pairs
 
 
-def _parse_reason(text: str) -> str | None:
-    """Who set it and when stands in brackets behind the first line; further lines follow, indented, on the same line."""
+def _parse_reason(text: str) -> tuple[str | None, re.Match[str] | None]:
+    """The reason, and the stamp of who gave it and when.
+
+    The stamp stands in brackets behind the first line; further lines follow, indented, on the same line.
+    """
     stamp = _STAMP.search(text)
     if stamp is not None:
         further_lines = _FREE_TEXT.split(text[stamp.end() :], maxsplit=1)[0]
         text = text[: stamp.start()] + further_lines
-    return optional(_LINE_BREAK_IN_REASON.sub("\n", text.rstrip()))
+    return optional(_LINE_BREAK_IN_REASON.sub("\n", text.rstrip())), stamp
 
 
 def _parse_node_gpus(gres: str, gres_used: str) -> tuple[GpuCount, ...]:
@@ -90,7 +117,9 @@ def _parse_node_gpus(gres: str, gres_used: str) -> tuple[GpuCount, ...]:
     return tuple(GpuCount(kind, total, used.get(kind, 0) if used else None) for kind, total in totals.items())
 
 
-def parse_partitions(text: str, nodes: Sequence[Node]) -> tuple[tuple[Partition, ...], int]:
+def parse_partitions(
+    text: str, nodes: Sequence[Node], cluster: str | None = None
+) -> tuple[tuple[Partition, ...], int]:
     """The partitions with the sums of their nodes, and the number of lines that could not be read."""
     members: dict[str, list[Node]] = {}
     for node in nodes:
@@ -102,13 +131,13 @@ def parse_partitions(text: str, nodes: Sequence[Node]) -> tuple[tuple[Partition,
         if not line.strip() or line.startswith("No partitions in the system"):
             continue
         try:
-            partitions.append(_parse_partition(line, members))
+            partitions.append(_parse_partition(line, members, cluster))
         except BadRow:
             num_bad += 1
     return tuple(partitions), num_bad
 
 
-def _parse_partition(line: str, members: Mapping[str, Sequence[Node]]) -> Partition:
+def _parse_partition(line: str, members: Mapping[str, Sequence[Node]], cluster: str | None) -> Partition:
     pairs = _parse_pairs(line)
     name = pairs.get("PartitionName", "")
     if not line.startswith("PartitionName=") or not name:
@@ -130,7 +159,17 @@ def _parse_partition(line: str, members: Mapping[str, Sequence[Node]]) -> Partit
         num_gpus_per_node=max((sum(gpu.total for gpu in node.gpus) for node in nodes), default=0)
         if gpus
         else 0,
+        is_exclusive=pairs.get("OverSubscribe", "").startswith("EXCLUSIVE"),
+        allow_accounts=_parse_allowed(pairs.get("AllowAccounts", "")),
+        allow_qos=_parse_allowed(pairs.get("AllowQos", "")),
+        allow_groups=_parse_allowed(pairs.get("AllowGroups", "")),
+        cluster=cluster,
     )
+
+
+def _parse_allowed(text: str) -> tuple[str, ...] | None:
+    """None for everybody."""
+    return None if text in ("", "ALL") else _parse_list(text)
 
 
 def is_idle(node: Node) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import lru_cache
 
 _UNSET = frozenset(
     {"", "N/A", "n/a", "(null)", "NONE", "None", "none", "Unknown", "UNKNOWN", "INVALID", "NOT_SET", "NO_VAL"}
@@ -15,6 +16,8 @@ _UNSET = frozenset(
 _DURATION = re.compile(r"^(?:(?P<days>\d+)-)?(?:(?:(?P<hours>\d+):)?(?P<minutes>\d+):)?(?P<seconds>\d+)$")
 _COUNT = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)(?:-|$)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_NUM_WORDS = 8192
+"""Tens of thousands of rows say the same few words: what was read of them is kept."""
 _PREFIX = re.compile(r"^(?:\w+: )?(?:(?:fatal|error): |\w+ error: )")
 
 
@@ -33,6 +36,7 @@ def optional(text: str) -> str | None:
     return None if text.strip() in _UNSET else text
 
 
+@lru_cache(maxsize=_NUM_WORDS)
 def parse_count(text: str) -> int | None:
     """`4`, `2K` (2048), `2-4` (the lower end); None when not set. Raises BadRow for anything else."""
     if text.strip() in _UNSET:
@@ -43,6 +47,7 @@ def parse_count(text: str) -> int | None:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+@lru_cache(maxsize=_NUM_WORDS)
 def parse_duration(text: str) -> int | None:
     """`1-02:03:04`, `2:03` and the like, in seconds; None for UNLIMITED and whatever is not a duration."""
     match = _DURATION.match(text.strip())
@@ -54,6 +59,7 @@ def parse_duration(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+@lru_cache(maxsize=_NUM_WORDS)
 def parse_time(text: str) -> float | None:
     """`2026-11-21T03:49:46`, local time as the clients print it, as epoch seconds; None when not set."""
     try:
