@@ -64,12 +64,19 @@ class Sizes:
 TINY = Sizes((16,), 8, 256, 2, ((16, 1, 2, 16, 2),), (False,), 2, 0.01)
 
 
-def tables(device: torch.device, sizes: Sizes) -> Iterator[tuple[str, list[Measured]]]:
-    """Title and rows of each table, as they are measured."""
+def tables(
+    device: torch.device, sizes: Sizes, wanted: Sequence[str]
+) -> Iterator[tuple[str, str, list[Measured]]]:
+    """Key, title and rows of each table that is wanted, as they are measured."""
     sheet = device_of(name_of(device))
-    yield "SimpleCNN, samples/s", list(_simplecnn(device, sheet, sizes))
-    yield f"ResNet-18, batch {sizes.resnet_batch}, samples/s", list(_resnet(device, sheet, sizes))
-    yield "GPT, bf16, tokens/s", list(_gpt(device, sheet, sizes))
+    known = {
+        "simplecnn": ("SimpleCNN, samples/s", _simplecnn),
+        "resnet18": (f"ResNet-18, batch {sizes.resnet_batch}, samples/s", _resnet),
+        "gpt": ("GPT, bf16, tokens/s", _gpt),
+    }
+    for key, (title, rows) in known.items():
+        if key in wanted:
+            yield key, title, list(rows(device, sheet, sizes))
 
 
 def name_of(device: torch.device) -> str:
