@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
+
 SMALL = ("max_steps=8", "width=8", "num_workers=0", "num_train_samples=512", "batch_sizes=8,16")
 
 
@@ -60,3 +62,28 @@ def test_a_changed_copy_of_a_sweep_runs_whole_and_is_shown_as_one_table(tmp_path
     pair = coach("compare", first["run_id"], second["run_id"], "--backend", "local").stdout
     assert "batch_size: 8 → 16" in pair
     assert "batch_size = 16" in coach("runs").stdout
+
+
+def test_a_whole_group_is_cancelled_by_one_command_the_last_first(tmp_path: Path) -> None:
+    env = {**os.environ, "COACH_HOME": str(tmp_path)}
+
+    def coach(*args: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "coach", *args]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+
+    python = tmp_path / "python"  # a training that only waits
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    python.chmod(0o755)
+    where = ("--backend", "local", "--python", str(python), "--format", "json")
+    launched = coach("launch", "sweep_workers", "--set", "num_workers=0,1,2", *where)
+    assert launched.returncode == 0, launched.stderr
+    ids = [run["run_id"] for run in json.loads(launched.stdout)["runs"]]
+    assert coach("cancel", ids[1], "--group", "--yes").returncode == 0
+
+    def are_all_cancelled() -> bool:
+        listed = json.loads(coach("runs", "--format", "json").stdout)["runs"]
+        return [run["state"] for run in listed] == ["CANCELLED"] * 3
+
+    wait_until(are_all_cancelled, timeout_s=30, what="all runs of the group are cancelled")
+    assert not any((Path(tmp_path) / "runs" / run_id / "metrics" / "rank-0.jsonl").exists() for run_id in ids)
+    assert "all runs of its group have ended" in coach("cancel", ids[0], "--group", "--yes").stderr
