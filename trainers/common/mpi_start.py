@@ -17,6 +17,8 @@ from common.needed import needed
 _STARTED_BY = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 """Set in a rank by MPICH and Slurm's pmi2, by PMIx, by Open MPI, by Intel MPI."""
 
+_HOW = "install mpi4py, and an MPI where the site has none: `pip install mpi4py mpich`"
+
 _MORE_RANKS_THAN_CORES = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",  # Open MPI 4
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI 5
@@ -36,7 +38,7 @@ def start_ranks(num_ranks: int) -> Any:
 
 
 def _import_mpi() -> Any:
-    with needed("install mpi4py, and an MPI where the site has none: `pip install mpi4py mpich`"):
+    with needed(_HOW):
         from mpi4py import MPI
     return MPI
 
@@ -44,7 +46,8 @@ def _import_mpi() -> Any:
 def _become_mpiexec(num_ranks: int) -> NoReturn:
     if num_ranks < 1:
         raise TrainerError(f"--ranks {num_ranks}: at least 1 is needed")
-    _import_mpi()  # here, where one line says what is missing, and not once for each rank
+    with needed(_HOW):  # said here once, and not by each rank
+        import mpi4py  # noqa: F401 - its MPI would start MPI in this process as well
     beside = Path(sys.executable).with_name("mpiexec")
     mpiexec = str(beside) if beside.is_file() else shutil.which("mpiexec") or shutil.which("mpirun")
     if mpiexec is None:
@@ -54,5 +57,9 @@ def _become_mpiexec(num_ranks: int) -> NoReturn:
     print(f"MPI: {mpiexec} starts {num_ranks} ranks on this node", flush=True)
     # Without Slurm's variables: an mpiexec that sees them starts ranks by srun, as another step of the job.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI"))}
+    # Compute threads were counted for one process: more than its share of the cores makes every rank slower.
+    said = env.get("OMP_NUM_THREADS", "")
+    threads = max(1, int(said) // num_ranks) if said.isdigit() else 1
+    env.update(_MORE_RANKS_THAN_CORES, OMP_NUM_THREADS=str(threads))
     command = [mpiexec, "-n", str(num_ranks), sys.executable, *sys.argv]
-    os.execve(mpiexec, command, {**env, **_MORE_RANKS_THAN_CORES})
+    os.execve(mpiexec, command, env)
