@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--microbatches", type=int, default=4, help="per optimizer step, in the pipe at the same time"
+        "--microbatches", type=int, default=4, help="per optimizer step, in the pipe together"
     )
     parser.add_argument("--tp", type=int, default=2, help="ranks that share each layer")
     parser.add_argument("--pp", type=int, default=2, help="stages that share the layers")
@@ -322,10 +322,7 @@ def norm_of_gradients(model: nn.Module) -> torch.Tensor:
 
 
 class Layers(nn.Module):
-    """The GPT's blocks of one stage; the first stage also embeds the bytes, and the last one predicts.
-
-    All are named as in the whole model, so that a checkpoint fits any number of stages.
-    """
+    """The blocks of one stage, named as in the whole model; the first stage also embeds the bytes, and the last one predicts."""
 
     def __init__(self, whole: Any, index: int, num_stages: int) -> None:
         super().__init__()

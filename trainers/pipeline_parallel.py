@@ -58,14 +58,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--microbatches", type=int, default=4, help="per optimizer step, in the pipe at the same time"
+        "--microbatches", type=int, default=4, help="per optimizer step, in the pipe together"
     )
-    parser.add_argument(
-        "--schedule",
-        choices=["naive", "gpipe", "1f1b"],
-        default="1f1b",
-        help="naive: one micro-batch at a time",
-    )
+    parser.add_argument("--schedule", choices=["naive", "gpipe", "1f1b"], default="1f1b")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
     parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
     parser.add_argument(
@@ -129,20 +124,16 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
     # Model: every rank keeps its layers of it. The stages work at the same time, each on another micro-batch.
     whole = build_model(args.model, args.width)
-    num_layers = len(parts_of(whole))
-    if world_size > num_layers:
-        raise TrainerError(
-            f"{num_layers} layers make at most {num_layers} stages, but there are {world_size} ranks"
-        )
     self_check(whole, device, train_loader, shard=0)
-    num_parameters = count_parameters(whole)
+    num_in_pipe = 1 if args.schedule == "naive" else args.microbatches
+    num_layers, num_parameters = len(parts_of(whole)), count_parameters(whole)
+    most_stages = min(num_layers, num_in_pipe) if args.schedule == "1f1b" else num_layers
+    if world_size > most_stages:
+        raise TrainerError(
+            f"{world_size} ranks are too many: {num_layers} layers and {num_in_pipe} micro-batches make {most_stages} stages ({args.schedule})"
+        )
     model = Layers(whole, rank, world_size).to(device)
     stage = TimedStage(model, rank, world_size, device)
-    num_in_pipe = 1 if args.schedule == "naive" else args.microbatches
-    if args.schedule == "1f1b" and num_in_pipe < world_size:
-        raise TrainerError(
-            f"1f1b fills {world_size} stages with at least {world_size} micro-batches, not {num_in_pipe}"
-        )
 
     def loss_of_microbatch(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         with stage.computing():
@@ -286,10 +277,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 class Layers(nn.Module):
-    """The GPT's blocks of one stage; the first stage also embeds the bytes, and the last one predicts.
-
-    All are named as in the whole model, so that a checkpoint fits any number of stages.
-    """
+    """The blocks of one stage, named as in the whole model; the first stage also embeds the bytes, and the last one predicts."""
 
     def __init__(self, whole: Any, index: int, num_stages: int) -> None:
         super().__init__()
@@ -310,13 +298,11 @@ class Layers(nn.Module):
 
 
 class TimedStage(PipelineStage):
-    """Remembers how long the last steps took, and for how long of that this stage computed; otherwise it waited for the others."""
+    """Remembers of the last steps when they were, and then when this stage computed in them; otherwise it waited for the others."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.steps: deque[list[tuple[Any, Any]]] = deque(
-            maxlen=50
-        )  # of each: the step, then what was computed in it
+        self.steps: deque[list[tuple[Any, Any]]] = deque(maxlen=50)
 
     def forward_one_chunk(self, *args: Any, **kwargs: Any) -> Any:
         with self.computing():
@@ -342,23 +328,17 @@ class TimedStage(PipelineStage):
     def _now(self) -> Any:
         if self.device.type != "cuda":
             return time.perf_counter()
-        now = torch.cuda.Event(
-            enable_timing=True
-        )  # when the GPU gets there: the host only hands work over, and goes on
+        now = torch.cuda.Event(enable_timing=True)  # by the GPU: the host is far ahead of it
         now.record()
         return now
 
     def seconds(self) -> list[tuple[float, float]]:
         """Of each step: how long it took, and for how long of that this stage computed."""
-        seconds = []
-        for step in self.steps:
-            if self.device.type == "cuda":
-                step[0][1].synchronize()
-                lasted, *computed = [start.elapsed_time(end) / 1000 for start, end in step]
-            else:
-                lasted, *computed = [end - start for start, end in step]
-            seconds.append((lasted, sum(computed)))
-        return seconds
+        on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            torch.cuda.synchronize(self.device)
+        spans = [[a.elapsed_time(b) / 1000 if on_gpu else b - a for a, b in step] for step in self.steps]
+        return [(lasted, sum(computed)) for lasted, *computed in spans]
 
 
 def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: MetricsLog, step: int) -> None:
@@ -369,23 +349,15 @@ def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: M
         return
     lasted = seconds[:, :, 0].amax(0)  # the first stage begins first and ends last
     idle = (1 - seconds[:, :, 1] / lasted).median(1).values.tolist()
-    p = stage.num_stages
-    expected = (p - 1) / (num_in_pipe + p - 1)
-    metrics.event(
-        "bubble",
-        step,
-        stage=stage.stage_index,
-        num_stages=p,
-        schedule=schedule,
-        num_microbatches=num_in_pipe,
-        num_steps=lasted.numel(),
-        idle_share=idle[stage.stage_index],
-        expected_share=expected,
-    )
+    p, m = stage.num_stages, num_in_pipe
+    expected = (p - 1) / (m + p - 1)
+    of_stage = {"stage": stage.stage_index, "idle_share": idle[stage.stage_index], "expected_share": expected}
+    of_pipe = {"schedule": schedule, "num_stages": p, "num_microbatches": m, "num_steps": lasted.numel()}
+    metrics.event("bubble", step, **of_stage, **of_pipe)
     shares = ", ".join(f"stage {i} {share:.0%}" for i, share in enumerate(idle))
     print_rank0(
         f"bubble: idle in a step, median of {lasted.numel()}: {shares}; expected (p-1)/(m+p-1) = {expected:.0%}"
-        f" ({schedule}, p = {p} stages, m = {num_in_pipe} micro-batches at the same time)"
+        f" ({schedule}, p = {p} stages, m = {m} micro-batches at the same time)"
     )
 
 

@@ -107,9 +107,9 @@ def test_a_signal_to_one_stage_lets_all_leave_in_the_same_step_and_the_pipe_goes
 @pytest.mark.parametrize(
     ("ranks", "flags", "said"),
     [
-        (2, {"microbatches": 1}, "1f1b fills 2 stages with at least 2 micro-batches, not 1"),
+        (2, {"microbatches": 1}, "2 ranks are too many: 4 layers and 1 micro-batches make 1 stages (1f1b)"),
         (2, {"num_train_samples": 10}, "one step needs 16 samples, but there are 10"),
-        (5, {}, "4 layers make at most 4 stages, but there are 5 ranks"),
+        (5, {}, "5 ranks are too many: 4 layers and 4 micro-batches make 4 stages (1f1b)"),
     ],
 )
 def test_what_cannot_be_a_pipe_is_refused_in_one_line(
