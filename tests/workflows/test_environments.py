@@ -56,7 +56,9 @@ def test_the_site_s_environment_trains_where_nobody_says_otherwise(desk: Desk) -
     assert plan.environment == PYTORCH
     assert "module purge" in plan.script
     assert "export A=1" in plan.script
-    assert "environment pytorch (modules pytorch/2.6): torch 2.6.0" in plan.notes
+    assert any(
+        note.startswith("environment pytorch (modules pytorch/2.6): torch 2.6.0") for note in plan.notes
+    )
     assert plan.run_json["requires"] == {"torch": ">=2.1"}
 
 
@@ -72,7 +74,7 @@ def test_a_launch_in_an_environment_whose_torch_is_too_old_is_refused(desk: Desk
     with pytest.raises(UserError) as caught:
         desk.plan(LaunchRequest("ddp", environment="old"))
     assert caught.value.message == (
-        "recipe ddp needs torch >=2.1: environment old (modules pytorch/1.13) has 1.13.1"
+        "recipe ddp needs torch >=2.6: environment old (modules pytorch/1.13) has 1.13.1"
     )
 
 

@@ -198,7 +198,7 @@ def test_a_fix_changes_the_parent_s_own_request(world: World) -> None:
     assert set(changes(parent, child)) == {
         ("lr", "1e+20", "0.05"),
         ("warmup_steps", "0", "100"),
-        ("time_limit_s", "00:30:00", "00:20:00"),
+        ("time_limit_s", "00:10:00", "00:20:00"),
     }
     lines = diff(parent, child)
     assert "lr: 1e+20 → 0.05" in lines
