@@ -85,8 +85,9 @@ class Copy:
 
 metrics = MetricsLog(sys.argv[1], torch.device("cpu"))
 written = open(sys.argv[1] + "/metrics/rank-0.jsonl", "rb")
+times = {"step_time_s": 0.1, "data_time_s": 0.0, "num_samples_global": 8}
 for step in range(1, 10):
-    metrics.step(step=step, loss=torch.tensor(float(step)))
+    metrics.step(step=step, loss=torch.tensor(float(step)), **times)
 assert not written.read(), "written before the interval was over"
 assert not metrics._in_flight, "copied before the interval was over"
 import common.metrics
@@ -95,12 +96,12 @@ def on_a_slow_device(self, records):
     make(self, records)
     self._copied = Copy()
 common.metrics._Interval.__init__ = on_a_slow_device
-metrics.step(step=10, loss=torch.tensor(10.0))
-metrics.step(step=11, loss=torch.tensor(11.0))
+metrics.step(step=10, loss=torch.tensor(10.0), **times)
+metrics.step(step=11, loss=torch.tensor(11.0), **times)
 copy = metrics._in_flight[0]._copied
 assert not written.read() and not copy.is_done, "a step waited for the copy"
 copy.is_done = True
-metrics.step(step=12, loss=torch.tensor(12.0))
+metrics.step(step=12, loss=torch.tensor(12.0), **times)
 assert written.read().count(b"\\n") == 10
 metrics.close()
 assert written.read().count(b"\\n") == 2

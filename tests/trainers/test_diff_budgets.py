@@ -18,7 +18,7 @@ BUDGETS = {
     "activation_checkpointing": 6,
     "amp": 20,
     "attention": 99,
-    "channels_last": 3,
+    "channels_last": 7,
     "compile": 9,
     "dali": 63,
     "data_parallel": 5,
