@@ -2,7 +2,9 @@
 
     horovodrun -np 2 python trainers/horovod_cnn.py --epochs 1
 
-Started alone, it starts --ranks of itself by horovodrun. Horovod 0.28.1, the last one, does not build against torch 2.1 and newer.
+Started alone, it starts --ranks of itself by horovodrun. Horovod 0.28.1, the last one, does not build against torch 2.1 and newer
+unless it is patched.
+
 Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
 """
 
@@ -46,7 +48,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, Subset
 
 with needed(
-    "Horovod builds from source only, against torch older than 2.1; ddp.py does the same with any torch"
+    "Horovod has to be built from patched sources, as 0.28.1 is too old for torch 2.1; ddp.py does the same"
 ):
     import horovod.torch as hvd
 

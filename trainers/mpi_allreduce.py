@@ -4,6 +4,7 @@
     srun --mpi=pmi2 --ntasks=4 python trainers/mpi_allreduce.py --epochs 1
 
 Started alone, it starts --ranks of itself by the mpiexec of its environment. Gradients travel through the host's memory: any MPI will do.
+
 Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
 """
 

@@ -18,7 +18,7 @@ from coach.model.errors import UserError
 
 _HOW: Mapping[str, str] = MappingProxyType(
     {
-        "horovod": "Horovod's last release, 0.28.1 of 2023, does not build against torch 2.1 and newer; recipe ddp does the same",
+        "horovod": "Horovod's last release, 0.28.1 of 2023, does not build against torch 2.1 and newer unless it is patched; recipe ddp does the same",
         "mpi4py": "install mpi4py, and an MPI where the site has none: pip install mpi4py mpich",
         "nvidia.dali": "DALI is the package nvidia-dali-cuda120 or nvidia-dali-cuda130, whichever fits the driver;"
         " recipe gpu_data is faster where the data fit into the GPU's memory",

@@ -27,7 +27,10 @@ def python_of(prefix: Path) -> str:
     ("name", "reason"),
     [
         ("dali", "nvidia-dali-cuda120 or nvidia-dali-cuda130"),
-        ("horovod_cnn", "does not build against torch 2.1 and newer; recipe ddp does the same"),
+        (
+            "horovod_cnn",
+            "does not build against torch 2.1 and newer unless it is patched; recipe ddp does the same",
+        ),
         ("mpi_allreduce", "pip install mpi4py mpich"),
         ("lightning_cnn", "pip install pytorch-lightning"),
     ],

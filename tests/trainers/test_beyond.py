@@ -217,7 +217,7 @@ def test_ranks_of_one_node_that_stage_at_once_make_one_copy(trainer: Trainer, tm
     ("name", "package", "said"),
     [
         ("mpi_allreduce.py", "mpi4py", "`pip install mpi4py mpich`"),
-        ("horovod_cnn.py", "horovod", "ddp.py does the same with any torch"),
+        ("horovod_cnn.py", "horovod", "ddp.py does the same"),
     ],
 )
 def test_a_framework_that_is_missing_ends_the_training_with_one_line(
