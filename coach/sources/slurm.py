@@ -129,8 +129,8 @@ class JobsSource:
             return
         jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
         own = tuple(job for job in jobs if job.user == self._user)
-        if is_whole:
-            others = tuple(job for job in jobs if job.user != self._user and not is_final(job.state))
+        others = tuple(job for job in jobs if job.user != self._user and not is_final(job.state))
+        if is_whole or others:  # an old recording answers every question with the whole queue
             self._others, self._all_time_s = (others, num_bad), answer.time_s
             self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
         elif self._is_all:

@@ -28,7 +28,8 @@ from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
 from coach.sources.polling import Pace
 from coach.sources.rpc_budget import RpcBudget
-from coach.sources.run_list import RunListSource
+from coach.sources.run_index import RunIndex
+from coach.sources.run_list import BITE_RUNS, RunListSource
 from coach.sources.shared_cache import SharedIo, shared_folder
 from coach.sources.slurm import CLUSTER_INTERVAL_S, JobsSource, NodesSource
 from coach.sources.slurm_config import RateLimitSource
@@ -333,7 +334,12 @@ class WatchSession:
             if self._manners is not None and self._manners.budget is not None:
                 budget = self._manners.budget
                 sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site)
-            sources["runs"] = lambda: RunListSource(io, settings.runs_root, look=self._look)
+            # Only a live session knows runs by what another one kept: a recording must hold all that it shows.
+            index = RunIndex(settings.cache_dir, settings.runs_root) if self._manners is not None else None
+            bite = BITE_RUNS if self._manners is not None else None
+            sources["runs"] = lambda: RunListSource(
+                io, settings.runs_root, look=self._look, index=index, bite_runs=bite
+            )
         for target in self._targets.values():
             sources.update(self._sources_of(target))
         return sources
