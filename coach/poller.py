@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from coach.model.reading import Reading
 from coach.model.snapshot import Watch
 from coach.sources.base import PollingSource
-from coach.sources.polling import poll_loop
+from coach.sources.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5
 """A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after the command."""
@@ -32,10 +32,21 @@ class _Running:
 
 
 class Poller:
-    """Runs the sources that a Watch asks for. `make_sources` names them: the same key means the same source."""
+    """Runs the sources that a Watch asks for. `make_sources` names them: the same key means the same source.
 
-    def __init__(self, make_sources: MakeSources) -> None:
+    A source that `is_held` is kept with its place in every file, but not asked: it is not on the screen.
+    """
+
+    def __init__(
+        self,
+        make_sources: MakeSources,
+        *,
+        pace: Pace | None = None,
+        is_held: Callable[[str], bool] = lambda key: False,
+    ) -> None:
         self._make_sources = make_sources
+        self._pace = pace or Pace()
+        self._is_held = is_held
         self._readings: queue.SimpleQueue[tuple[threading.Event, Reading] | None] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._ending: list[threading.Thread] = []
@@ -115,7 +126,9 @@ class Poller:
             self._readings.put((stop, reading))
 
         try:
-            poll_loop(factory(), emit, stop, wake=wake)
+            poll_loop(
+                factory(), emit, stop, wake=wake, pace=self._pace, may_poll=lambda: not self._is_held(key)
+            )
         except Exception as problem:
             # Sources do not raise; if one does, its part of the screen says so instead of standing still.
             source, _, target = key.partition(":")

@@ -71,6 +71,7 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         **{key: getattr(settings.launch, field) for key, field in LAUNCH_FIELDS.items()},
         "poll.jobs_interval_s": settings.jobs_interval_s,
         "poll.nodes_interval_s": settings.nodes_interval_s,
+        "poll.idle_minutes": settings.idle_minutes,
         "rules.mute": settings.muted_rules,
         "limits.max_gpus": limits.max_gpus,
         "limits.max_time": None if limits.max_time_s is None else format_time(limits.max_time_s),

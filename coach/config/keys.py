@@ -22,6 +22,8 @@ MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0
 """Nobody, the site included, has the controller asked more often than this."""
 
+MAX_IDLE_MINUTES = 7 * 24 * 60.0
+
 
 class WrongValueError(Exception):
     """A value that a key cannot have: what is wrong, or what would be right."""
@@ -103,6 +105,13 @@ def seconds(least: float) -> Check:
         return interval_s
 
     return check
+
+
+def minutes(value: Any) -> float:
+    count = number(value)
+    if not 1 <= count <= MAX_IDLE_MINUTES:
+        raise WrongValueError(f"expected minutes, from 1 to {MAX_IDLE_MINUTES:g} (a week)")
+    return count
 
 
 def path(value: Any) -> str:
@@ -224,6 +233,7 @@ KEYS: Mapping[str, Key] = {
         *(_launch_key(name, field) for name, field in LAUNCH_FIELDS.items()),
         Key("poll.jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), from_text=_from_number),
         Key("poll.nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), from_text=_from_number),
+        Key("poll.idle_minutes", minutes, from_text=_from_number),
         Key("poll.min_jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), is_site_only=True),
         Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
         Key("rules.mute", codes),

@@ -169,7 +169,7 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "is_readonly": _value(values, "readonly", False),
         "is_local_backend_allowed": _value(values, "switches.local_backend", True),
     }
-    for name in ("jobs_interval_s", "nodes_interval_s"):
+    for name in ("jobs_interval_s", "nodes_interval_s", "idle_minutes"):
         if f"poll.{name}" in values:
             found[name] = values[f"poll.{name}"].value
     return found

@@ -17,7 +17,8 @@ from coach.model.site import Advice, Limits, Lock
 
 BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 10.0
-DEFAULT_NODES_INTERVAL_S = 30.0
+DEFAULT_NODES_INTERVAL_S = 60.0
+DEFAULT_IDLE_MINUTES = 60.0
 DEFAULT_CLUSTER = "default"
 """What a cluster is called that does not say its name."""
 
@@ -89,9 +90,11 @@ class Settings:
     """Where real data sets lie (the directory that holds cifar-10-batches-py). Key `data_dir`."""
     launch: LaunchDefaults = field(default_factory=LaunchDefaults)
     jobs_interval_s: float = DEFAULT_JOBS_INTERVAL_S
-    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the controller is slow."""
+    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the controller is slow, or nobody looks."""
     nodes_interval_s: float = DEFAULT_NODES_INTERVAL_S
-    """Seconds between two looks at nodes and partitions. Key `poll.nodes_interval_s`."""
+    """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key `poll.nodes_interval_s`."""
+    idle_minutes: float = DEFAULT_IDLE_MINUTES
+    """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key `poll.idle_minutes`."""
     muted_rules: frozenset[str] = frozenset()
     """Codes of rules that never fire. Key `rules.mute`."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=_nothing)

@@ -10,6 +10,7 @@ from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.log import LogHit, LogTail
 from coach.model.metrics import MetricEvent
+from coach.model.politeness import Spending
 from coach.model.run import Checkpoint, Run, RunExit
 from coach.model.telemetry import SensorGap
 
@@ -77,6 +78,8 @@ class Snapshot:
     targets: Mapping[str, TargetSnapshot] = field(default_factory=lambda: MappingProxyType({}))
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=lambda: MappingProxyType({}))
     sources: Mapping[str, SourceStatus] = field(default_factory=lambda: MappingProxyType({}))
+    spending: Spending | None = None
+    """What is asked of Slurm; None where it is not asked: on this machine alone, and in a recording."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from coach.sources.commands import run_command
+from coach.sources.rpc_budget import cost_of
 
 COMMAND_TIMEOUT_S = 12.0
 """Slurm's clients hang 9 s on a dead controller before they say why: a shorter timeout would lose the message."""
@@ -39,6 +40,11 @@ class Query:
     argv: tuple[str, ...]
     separator: str = ""
     record_end: str = ""
+
+    @property
+    def num_rpcs(self) -> int:
+        """What it costs the controller."""
+        return cost_of(self.argv)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +93,29 @@ def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class SystemIo:
-    """The real world. `env` is the environment that commands get, already scrubbed."""
+    """The real world. `env` is the environment that commands get, already scrubbed.
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    `before_command` is told the RPCs of every command before it is run, and may wait; False: it is not to be run any more.
+    `on_file_op` is called for every question to a file server.
+    """
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        before_command: Callable[[int], bool] = lambda num_rpcs: True,
+        on_file_op: Callable[[], object] = lambda: None,
+    ) -> None:
         self._env = dict(env)
+        self._before_command = before_command
+        self._on_file_op = on_file_op
 
     def now(self) -> float:
         return time.time()
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        if not self._before_command(query.num_rpcs):
+            return CommandResult(query, None, b"", "", time.time(), 0.0, f"{query.argv[0]}: coach is closing")
         start = time.monotonic()
         returncode: int | None = None
         stdout, stderr, error = b"", "", None
@@ -111,15 +131,19 @@ class SystemIo:
         return CommandResult(query, returncode, stdout, stderr, time.time(), time.monotonic() - start, error)
 
     def read(self, path: Path, offset: int, limit: int) -> bytes:
+        self._on_file_op()
         with open(path, "rb") as file:
             file.seek(offset)
             return file.read(limit)
 
     def size(self, path: Path) -> int:
+        self._on_file_op()
         return path.stat().st_size
 
     def modified_s(self, path: Path) -> float:
+        self._on_file_op()
         return path.stat().st_mtime
 
     def list_dir(self, path: Path) -> list[str]:
+        self._on_file_op()
         return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)

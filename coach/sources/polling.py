@@ -1,15 +1,19 @@
-"""The loop that every polling source runs in: ask, emit, wait.
+"""The loop that every polling source runs in: ask, emit, wait; and the pace that all loops of one coach keep.
 
-How often to ask is one decision, so it stands once: politely while answers come, slower when they come slowly, and ever more
-rarely while they fail. The loop asks again only after the last answer came, so a slow controller never gets two questions at once.
+How often to ask is one decision, so it stands once: politely while answers come, slower when they come slowly or when nobody looks, and
+ever more rarely while they fail. The loop asks again only after the last answer came, so a slow controller never gets two questions at
+once. What is asked of Slurm has a budget of its own (`rpc_budget`); what is asked of the file server is paced here.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+from coach.model.politeness import Attention
 from coach.model.reading import Reading
 from coach.sources.base import Emit, PollingSource
 
@@ -18,6 +22,15 @@ MAX_SHARE = 0.05
 
 FIRST_RETRY_S = 2.0
 MAX_RETRY_S = 60.0
+
+IDLE_STRETCH = 3.0
+"""Slurm is asked this much more rarely while nobody touches coach, or its terminal has not the focus."""
+
+FILE_OPS_PER_MIN = 600.0
+"""Questions to the file server a minute while somebody works, or a run is on the screen: of 64 ranks, too."""
+IDLE_FILE_OPS_PER_MIN = 60.0
+_HEADROOM = 0.85
+"""Of these so much is planned for: files come and go between two looks."""
 
 _WAKE_CHECK_S = 0.25
 
@@ -29,29 +42,114 @@ def next_pause(interval_s: float, duration_s: float, num_failures: int) -> float
     return max(interval_s, duration_s / MAX_SHARE)
 
 
+@dataclass(slots=True)
+class _Turn:
+    """What the loop in one thread asked of the file server: since its last pause, and in the poll before that."""
+
+    num_ops: int = 0
+    last_num_ops: int = 0
+
+
+class Pace:
+    """Kept by all loops of one coach. Threads ask it how long to wait; the session tells it who looks."""
+
+    def __init__(self) -> None:
+        self._attention = Attention()
+        self._turns: dict[int, _Turn] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def attention(self) -> Attention:
+        return self._attention
+
+    def attend(self, attention: Attention) -> None:
+        self._attention = attention
+
+    def count_file_op(self) -> None:
+        """Called for every question to the file server, in the thread that asks it."""
+        turn = self._turns.get(threading.get_ident())
+        if turn is not None:
+            turn.num_ops += 1
+
+    def begin(self) -> None:
+        """A loop begins in this thread."""
+        with self._lock:
+            self._turns[threading.get_ident()] = _Turn()
+
+    def end(self) -> None:
+        """The loop of this thread ends: its share is for the others."""
+        with self._lock:
+            self._turns.pop(threading.get_ident(), None)
+
+    def rest(self) -> None:
+        """The loop of this thread has looked once, and will look again."""
+        turn = self._turns.get(threading.get_ident())
+        if turn is not None:
+            turn.last_num_ops, turn.num_ops = turn.num_ops, 0
+
+    def pause_s(self, interval_s: float, duration_s: float, num_failures: int) -> float:
+        """How long the loop of this thread has to wait after its last look, as things are now.
+
+        Looks at files are spread so that all together stay in the budget, and what is dear to look at waits longer than what is cheap: by
+        the square root of what it costs, which makes the sum of all waiting the least.
+        """
+        pause_s = next_pause(interval_s, duration_s, num_failures)
+        attention = self._attention
+        with self._lock:
+            turn = self._turns.get(threading.get_ident())
+            num_ops = turn.last_num_ops if turn is not None else 0
+            roots = sum(math.sqrt(each.last_num_ops) for each in self._turns.values())
+        if not num_ops:
+            return pause_s if attention.is_active else max(pause_s, interval_s * IDLE_STRETCH)
+        per_s = file_ops_per_min(attention) * _HEADROOM / 60.0
+        return max(pause_s, math.sqrt(num_ops) * roots / per_s)
+
+
+def file_ops_per_min(attention: Attention) -> float:
+    """What may be asked of the file server."""
+    if attention.is_run_open:
+        return FILE_OPS_PER_MIN if attention.is_focused else FILE_OPS_PER_MIN / 2
+    return FILE_OPS_PER_MIN if attention.is_active else IDLE_FILE_OPS_PER_MIN
+
+
 def poll_loop(
-    source: PollingSource, emit: Emit, stop: threading.Event, *, wake: threading.Event | None = None
+    source: PollingSource,
+    emit: Emit,
+    stop: threading.Event,
+    *,
+    wake: threading.Event | None = None,
+    pace: Pace | None = None,
+    may_poll: Callable[[], bool] = lambda: True,
 ) -> None:
     """Poll until `stop` is set, which ends a pause at once. Setting `wake` ends the pause too: the next poll comes soon.
 
     A reading that is not caught up is followed by the next bite without a pause. A poll that raises becomes a Reading with an error.
+    Nothing is asked while `may_poll` says no, or nobody looks any more.
     """
+    pace = pace or Pace()
     num_failures = 0
-    while not stop.is_set():
-        if wake is not None:
-            wake.clear()
-        has_failed, is_caught_up = False, True
-        start = time.monotonic()
-        for reading in _readings(source):
-            has_failed = has_failed or reading.error is not None
-            is_caught_up = is_caught_up and reading.is_caught_up
-            emit(reading)
-            if stop.is_set():
-                return
-        duration_s = time.monotonic() - start
-        num_failures = num_failures + 1 if has_failed else 0
-        if has_failed or is_caught_up:
-            _pause(next_pause(source.interval_s, duration_s, num_failures), stop, wake)
+    pace.begin()
+    try:
+        while not stop.is_set():
+            while not may_poll() or pace.attention.is_asleep:
+                pace.rest()
+                if stop.wait(_WAKE_CHECK_S):
+                    return
+            if wake is not None:
+                wake.clear()
+            has_failed, is_caught_up, duration_s = False, True, 0.0
+            for reading in _readings(source):
+                has_failed = has_failed or reading.error is not None
+                is_caught_up = is_caught_up and reading.is_caught_up
+                duration_s = max(duration_s, reading.duration_s)
+                emit(reading)
+                if stop.is_set():
+                    return
+            num_failures = num_failures + 1 if has_failed else 0
+            if has_failed or is_caught_up:
+                _pause(source, duration_s, num_failures, pace, stop, wake)
+    finally:
+        pace.end()
 
 
 def _readings(source: PollingSource) -> Iterator[Reading]:
@@ -62,12 +160,22 @@ def _readings(source: PollingSource) -> Iterator[Reading]:
         yield Reading(source.name, time.time(), 0.0, None, error=f"{type(problem).__name__}: {problem}")
 
 
-def _pause(seconds: float, stop: threading.Event, wake: threading.Event | None) -> None:
-    if wake is None:
-        stop.wait(seconds)
-        return
-    # Nothing waits for two events at once; `stop` is the one that must be prompt, `wake` is looked at often enough.
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0 and not wake.is_set():
-        if stop.wait(min(left, _WAKE_CHECK_S)):
+def _pause(
+    source: PollingSource,
+    duration_s: float,
+    num_failures: int,
+    pace: Pace,
+    stop: threading.Event,
+    wake: threading.Event | None,
+) -> None:
+    """Wait; somebody who comes back meanwhile is not made to wait as long as nobody was."""
+    pace.rest()
+    start_s, attention = time.monotonic(), pace.attention
+    pause_s = pace.pause_s(source.interval_s, duration_s, num_failures)
+    # Nothing waits for several events at once; `stop` is the one that must be prompt, the others are looked at often enough.
+    while (left_s := start_s + pause_s - time.monotonic()) > 0 and not (wake is not None and wake.is_set()):
+        if stop.wait(min(left_s, _WAKE_CHECK_S)):
             return
+        if pace.attention != attention:
+            attention = pace.attention
+            pause_s = pace.pause_s(source.interval_s, duration_s, num_failures)

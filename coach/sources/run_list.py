@@ -1,13 +1,14 @@
 """All runs under the runs root.
 
-A directory per run, hundreds of them on a network file system: each run.json is read once, and again only while its run can still
-change. One that has ended may go on all the same, when its job is requeued: so now and then its run.json is asked for its age.
+A directory per run, thousands of them on a network file system: the root is listed when it has changed, each run.json is read once, and
+again only while its run can still change. One that has ended may go on all the same, when its job is requeued: so now and then some are
+asked for their age, the newest first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from coach import runs
@@ -19,19 +20,18 @@ from coach.sources.follow import describe
 from coach.sources.io import Io
 from coach.sources.local_process import Look, look
 from coach.sources.run_files import read_exit, read_run
+from coach.sources.run_index import EndedRun, RunIndex
 
 INTERVAL_S = 5.0
 
 RECHECK_INTERVAL_S = 60.0
 """While Slurm knows a requeued job, the queue corrects its state; it forgets an ended one after minutes."""
+NUM_RECHECKED = 10
+"""So many of the newest ended runs are asked for their age each time, and as many of the others in turn."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A run that has ended, and the age its run.json had then."""
-
-    run: Run
-    modified_s: float | None
+SAVE_INTERVAL_S = 300.0
+BITE_RUNS = 250
+"""What a screen reads at once: the newest runs are on it while thousands of others are still read."""
 
 
 class RunListSource:
@@ -39,38 +39,59 @@ class RunListSource:
 
     name = "runs"
 
-    def __init__(self, io: Io, runs_root: Path, interval_s: float = INTERVAL_S, look: Look = look) -> None:
+    def __init__(
+        self,
+        io: Io,
+        runs_root: Path,
+        interval_s: float = INTERVAL_S,
+        look: Look = look,
+        index: RunIndex | None = None,
+        bite_runs: int | None = None,
+    ) -> None:
+        """At most `bite_runs` ended runs are read at a poll; None: all."""
         self.interval_s = interval_s
         self._io = io
         self._root = runs_root
         self._look = look
-        self._ended: dict[str, _Ended] = {}
+        self._index = index
+        self._bite_runs = bite_runs
+        self._ended: dict[str, EndedRun] = index.load() if index is not None else {}
+        self._num_indexed = len(self._ended)
+        self._saved_s: float | None = None
         self._rechecked_s: float | None = None
+        self._recheck_from = 0
+        self._names: list[str] = []
+        self._names_modified_s: float | None = None
 
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
-        payload, error = None, None
+        payload, error, is_caught_up = None, None, True
         try:
-            payload = self._list()
+            payload, is_caught_up = self._list()
         except OSError as problem:
             error = describe(problem)
         now_s = self._io.now()
-        yield Reading(self.name, now_s, now_s - start_s, payload, error)
+        if error is None and is_caught_up:
+            self._save(now_s)
+        yield Reading(self.name, now_s, now_s - start_s, payload, error, is_caught_up=is_caught_up)
 
-    def _list(self) -> RunList:
+    def _list(self) -> tuple[RunList, bool]:
         try:
-            names = self._io.list_dir(self._root)
+            self._look_at_root()
         except FileNotFoundError:
-            return RunList((), ())  # nothing was ever launched
-        known = self._still_ended(set(names))
+            return RunList((), ()), True  # nothing was ever launched
+        known = self._still_ended()
         self._ended = {}
         found: list[Run] = []
         problems: list[str] = []
-        for name in names:
-            if name.startswith("."):
-                continue
+        num_left = len(self._names) if self._bite_runs is None else self._bite_runs
+        is_caught_up = True
+        for name in reversed(self._names):
             ended = known.get(name)
             if ended is None:
+                if not num_left:
+                    is_caught_up = False
+                    continue
                 # Its age first: what is written between the two looks then makes it be read again.
                 modified_s = self._modified_s(name)
                 try:
@@ -83,22 +104,47 @@ class RunListSource:
                 except UserError as problem:
                     problems.append(problem.message)
                     continue
-                ended = _Ended(run, modified_s)
+                ended = EndedRun(run, modified_s)
+                num_left -= is_final(run.state)
             if is_final(ended.run.state):
                 self._ended[name] = ended
             found.append(ended.run)
         found.sort(key=lambda run: (run.created_time_s or 0.0, run.run_id), reverse=True)
-        return RunList(tuple(found), tuple(problems))
+        return RunList(tuple(found), tuple(reversed(problems))), is_caught_up
 
-    def _still_ended(self, names: set[str]) -> dict[str, _Ended]:
-        known = {name: ended for name, ended in self._ended.items() if name in names}
+    def _look_at_root(self) -> None:
+        """List it when it has changed: thousands of names are many questions to a file server."""
+        try:
+            modified_s = self._io.modified_s(self._root)
+        except OSError:
+            modified_s = None  # the listing says what that means
+        # A change within the same tick of the file server's clock may not show: what changed just now is listed once more.
+        is_settled = modified_s is not None and self._io.now() - modified_s > RECHECK_INTERVAL_S
+        if modified_s is None or modified_s != self._names_modified_s or not is_settled:
+            self._names = [name for name in self._io.list_dir(self._root) if not name.startswith(".")]
+            self._names_modified_s = modified_s
+
+    def _still_ended(self) -> dict[str, EndedRun]:
+        known = {name: self._ended[name] for name in self._names if name in self._ended}
         now_s = self._io.now()
         if self._rechecked_s is None or not 0 <= now_s - self._rechecked_s < RECHECK_INTERVAL_S:
-            self._rechecked_s = now_s
-            known = {
-                name: ended for name, ended in known.items() if self._modified_s(name) == ended.modified_s
-            }
+            is_first, self._rechecked_s = self._rechecked_s is None, now_s
+            newest = list(reversed(known))
+            others = newest[NUM_RECHECKED:]
+            first = self._recheck_from % len(others) if others else 0
+            self._recheck_from = first + NUM_RECHECKED
+            asked = newest[:NUM_RECHECKED] + (others[first : first + NUM_RECHECKED] if not is_first else [])
+            for name in asked:
+                if self._modified_s(name) != known[name].modified_s:
+                    del known[name]
         return known
+
+    def _save(self, now_s: float) -> None:
+        if self._index is None or len(self._ended) == self._num_indexed:
+            return
+        if self._saved_s is None or not 0 <= now_s - self._saved_s < SAVE_INTERVAL_S:
+            self._saved_s, self._num_indexed = now_s, len(self._ended)
+            self._index.save(self._ended.items())
 
     def _modified_s(self, name: str) -> float | None:
         try:

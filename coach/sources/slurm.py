@@ -1,8 +1,9 @@
 """Slurm as a source: it asks, waits, says in Slurm's own words what failed, and never asks twice at once.
 
-A full picture takes three commands, each at its own pace: `squeue` (about 2 RPCs), `scontrol show nodes` (2) and, every other minute,
-`scontrol show partitions` (1). Nothing is asked per job or per node. After a failure a probe that answers within two seconds comes
-before the next question, which could hang for nine.
+A full picture takes three commands, each at its own pace: `squeue` (2 RPCs), `scontrol show nodes` (2) and, every other minute,
+`scontrol show partitions` (1). Nothing is asked per job or per node. What takes the controller longer the larger the cluster is, is asked
+once a minute, and more rarely while nothing changes; in between, the user's own jobs are asked for alone (3). After a failure a probe
+that answers within two seconds comes before the next question, which could hang for nine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coach.model.cluster import Node, Partition, is_final
+from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.sources.base import Emit
@@ -23,6 +24,11 @@ from coach.sources.slurm_text import failure_words
 
 PARTITIONS_INTERVAL_S = 120.0
 """What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each time."""
+
+CLUSTER_INTERVAL_S = 60.0
+"""Between two questions whose answer grows with the cluster, at least."""
+MAX_STRETCH = 4.0
+"""While nothing changes, they are asked this much more rarely at most."""
 
 PING_TIMEOUT_S = 2.0
 
@@ -47,6 +53,9 @@ class Client:
         self._io = io
         self._last_error: str | None = None
 
+    def now(self) -> float:
+        return self._io.now()
+
     def ask(self, query: Query) -> Answer:
         if self._last_error is not None:
             probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
@@ -68,31 +77,72 @@ class Client:
         return Answer(result.query, text, error, result.time_s, result.duration_s)
 
 
+class _Stretch:
+    """How much more rarely something is asked that does not change."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        self._seen: object = None
+
+    def see(self, answer: object) -> None:
+        self.factor = min(MAX_STRETCH, self.factor * 1.5) if answer == self._seen else 1.0
+        self._seen = answer
+
+
 class JobsSource:
-    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is cheap on any cluster."""
+    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is cheap on any cluster.
+
+    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too).
+    """
 
     name = "jobs"
 
-    def __init__(self, io: Io, user: str, interval_s: float, *, is_all: bool = True) -> None:
+    def __init__(
+        self,
+        io: Io,
+        user: str,
+        interval_s: float,
+        *,
+        is_all: bool = True,
+        cluster_interval_s: float = 0.0,
+    ) -> None:
         self.interval_s = interval_s
         self.wake = threading.Event()
         """Set it after a launch or a cancel: the next poll comes soon."""
         self._user = user
         self._is_all = is_all
         self._client = Client(io)
+        self._cluster_interval_s = cluster_interval_s
+        self._stretch = _Stretch()
+        self._others: tuple[tuple[Job, ...], int] = ((), 0)
+        """Everybody else's jobs as they were told last, and how many of those rows could not be read."""
+        self._all_time_s: float | None = None
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         poll_loop(self, emit, stop, wake=self.wake)
 
     def poll(self) -> Iterator[Reading]:
-        answer = self._client.ask(jobs_query(None if self._is_all else self._user))
+        is_whole = self._is_all and self._is_all_due()
+        answer = self._client.ask(jobs_query(None if is_whole else self._user))
         if answer.error is not None:
             yield _failed(self.name, answer)
             return
         jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
-        shown = tuple(job for job in jobs if job.user == self._user or not is_final(job.state))
-        payload = JobList(shown, self._is_all)
+        own = tuple(job for job in jobs if job.user == self._user)
+        others = tuple(job for job in jobs if job.user != self._user and not is_final(job.state))
+        if is_whole or others:  # an old recording answers every question with the whole queue
+            self._others, self._all_time_s = (others, num_bad), answer.time_s
+            self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
+        elif self._is_all:
+            num_bad += self._others[1]
+        payload = JobList((*own, *self._others[0]), self._is_all)
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
+
+    def _is_all_due(self) -> bool:
+        if self._all_time_s is None or not self._cluster_interval_s:
+            return True
+        pause_s = self._cluster_interval_s * self._stretch.factor
+        return not 0 <= self._client.now() - self._all_time_s < pause_s - self.interval_s / 2
 
 
 class NodesSource:
@@ -104,6 +154,8 @@ class NodesSource:
         self.interval_s = interval_s
         self.wake = threading.Event()
         """Set it to make the next poll come soon."""
+        self._least_interval_s = interval_s
+        self._stretch = _Stretch()
         self._client = Client(io)
         self._partitions: Answer | None = None
 
@@ -118,6 +170,8 @@ class NodesSource:
             yield _failed("partitions", answer)
             return
         nodes, num_bad = parse_nodes(answer.text)
+        self._stretch.see(nodes)
+        self.interval_s = self._least_interval_s * self._stretch.factor
         yield Reading("nodes", answer.time_s, answer.duration_s, NodeList(nodes), num_bad_rows=num_bad)
         is_due = self._partitions is None or answer.time_s - self._partitions.time_s >= PARTITIONS_INTERVAL_S
         if is_due:

@@ -1,22 +1,26 @@
 """What Slurm says of its own configuration: its version, how fast it may be asked, what it keeps.
 
 `scontrol show config` is one cheap call that every user may make. It stands apart from the sources of the queue and the nodes, because
-nothing on a live screen needs it: only whoever asks what coach can use here. All functions are pure.
+a live screen needs nothing of it but the rate limit, once. All functions
+are pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from coach.sources.io import Query
+from coach.model.reading import Reading
+from coach.sources.io import Io, Query
 from coach.sources.slurm_text import optional
 
 CONFIG_QUERY = Query("config", ("scontrol", "show", "config"))
 PING_QUERY = Query("ping", ("scontrol", "ping"))
 ACCOUNTING_QUERY = Query("accounting", ("sacct", "-n", "-X", "-P", "-S", "now-1minute", "-o", "jobid"))
 """Own jobs of the last minute: the smallest question that needs the database."""
+
+_RETRY_S = 120.0
 
 _PAIR = re.compile(r"^(\w[\w\[\]]*)\s+= ?(.*)$")
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -69,3 +73,24 @@ def parse_rate_limit(config: Mapping[str, str]) -> RateLimit | None:
 
 def _count(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() and int(text) > 0 else default
+
+
+class RateLimitSource:
+    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where there is no limit."""
+
+    name = "limits"
+
+    def __init__(self, io: Io, on_limit: Callable[[float | None], object]) -> None:
+        self.interval_s = _RETRY_S
+        self._is_known = False
+        self._io = io
+        self._on_limit = on_limit
+
+    def poll(self) -> Iterator[Reading]:
+        """Says nothing itself: where the controller does not answer, the queue's source says so."""
+        result = None if self._is_known else self._io.run(CONFIG_QUERY)
+        if result is not None and result.returncode == 0:
+            self._is_known = True
+            limit = parse_rate_limit(parse_config(result.stdout.decode("utf-8", "replace")))
+            self._on_limit(None if limit is None else limit.per_s)
+        yield from ()

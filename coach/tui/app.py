@@ -24,9 +24,11 @@ from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
+from coach.tui.looking import Looking
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.theme import NIGHT
 
+_AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
 MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
@@ -75,6 +77,7 @@ class CoachApp(ActionApp):
         self.register_theme(NIGHT)
         self.theme = NIGHT.name
         self._watch: Watch | None = None
+        self._looking = Looking(opening.session, clock)
         self._terminal_modes = terminal_modes()
 
     def on_mount(self) -> None:
@@ -104,13 +107,28 @@ class CoachApp(ActionApp):
             self.top.refresh_all()
 
     def _tick(self) -> None:
+        self._looking.tick()
+        self._note_sleep()
         if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= 1.0:
             self.top.tick()
+
+    def _note_sleep(self) -> None:
+        context, was_awake = self.context, self.context.asleep_s is None
+        context.asleep_s = self._looking.asleep_s
+        if self.top is not None and (context.asleep_s is None) != was_awake:
+            self.top.refresh_all()
+
+    def on_app_focus(self) -> None:
+        self._looking.focus(True)
+
+    def on_app_blur(self) -> None:
+        self._looking.focus(False)
 
     def _follow(self) -> None:
         """Follow what the screen on top shows; on the list of runs, the newest ones."""
         top = self.top
         targets = top.TARGETS if top is not None else ()
+        self._looking.follow(bool(targets))
         if top is not None and top.PLACE in ("runs", "cluster"):
             newest = sorted(self.context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
             if top.PLACE == "cluster":
@@ -124,6 +142,9 @@ class CoachApp(ActionApp):
             self.context.session.watch(watch)
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, _AT_WORK) and not event.is_forwarded and self._looking.key():
+            self._note_sleep()
+            return
         if isinstance(event, events.Key) and not event.is_forwarded:
             # A key counts from when it arrived, not from when its turn came.
             self.context.key_time_s = self.context.clock() - max(0.0, get_time() - event.time)

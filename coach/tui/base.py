@@ -19,7 +19,7 @@ from coach.model.run import Run
 from coach.model.snapshot import Snapshot
 from coach.tui.keys import Key, Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
-from coach.tui.render.header import ages_line, banner_lines, top_line
+from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
 from coach.tui.render.text import BLANK, Line, Span, line, printable
 from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
@@ -51,6 +51,8 @@ class Context:
     rates: dict[str, float] = field(default_factory=dict)
     """The last throughput of every run that was ever followed."""
     marked: list[str] = field(default_factory=list)
+    asleep_s: float | None = None
+    """How long no key was pressed, once nothing is asked any more because of that."""
 
     @property
     def now_s(self) -> float:
@@ -131,7 +133,9 @@ class CoachScreen(Screen[None]):
         ages = ages_line(context.snapshot.sources, now_s)
         top = top_line(self.crumbs, context.place, context.mode.value, ages, width)
         self.query_one(TopBar).set_lines([top])
-        self.query_one(Banner).set_lines(banner_lines(context.snapshot, now_s, width))
+        asleep = [asleep_line(context.asleep_s, width)] if context.asleep_s is not None else []
+        self.query_one(Banner).set_lines([*asleep, *banner_lines(context.snapshot, now_s, width)])
+        self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
 
     def _show_keys(self) -> None:
         hints = [

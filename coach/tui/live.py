@@ -46,6 +46,7 @@ class Opening:
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
     from coach.sources.cluster_name import cluster_name
+    from coach.sources.rpc_budget import RpcBudget
     from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
     from coach.workflows.watch import live_session
@@ -53,9 +54,10 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
-    launcher = LiveLauncher(settings, env)
+    budget = RpcBudget()
+    launcher = LiveLauncher(settings, env, budget.charge)
     return Opening(
-        live_session(settings, resolved, env, launcher.use),
+        live_session(settings, resolved, env, launcher.use, budget),
         launcher,
         _standing(settings, is_readonly)[0],
         user_name(),
@@ -100,12 +102,22 @@ def demo_recording_path() -> Path:
 class LiveLauncher:
     """Launches, cancels and relaunches for real. Called by the desk alone, one thing at a time."""
 
-    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        env: Mapping[str, str],
+        charge: Callable[[int], object] = lambda num_rpcs: None,
+    ) -> None:
+        """`charge` is told what everything costs that is asked of Slurm here; a person's own doing waits for nothing."""
         from coach.sources.io import SystemIo, scrubbed_environment
+
+        def count(num_rpcs: int) -> bool:
+            charge(num_rpcs)
+            return True
 
         self._settings = settings
         self._env = env
-        self._io = SystemIo(scrubbed_environment(env))
+        self._io = SystemIo(scrubbed_environment(env), before_command=count)
         self._site: tuple[float, Site] | None = None
         self._previewed: tuple[tuple[str, str], Plan] | None = None
         """The plan of a recipe's defaults, for which key it was made."""

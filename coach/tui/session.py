@@ -14,6 +14,7 @@ from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
 from coach.model.history import History
 from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.politeness import Attention
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
 
@@ -36,6 +37,10 @@ class Session(Protocol):
     def history(self, target: str) -> History: ...
 
     def refresh_soon(self) -> None: ...
+
+    def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
+        """Be told who looks: it asks less while nobody does, and nothing when nobody has for long."""
+        ...
 
     def stop(self) -> None: ...
 

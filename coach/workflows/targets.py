@@ -29,6 +29,7 @@ from coach.sources.local_process import Look, look
 from coach.sources.log import LogSource
 from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
+from coach.sources.run_index import RunIndex
 from coach.sources.run_list import RunListSource
 from coach.sources.slurm import JobsSource
 from coach.sources.telemetry import TelemetrySource
@@ -66,7 +67,7 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
     found = _at_path(io, text, path) if text else None
     if found is not None:
         return found
-    known = list_runs(io, settings.runs_root)
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     for run in known:
         if text == run.run_id:
             return Target(text, TargetKind.RUN, Path(run.run_dir))
@@ -134,9 +135,9 @@ def locate_target(
     return Target(text, TargetKind.RUN, settings.runs_root / text)
 
 
-def list_runs(io: Io, runs_root: Path) -> tuple[Run, ...]:
-    """The runs that are there, newest first; none where they cannot be read."""
-    for reading in RunListSource(io, runs_root).poll():
+def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[Run, ...]:
+    """The runs that are there, newest first; none where they cannot be read. With an index, ended ones are known from it."""
+    for reading in RunListSource(io, runs_root, index=index).poll():
         if isinstance(reading.payload, RunList):
             return reading.payload.runs
     return ()

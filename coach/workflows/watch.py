@@ -10,12 +10,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from coach import runs
 from coach.config import Settings, load
 from coach.config.reload import Follower
 from coach.model.cluster import Job, is_final
 from coach.model.history import History
+from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.reading import Reading
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot, Watch
@@ -24,8 +26,13 @@ from coach.poller import Poller
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
-from coach.sources.run_list import RunListSource
-from coach.sources.slurm import JobsSource, NodesSource
+from coach.sources.polling import Pace
+from coach.sources.rpc_budget import RpcBudget
+from coach.sources.run_index import RunIndex
+from coach.sources.run_list import BITE_RUNS, RunListSource
+from coach.sources.shared_cache import SharedIo, shared_folder
+from coach.sources.slurm import CLUSTER_INTERVAL_S, JobsSource, NodesSource
+from coach.sources.slurm_config import RateLimitSource
 from coach.sources.user import user_name
 from coach.workflows.diagnosing import LazyEngine
 from coach.workflows.read import read_once
@@ -48,7 +55,7 @@ AGE_INTERVAL_S = 1.0
 """At least this often is something told, so that ages go on."""
 LINGER_S = 300.0
 MAX_LINGERING = 3
-"""Targets that were watched lately are followed a while longer: coming back should not read everything again."""
+"""Targets that were watched lately keep their place in every file a while: coming back should not read everything again."""
 
 _SETTLE_S = 0.02
 """Answers that belong together arrive in one update."""
@@ -61,11 +68,12 @@ ClusterSources = Callable[[Io, Settings, str, Watch], Mapping[str, SourceFactory
 def slurm_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
     """The cluster as Slurm tells it."""
     scope = "all" if watch.all_jobs else "own"
+    nodes_s = max(settings.nodes_interval_s, CLUSTER_INTERVAL_S)
     return {
-        f"jobs {scope} {settings.jobs_interval_s:g}": lambda: JobsSource(
-            io, user, settings.jobs_interval_s, is_all=watch.all_jobs
+        f"jobs {scope} {settings.jobs_interval_s:g} {nodes_s:g}": lambda: JobsSource(
+            io, user, settings.jobs_interval_s, is_all=watch.all_jobs, cluster_interval_s=nodes_s
         ),
-        f"nodes {settings.nodes_interval_s:g}": lambda: NodesSource(io, settings.nodes_interval_s),
+        f"nodes {nodes_s:g}": lambda: NodesSource(io, nodes_s),
     }
 
 
@@ -74,16 +82,41 @@ def local_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mappin
     return {"jobs": lambda: LocalClusterSource(io, settings.runs_root, user)}
 
 
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What makes a live session polite: it is told who looks, what Slurm is asked, and what other coaches were told."""
+
+    pace: Pace
+    budget: RpcBudget | None = None
+    """None: Slurm is not asked."""
+    shared: SharedIo | None = None
+
+
 def live_session(
     settings: Settings,
     backend: str,
     env: Mapping[str, str],
     on_settings: Callable[[Settings], object] = lambda settings: None,
+    budget: RpcBudget | None = None,
 ) -> WatchSession:
-    """A session on the real world. `on_settings` gets the settings whenever their files have changed, in a thread of the session's."""
+    """A session on the real world. `on_settings` gets the settings whenever their files have changed, in a thread of the session's.
+
+    `budget` is what else spends from it: what a person does by hand.
+    """
     follower = Follower(settings, env, lambda env: held_back(load(env), env))
-    io = SystemIo(scrubbed_environment(env))
-    return WatchSession(settings, backend, io, user_name(), follower=follower, on_settings=on_settings)
+    pace, budget = Pace(), budget or RpcBudget()
+    scrubbed = scrubbed_environment(env)
+    io: Io = SystemIo(scrubbed, before_command=budget.acquire, on_file_op=pace.count_file_op)
+    manners = Manners(pace)
+    if backend == "slurm":
+        folder = shared_folder(env, settings.cache_dir)
+        # Where the answers come from: the cluster by name, and the configuration that says where its controller is.
+        context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
+        shared = SharedIo(io, folder, context) if folder is not None else None
+        manners, io = Manners(pace, budget, shared), shared or io
+    return WatchSession(
+        settings, backend, io, user_name(), follower=follower, on_settings=on_settings, manners=manners
+    )
 
 
 class WatchSession:
@@ -102,6 +135,7 @@ class WatchSession:
         on_reading: OnReading | None = None,
         follower: Follower | None = None,
         on_settings: Callable[[Settings], object] = lambda settings: None,
+        manners: Manners | None = None,
     ) -> None:
         """`can_write` is False where the run directories are not real, and `look` then believes them: a replay. `on_reading` sees every reading (a recorder)."""
         self._settings = settings
@@ -113,9 +147,11 @@ class WatchSession:
         self._on_reading = on_reading
         self._follower = follower
         self._on_settings = on_settings
+        self._manners = manners
         self._engine = LazyEngine(settings)
         self._monitor = Monitor(user, self._engine.diagnose, known_cluster(settings))
-        self._poller = Poller(self._make_sources)
+        pace = manners.pace if manners is not None else None
+        self._poller = Poller(self._make_sources, pace=pace, is_held=self._is_held)
         self._lock = threading.Lock()
         self._watch = Watch()
         self._is_watch_new = True
@@ -160,11 +196,33 @@ class WatchSession:
 
     def refresh_soon(self) -> None:
         """Look at everything again at once: after a launch or a cancel, or when the user asks for it."""
+        if self._manners is not None and self._manners.shared is not None:
+            self._manners.shared.refuse_older()
         self._poller.refresh_soon()
+
+    def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
+        """Be told how long ago the last key was pressed, and where: it decides how much is asked, and when nothing is asked any more."""
+        if self._manners is None:
+            return Attention()  # a recording costs nobody anything
+        attention = Attention(
+            is_active=is_focused and idle_s < ACTIVE_S,
+            is_focused=is_focused,
+            is_run_open=is_run_open,
+            is_asleep=idle_s >= self._settings.idle_minutes * 60.0,
+        )
+        self._manners.pace.attend(attention)
+        if self._manners.budget is not None:
+            self._manners.budget.set_active(attention.is_active)
+        return attention
 
     def stop(self) -> None:
         """End all threads."""
         self._is_stopping.set()
+        if self._manners is not None:
+            if self._manners.shared is not None:
+                self._manners.shared.close()
+            if self._manners.budget is not None:
+                self._manners.budget.close()
         self._poller.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2.0)
@@ -181,9 +239,18 @@ class WatchSession:
                 news_s = time.monotonic()
                 continue
             if time.monotonic() >= due_s and not self._is_stopping.is_set():
-                self._snapshot = self._monitor.snapshot(self._io.now())
+                self._snapshot = self._picture()
                 told_s, news_s = time.monotonic(), None
                 on_update(self._snapshot)
+
+    def _picture(self) -> Snapshot:
+        picture = self._monitor.snapshot(self._io.now())
+        budget = self._manners.budget if self._manners is not None else None
+        return picture if budget is None else replace(picture, spending=budget.spending())
+
+    def _is_held(self, key: str) -> bool:
+        """Whether a source is not on the screen any more: it keeps its place, but is not asked."""
+        return key.partition(":")[2] in self._lingering
 
     def _apply(self, readings: list[Reading]) -> bool:
         is_news = False
@@ -264,7 +331,15 @@ class WatchSession:
             sources["config"] = lambda: SettingsSource(follower, io, self.use)
         if watch.is_cluster_watched:
             sources.update(self._cluster_sources(io, settings, self._user, watch))
-            sources["runs"] = lambda: RunListSource(io, settings.runs_root, look=self._look)
+            if self._manners is not None and self._manners.budget is not None:
+                budget = self._manners.budget
+                sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site)
+            # Only a live session knows runs by what another one kept: a recording must hold all that it shows.
+            index = RunIndex(settings.cache_dir, settings.runs_root) if self._manners is not None else None
+            bite = BITE_RUNS if self._manners is not None else None
+            sources["runs"] = lambda: RunListSource(
+                io, settings.runs_root, look=self._look, index=index, bite_runs=bite
+            )
         for target in self._targets.values():
             sources.update(self._sources_of(target))
         return sources

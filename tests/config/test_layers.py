@@ -149,15 +149,15 @@ def test_a_locked_environment_cannot_be_described_anew_nor_given_another_python(
 
 
 def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
-    place.site("[poll]\nmin_jobs_interval_s = 30\nmin_nodes_interval_s = 40\n")
-    place.user("[poll]\njobs_interval_s = 5\nnodes_interval_s = 60\n")
+    place.site("[poll]\nmin_jobs_interval_s = 30\nmin_nodes_interval_s = 90\n")
+    place.user("[poll]\njobs_interval_s = 5\nnodes_interval_s = 100\n")
     settings = place.load()
-    assert (settings.jobs_interval_s, settings.nodes_interval_s) == (30, 60)
+    assert (settings.jobs_interval_s, settings.nodes_interval_s) == (30, 100)
     assert settings.notes == (
         f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's least is 30 ({place.site_file}:2)",
     )
     place.user("")
-    assert (place.load().jobs_interval_s, place.load().nodes_interval_s, place.load().notes) == (30, 40, ())
+    assert (place.load().jobs_interval_s, place.load().nodes_interval_s, place.load().notes) == (30, 90, ())
 
 
 def test_coach_home_moves_what_the_site_says_and_the_user_moves_it_again(place: Place) -> None:

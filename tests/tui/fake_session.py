@@ -19,6 +19,7 @@ from coach.model.history import History
 from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
 from coach.model.log import LogTail
 from coach.model.metrics import Step
+from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.telemetry import GpuSample, HostSample, SensorGap
@@ -40,6 +41,8 @@ class FakeSession:
         self.watches: list[Watch] = []
         self.num_refreshes = 0
         self.is_stopped = False
+        self.idle_minutes = 60.0
+        self.attentions: list[Attention] = []
 
     @property
     def snapshot(self) -> Snapshot:
@@ -62,6 +65,12 @@ class FakeSession:
 
     def refresh_soon(self) -> None:
         self.num_refreshes += 1
+
+    def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
+        is_active = is_focused and idle_s < ACTIVE_S
+        is_asleep = idle_s >= self.idle_minutes * 60
+        self.attentions.append(Attention(is_active, is_focused, is_run_open, is_asleep))
+        return self.attentions[-1]
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -68,7 +68,7 @@ def test_how_often_slurm_is_asked_is_part_of_what_a_source_is() -> None:
     slower = replace(settings, jobs_interval_s=60.0)
     before = slurm_sources(FakeIo(), settings, "me", Watch())
     after = slurm_sources(FakeIo(), slower, "me", Watch())
-    assert set(before) & set(after) == {"nodes 30"}
+    assert set(before) & set(after) == {"nodes 60"}
 
 
 def test_rules_muted_and_advised_while_it_runs_are_so_at_the_next_look() -> None:

@@ -21,6 +21,9 @@ from coach.tui.render.text import (
 
 _KEPT_HINTS = ("help", "quit")
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
+_SLURM_SOURCES = ("jobs", "nodes", "partitions")
+SLOW_S = 3.0
+"""An answer that takes longer is not the size of the cluster, but a controller at its limit, or one that makes this user wait."""
 
 
 def data_age(status: SourceStatus, now_s: float) -> float | None:
@@ -111,6 +114,24 @@ def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 
     if len(rows) > max_lines:
         rows = [*rows[: max_lines - 1], line(Span(f" ▲ …and {len(rows) - max_lines + 1} more", "warning"))]
     return rows
+
+
+def spending_line(snapshot: Snapshot) -> Line:
+    """What Slurm was asked in the last minute: `7 RPC/min of 24`; nothing where it is not asked."""
+    spending = snapshot.spending
+    if spending is None:
+        return ()
+    counter = muted(f"{spending.num_rpcs} RPC/min of {spending.limit_per_min:g}")
+    statuses = [snapshot.sources[name] for name in _SLURM_SOURCES if name in snapshot.sources]
+    if any(s.error is None and s.duration_s is not None and s.duration_s >= SLOW_S for s in statuses):
+        return (Span("▲ controller slow, backing off", "warning"), muted(" · "), counter)
+    return (counter,)
+
+
+def asleep_line(asleep_s: float, width: int) -> Line:
+    """Nobody has looked for long: why nothing moves, and what to do."""
+    text = f" ● no key for {age(asleep_s)}: nothing is asked any more · any key goes on"
+    return clip(line(Span(text, "warning")), width)
 
 
 def footer_line(hints: Sequence[tuple[str, str, str, bool]], note: Line, width: int) -> Line:

@@ -33,7 +33,7 @@ class Banner(LinesView):
 
 
 class KeyBar(LinesView):
-    """The keys that work here, and a note at the right end. A click on a key presses it."""
+    """The keys that work here, and a note at the right end; without a note, what Slurm is asked. A click on a key presses it."""
 
     class Pressed(Message):
         def __init__(self, key_id: str) -> None:
@@ -44,6 +44,7 @@ class KeyBar(LinesView):
         super().__init__(id="keys", can_focus=False)
         self._hints: Sequence[tuple[str, str, str, bool]] = ()
         self._note: Line = BLANK
+        self._spending: Line = BLANK
 
     def set_hints(self, hints: Sequence[tuple[str, str, str, bool]]) -> None:
         """(id, key, word, whether it is on) of each key."""
@@ -54,12 +55,17 @@ class KeyBar(LinesView):
         self._note = note
         self._draw()
 
+    def set_spending(self, spending: Line) -> None:
+        if spending != self._spending:
+            self._spending = spending
+            self._draw()
+
     def on_resize(self, event: events.Resize) -> None:
         self._draw()
 
     def _draw(self) -> None:
         if self.size.width:
-            self.set_lines([footer_line(self._hints, self._note, self.size.width)])
+            self.set_lines([footer_line(self._hints, self._note or self._spending, self.size.width)])
 
     def on_click(self, event: events.Click) -> None:
         key_id = event.style.meta.get("key")

@@ -1,0 +1,168 @@
+"""What asking Slurm costs, and how much of it coach may spend: one budget for all that one coach asks.
+
+A controller answers everybody in turn, and sites that limit rates do so per user, in RPCs, not in commands: whoever polls too often
+makes his own `sbatch` wait. So every question passes here with its cost, before it is asked. Sources wait until there is room; what a
+person does by hand never waits, but is counted, and the sources then wait longer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from coach.model.politeness import Spending
+
+ACTIVE_PER_MIN = 24.0
+"""RPCs a minute while somebody works with coach."""
+IDLE_PER_MIN = 12.0
+"""RPCs a minute while nobody touches it."""
+SITE_SHARE = 0.25
+"""Of what a site that limits rates gives a user back per minute, coach takes at most this much."""
+BURST = 8.0
+"""One full picture of the cluster. Where the budget is less than this a minute, it can still be had at once, and then is waited for."""
+
+_WINDOW_S = 60.0
+_LEAST_PER_MIN = 0.25
+"""However little a site gives, the queue is looked at a few times an hour."""
+
+_COSTS = {
+    "sacct": 0,  # asks the database, not the controller
+    "sacctmgr": 0,
+    "sbatch": 1,
+    "scancel": 2,
+    "sdiag": 1,
+    "sinfo": 2,
+    "sprio": 3,
+    "squeue": 2,
+    "srun": 4,
+    "sshare": 1,
+    "sstat": 3,
+}
+_SCONTROL_SHOW_COSTS = {"node": 2, "nodes": 2, "job": 3, "jobs": 3}
+
+
+def cost_of(argv: Sequence[str]) -> int:
+    """RPCs to the controller that a command makes, as its own statistics count them; 0 for what is no client of Slurm."""
+    if not argv:
+        return 0
+    program = PurePath(argv[0]).name
+    words = argv[1:]
+    if program == "scontrol":
+        plain = [word for word in words if not word.startswith("-")]
+        return _SCONTROL_SHOW_COSTS.get(plain[1], 1) if plain[:1] == ["show"] and len(plain) > 1 else 1
+    if program == "squeue" and any(word in ("-u", "--me") or word.startswith("--user") for word in words):
+        return 3
+    if program == "sbatch" and "--test-only" in words:
+        return 2
+    return _COSTS.get(program, 0)
+
+
+class RpcBudget:
+    """Used by all threads of one coach.
+
+    It is a bucket that fills up at the permitted rate. A full bucket and its refill could be spent within one minute; so what the last
+    minute saw is limited as well.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._is_active = True
+        self._site_per_min: float | None = None
+        self._spent: deque[tuple[float, int]] = deque()
+        self._tokens = self._capacity
+        self._filled_s = clock()
+        self._num_waiting = 0
+        self._is_closed = False
+        self._turn = threading.Lock()
+        """Whoever waits longest is served first: a cheap question does not overtake a dear one for ever."""
+        self._changed = threading.Condition()
+
+    @property
+    def limit_per_min(self) -> float:
+        own = ACTIVE_PER_MIN if self._is_active else IDLE_PER_MIN
+        return own if self._site_per_min is None else min(own, self._site_per_min)
+
+    def set_active(self, is_active: bool) -> None:
+        """Whether somebody works with coach."""
+        with self._changed:
+            self._fill()
+            self._is_active = is_active
+            self._tokens = min(self._tokens, self._capacity)
+            self._changed.notify_all()
+
+    def limit_by_site(self, refill_per_s: float | None) -> None:
+        """What a site that limits rates gives back per second; None: it does not."""
+        with self._changed:
+            self._fill()
+            share = None if refill_per_s is None else refill_per_s * 60.0 * SITE_SHARE
+            self._site_per_min = None if share is None else max(_LEAST_PER_MIN, share)
+            self._tokens = min(self._tokens, self._capacity)
+            self._changed.notify_all()
+
+    def acquire(self, cost: int) -> bool:
+        """Wait until there is room, and take it. False: coach is closing, and nothing is to be asked any more."""
+        if not cost:
+            return not self._is_closed
+        with self._changed:
+            self._num_waiting += 1
+        try:
+            with self._turn, self._changed:
+                while not self._is_closed and (wait_s := self._wait_s(cost)) > 0:
+                    self._changed.wait(wait_s)
+                if self._is_closed:
+                    return False
+                self._take(cost)
+                return True
+        finally:
+            with self._changed:
+                self._num_waiting -= 1
+
+    def charge(self, cost: int) -> None:
+        """Count what is asked at once, because a person wants it."""
+        with self._changed:
+            self._fill()
+            if cost:
+                self._take(cost)
+
+    def spending(self) -> Spending:
+        with self._changed:
+            self._fill()
+            return Spending(sum(cost for _, cost in self._spent), self.limit_per_min, self._num_waiting > 0)
+
+    def close(self) -> None:
+        """End all waiting: nothing more may be asked."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    @property
+    def _capacity(self) -> float:
+        return max(self.limit_per_min, BURST)
+
+    def _fill(self) -> None:
+        now_s = self._clock()
+        gained = max(0.0, now_s - self._filled_s) * self.limit_per_min / 60.0
+        self._tokens, self._filled_s = min(self._capacity, self._tokens + gained), now_s
+        while self._spent and self._spent[0][0] <= now_s - _WINDOW_S:
+            self._spent.popleft()
+
+    def _take(self, cost: int) -> None:
+        self._tokens -= cost
+        self._spent.append((self._clock(), cost))
+
+    def _wait_s(self, cost: int) -> float:
+        """Seconds until there is room; 0 now. A question dearer than the budget is asked when the budget is full."""
+        self._fill()
+        wanted = min(float(cost), self._capacity)
+        tokens_s = max(0.0, wanted - self._tokens) * 60.0 / self.limit_per_min
+        excess = sum(spent for _, spent in self._spent) + wanted - self._capacity
+        window_s = 0.0
+        for time_s, spent in self._spent:
+            if excess <= 0:
+                break
+            excess -= spent
+            window_s = time_s + _WINDOW_S - self._filled_s
+        return max(tokens_s, window_s)

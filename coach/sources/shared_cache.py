@@ -1,0 +1,279 @@
+"""What one coach of a user has asked of Slurm answers the others, too: several coaches cost one.
+
+People leave coach open in three terminals, on two login nodes. So an answer is kept as it came, with its time, in a folder that only its
+user can enter, and whoever would ask the same again soon takes that instead. One asks at a time; the others wait for what he gets. What
+is torn, old, of another question or of another schema is as good as not there. It is a cache: it may be removed at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import stat
+import threading
+import time
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
+
+SCHEMA = 1
+MAX_BYTES = 64 << 20
+"""A larger answer is not shared: the folder may lie in memory."""
+
+FIRST_AGES_S: Mapping[str, float] = MappingProxyType(
+    {"jobs": 10.0, "nodes": 60.0, "partitions": 120.0, "config": 3600.0}
+)
+"""Kinds of questions that are shared → how old an answer may be for a coach that has none yet."""
+
+_SHARE_OF_PAUSE = 0.9
+"""A coach that asked before takes what came since then, unless that is nearly as old as what it has."""
+
+FAILURE_AGE_S = 4.0
+"""How long a failure answers for all: the next of them tries again."""
+
+LOCK_LIFE_S = COMMAND_TIMEOUT_S + 3.0
+"""A lock that has not changed for so long, by the clock of who waits for it, was left behind."""
+
+_MAX_AHEAD_S = 2.0
+"""Clocks of login nodes differ a little; what is further in the future than this is not believed."""
+_LOCK_CHECK_S = 0.1
+
+
+def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
+    """Where the answers of this user lie: in memory where the machine has a place for it, else in coach's cache. None: nowhere safely."""
+    runtime = env.get("XDG_RUNTIME_DIR")
+    for parent in (Path(runtime) / "coach" if runtime else None, cache_dir / "answers"):
+        if parent is not None and _is_private(parent):
+            return parent
+    return None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is there, ours, and closed to others; it is made where it can be."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return False
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            folder.chmod(0o700)
+        return os.access(folder, os.W_OK)
+    except (OSError, ValueError):
+        return False
+
+
+class SharedIo:
+    """Wraps an Io: questions of the shared kinds are answered by what any coach of the user was told lately.
+
+    `context` is what else makes two questions the same: which cluster is asked. Everything but these questions passes through.
+    """
+
+    def __init__(self, io: Io, folder: Path, context: str) -> None:
+        self._io = io
+        self._folder = folder
+        self._context = context
+        self._told_s: dict[Path, float] = {}
+        """When this coach was told each answer last."""
+        self._not_before_s = 0.0
+        self._is_closed = threading.Event()
+
+    def now(self) -> float:
+        return self._io.now()
+
+    def read(self, path: Path, offset: int, limit: int) -> bytes:
+        return self._io.read(path, offset, limit)
+
+    def size(self, path: Path) -> int:
+        return self._io.size(path)
+
+    def modified_s(self, path: Path) -> float:
+        return self._io.modified_s(path)
+
+    def list_dir(self, path: Path) -> list[str]:
+        return self._io.list_dir(path)
+
+    def refuse_older(self) -> None:
+        """Something was changed just now: what was answered before no longer counts."""
+        self._not_before_s = self._io.now()
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        self._is_closed.set()
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        if query.kind not in FIRST_AGES_S:
+            return self._io.run(query, timeout_s)
+        file = self._folder / f"{query.kind}-{self._digest(query)}"
+        told_s = self._told_s.get(file)
+        max_age_s = (
+            FIRST_AGES_S[query.kind]
+            if told_s is None
+            else max(0.0, _SHARE_OF_PAUSE * (self._io.now() - told_s))
+        )
+        result = self._shared(file, query, max_age_s, timeout_s)
+        self._told_s[file] = self._io.now()
+        return result
+
+    def _shared(self, file: Path, query: Query, max_age_s: float, timeout_s: float) -> CommandResult:
+        lock = _Lock(file.with_name(f".{file.name}.lock"))
+        seen_s, seen = time.monotonic(), lock.identity()
+        while not self._is_closed.is_set():
+            kept = self._fresh(file, query, max_age_s)
+            if kept is not None:
+                return kept
+            try:
+                is_mine = lock.make()
+            except OSError:
+                break  # the folder has gone, or its disk is full: then nothing is shared
+            if is_mine:
+                try:
+                    # Who had the lock until now may have answered between the two looks.
+                    return self._fresh(file, query, max_age_s) or self._ask(file, query, timeout_s)
+                finally:
+                    lock.release()
+            now = lock.identity()
+            if now != seen:
+                seen_s, seen = time.monotonic(), now
+            elif seen is not None and time.monotonic() - seen_s > LOCK_LIFE_S:
+                lock.break_(seen)
+            self._is_closed.wait(_LOCK_CHECK_S)
+        return self._io.run(query, timeout_s)
+
+    def _digest(self, query: Query) -> str:
+        """The question without its random separators, and whom it is put to."""
+        words = [self._context, *query.argv]
+        for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
+            words = [word.replace(token, mark) for word in words] if token else words
+        return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+    def _ask(self, file: Path, query: Query, timeout_s: float) -> CommandResult:
+        result = self._io.run(query, timeout_s)
+        if len(result.stdout) <= MAX_BYTES and not self._is_closed.is_set():
+            with contextlib.suppress(OSError):
+                _write(file, _encode(result))
+        return result
+
+    def _fresh(self, file: Path, query: Query, max_age_s: float) -> CommandResult | None:
+        try:
+            # The age of the file first: most of what is too old need not be read.
+            modified_s = file.stat().st_mtime
+            now_s = self._io.now()
+            if now_s - modified_s > max_age_s + LOCK_LIFE_S:
+                return None
+            result = _decode(file.read_bytes(), query)
+        except OSError:
+            return None
+        if result is None:
+            return None
+        if result.returncode != 0:
+            max_age_s = min(max_age_s, FAILURE_AGE_S)
+        age_s = now_s - result.time_s
+        is_told_since = result.time_s - result.duration_s >= self._not_before_s
+        return result if is_told_since and -_MAX_AHEAD_S <= age_s < max_age_s else None
+
+
+def _encode(result: CommandResult) -> bytes:
+    query = result.query
+    head = {
+        "schema": SCHEMA,
+        "argv": query.argv,
+        "separator": query.separator,
+        "record_end": query.record_end,
+        "returncode": result.returncode,
+        "stderr": result.stderr,
+        "error": result.error,
+        "time_s": result.time_s,
+        "duration_s": result.duration_s,
+        "num_bytes": len(result.stdout),
+        "checksum": zlib.crc32(result.stdout),
+    }
+    return json.dumps(head).encode() + b"\n" + result.stdout
+
+
+def _decode(data: bytes, query: Query) -> CommandResult | None:
+    """The answer, None when it is torn or not what a coach of this schema wrote."""
+    line, newline, stdout = data.partition(b"\n")
+    try:
+        head = json.loads(line)
+        if not newline or head["schema"] != SCHEMA or len(stdout) != head["num_bytes"]:
+            return None
+        if zlib.crc32(stdout) != head["checksum"]:
+            return None
+        argv = tuple(str(word) for word in head["argv"])
+        asked = Query(query.kind, argv, str(head["separator"]), str(head["record_end"]))
+        returncode, error = head["returncode"], head["error"]
+        return CommandResult(
+            asked,
+            None if returncode is None else int(returncode),
+            stdout,
+            str(head["stderr"]),
+            float(head["time_s"]),
+            float(head["duration_s"]),
+            None if error is None else str(error),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _write(file: Path, data: bytes) -> None:
+    """In one step, for its owner alone. It is not forced to the disk: after a crash of the machine it would be old anyway."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+            out.write(data)
+        temporary.replace(file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+class _Lock:
+    """The right to ask: a file that only one process can make. It is never waited for here; who finds it looks again later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._own: tuple[int, int] | None = None
+
+    def make(self) -> bool:
+        """Whether the lock is ours now. Raises OSError where none can be made."""
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
+        self._own = self.identity()
+        return True
+
+    def release(self) -> None:
+        """Give it back, unless somebody took us for dead."""
+        if self._own is not None and self.identity() == self._own:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        self._own = None
+
+    def break_(self, stale: tuple[int, int]) -> None:
+        """Remove a lock that was left behind. It is moved away first: a waiter who is late sees that he caught a living one's, and gives it back."""
+        moved = self._path.with_name(f"{self._path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            self._path.rename(moved)
+            found = moved.stat()
+            if (found.st_ino, found.st_mtime_ns) != stale:
+                with contextlib.suppress(OSError):
+                    os.link(moved, self._path)
+            moved.unlink()
+        except OSError:
+            return
+
+    def identity(self) -> tuple[int, int] | None:
+        """What tells one lock from the next of the same name."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
