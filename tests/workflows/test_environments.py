@@ -59,7 +59,7 @@ def test_the_site_s_environment_trains_where_nobody_says_otherwise(desk: Desk) -
     assert any(
         note.startswith("environment pytorch (modules pytorch/2.6): torch 2.6.0") for note in plan.notes
     )
-    assert plan.run_json["requires"] == {"torch": ">=2.1"}
+    assert plan.run_json["requires"] == {"torch": ">=2.6"}
 
 
 def test_an_interpreter_of_the_config_belongs_to_the_config_s_environment(desk: Desk) -> None:
