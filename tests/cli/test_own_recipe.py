@@ -87,3 +87,26 @@ def test_a_whole_group_is_cancelled_by_one_command_the_last_first(tmp_path: Path
     wait_until(are_all_cancelled, timeout_s=30, what="all runs of the group are cancelled")
     assert not any((Path(tmp_path) / "runs" / run_id / "metrics" / "rank-0.jsonl").exists() for run_id in ids)
     assert "all runs of its group have ended" in coach("cancel", ids[0], "--group", "--yes").stderr
+
+
+@pytest.mark.train
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_batch_that_does_not_fit_is_a_line_of_the_table_and_the_runs_after_it_go_on(tmp_path: Path) -> None:
+    env = {**os.environ, "COACH_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    values = ("max_steps=8", "width=32", "num_workers=0", "batch_sizes=8,8192,16")
+    said = [word for value in values for word in ("--set", value)]
+    where = ("--backend", "local", "--python", sys.executable, "--mem", "1100M", "--wait", "--format", "json")
+
+    def coach(*args: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "coach", *args]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=280)
+
+    launched = coach("launch", "sweep_batch", *said, *where)
+    assert launched.returncode == 0, launched.stderr
+    runs = json.loads(launched.stdout)["runs"]
+    assert [run["state"] for run in runs] == ["COMPLETED", "OUT_OF_MEMORY", "COMPLETED"]
+    found = json.loads(coach("check", runs[1]["run_id"], "--backend", "local", "--format", "json").stdout)
+    assert {(finding["rule"], finding["severity"]) for finding in found["findings"]} == {("MEM007", "info")}
+    group = json.loads(coach("compare", runs[0]["run_id"], "--backend", "local", "--format", "json").stdout)
+    assert [point["result"] for point in group["points"]] == ["measured", "out of memory", "measured"]
