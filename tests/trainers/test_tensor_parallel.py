@@ -31,7 +31,9 @@ def test_ranks_that_share_every_layer_follow_one_device_and_one_rank_goes_on_fro
     assert event_in(first, "eval")["accuracy"] == event_in(second, "eval")["accuracy"]
     newest = tmp_path / "checkpoints" / "step-00000006"
     sizes = [(newest / f"__{rank}_0.distcp").stat().st_size for rank in range(2)]
-    assert sizes[0] > sizes[1] > 0.4 * sizes[0]  # each wrote its half of what is split; the first also what all have
+    assert (
+        sizes[0] > sizes[1] > 0.4 * sizes[0]
+    )  # each wrote its half of what is split; the first also what all have
 
     # One rank reads the halves of both.
     done = alone(trainer).run("tensor_parallel.py", tmp_path, max_steps=8, **FLAGS)
