@@ -164,6 +164,11 @@ def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
     shipped = [other for other in recipes if is_shipped(other)]
     if not is_shipped(recipe):
         return next((other for other in shipped if other.trainer == recipe.trainer), None)
+    same = [
+        other for other in shipped if other.trainer == recipe.trainer and f"{other.name}.py" == other.trainer
+    ]
+    if same and recipe not in same:
+        return same[0]  # another recipe of the same trainer: what differs are its parameters
     near = [other for other in shipped if other.next == recipe.name or other.name == FIRST]
     near = [other for other in near if other.trainer != recipe.trainer]
     return min(near, key=lambda other: len(trainer_diff(other, recipe)), default=None)

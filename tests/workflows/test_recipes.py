@@ -13,9 +13,10 @@ import pytest
 
 from coach import runs
 from coach.config import Settings
-from coach.launch.recipe import find_recipes, get_recipe, read_recipe
+from coach.launch.recipe import find_recipes, get_recipe, lesson_of, read_recipe
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
+from coach.rules.registry import rule_classes
 from coach.sources.io import SystemIo
 from coach.workflows.prepare import plan_for, with_defaults
 from coach.workflows.recipes import eject, find_recipe, known_recipes, ladder, pages, recipe_keys
@@ -54,6 +55,7 @@ def test_every_step_says_what_its_trainer_changes(settings: Settings) -> None:
     assert amp.previous is not None
     assert any(row.startswith("+") and "autocast" in row for row in amp.diff)
     assert "What it teaches" in by_name["ddp"].lesson
+    assert (by_name["scale"].previous, by_name["scale"].diff) == ("ddp", ())
 
 
 def test_a_copy_has_all_that_it_needs_and_runs_by_hand(mine: Path) -> None:
@@ -175,3 +177,18 @@ def test_what_is_wrong_with_a_sweep_or_an_expectation_is_named(tmp_path: Path) -
         path.write_text(text.replace(old, new, 1))
         with pytest.raises(UserError, match=words):
             read_recipe(path)
+
+
+def test_every_recipe_names_rules_and_next_steps_that_exist_and_says_what_to_expect() -> None:
+    recipes, problems = find_recipes()
+    assert problems == ()
+    names, codes = {recipe.name for recipe in recipes}, {rule.code for rule in rule_classes()}
+    for recipe in recipes:
+        assert recipe.next is None or recipe.next in names - {recipe.name}, recipe.name
+        assert {*recipe.watch, *recipe.expects} <= codes, recipe.name
+        assert recipe.teaches, recipe.name
+        assert recipe.expect, recipe.name
+        assert recipe.duration, recipe.name
+        assert lesson_of(recipe), recipe.name
+    keys = [recipe.key for recipe in recipes if recipe.key]
+    assert len(keys) == len(set(keys))
