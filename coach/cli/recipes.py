@@ -131,6 +131,8 @@ def _print_one(page: Page) -> None:
 def _print_diff(page: Page) -> None:
     if page.previous is None:
         raise UserError(f"recipe {page.recipe.name}: there is no step before it")
+    if not page.diff:
+        print(f"coach: the trainer is that of {printable(page.previous)}", file=sys.stderr)
     for row in page.diff:
         print_line(printable(row))
 
