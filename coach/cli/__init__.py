@@ -25,6 +25,7 @@ COMMANDS = {
     "recipes": "list the recipes",
     "runs": "list the runs that coach knows",
     "jobs": "list your jobs, or everybody's with --all",
+    "history": "list your jobs that have ended, and how well they used what they had",
     "nodes": "list the nodes",
     "partitions": "list the partitions",
     "check": "diagnose a run, a job or a log",
