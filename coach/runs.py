@@ -241,6 +241,11 @@ def update_json(path: Path, changes: Mapping[str, Any]) -> Dict[str, Any]:
                 return value
 
 
+def locked(path: Path) -> "_Lock":
+    """The right to change a file that has several writers, for as long as the `with` lasts."""
+    return _Lock(path)
+
+
 class _Lock:
     """The right to change a file: a second file, which only one process can make.
 

@@ -24,6 +24,7 @@ class NodeGpus:
     free: int | None
     """None where Slurm does not say what is allocated."""
     why_not: str | None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class GpuSlot:
 
 def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tuple[NodeGpus, ...]:
     """Per node and type. With partitions, a node counts only if one of its partitions starts jobs, and would let it be shared."""
-    known = {partition.name: partition for partition in partitions}
+    known = {(partition.cluster, partition.name): partition for partition in partitions}
     found = []
     for node in nodes:
         if not node.gpus:
@@ -64,7 +65,15 @@ def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tu
             free = 0 if why_not is not None else idle
             is_blocked = why_not is not None and idle != 0
             found.append(
-                NodeGpus(node.name, gpu.type, gpu.total, gpu.allocated, free, why_not if is_blocked else None)
+                NodeGpus(
+                    node.name,
+                    gpu.type,
+                    gpu.total,
+                    gpu.allocated,
+                    free,
+                    why_not if is_blocked else None,
+                    node.cluster,
+                )
             )
     return tuple(found)
 
@@ -82,7 +91,7 @@ def _sum(kind: str | None, members: Sequence[NodeGpus]) -> TypeGpus:
     blocked: dict[str, int] = {}
     for each in members:
         if each.why_not is not None and each.allocated is not None:
-            blocked[each.why_not] = blocked.get(each.why_not, 0) + each.total - each.allocated
+            blocked[each.why_not] = blocked.get(each.why_not, 0) + max(0, each.total - each.allocated)
     free = [each.free for each in members]
     known_free = [count for count in free if count is not None]
     allocated = [each.allocated for each in members if each.allocated is not None]
@@ -97,8 +106,8 @@ def _sum(kind: str | None, members: Sequence[NodeGpus]) -> TypeGpus:
     )
 
 
-def _why_not_by_partition(node: Node, partitions: Mapping[str, Partition]) -> str | None:
-    members = [partitions[name] for name in node.partitions if name in partitions]
+def _why_not_by_partition(node: Node, partitions: Mapping[tuple[str | None, str], Partition]) -> str | None:
+    members = [found for name in node.partitions if (found := partitions.get((node.cluster, name)))]
     if not members:
         return None
     open_ones = [partition for partition in members if partition.state == "up"]

@@ -26,6 +26,7 @@ COMMANDS = {
     "data": "list the data sets, fetch CIFAR-10",
     "runs": "list the runs that coach knows",
     "jobs": "list your jobs, or everybody's with --all",
+    "history": "list your jobs that have ended, and how well they used what they had",
     "nodes": "list the nodes",
     "partitions": "list the partitions",
     "check": "diagnose a run, a job or a log",

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from coach.config import BACKENDS, Settings
-from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList
+
+if TYPE_CHECKING:
+    from coach.sources.io import Io, Query
+    from coach.sources.slurm import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=BACKENDS, help="which cluster to ask (default: auto)")
 
 
-def look(settings: Settings, backend: str | None, *, source: str, is_all: bool = True) -> Look:
-    """Ask once for `jobs`, `nodes` or `partitions`. Raises UserError in the backend's own words when it does not answer."""
+def add_clusters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-M",
+        "--clusters",
+        type=_cluster_names,
+        default=(),
+        metavar="NAMES",
+        help="other clusters of the same accounting database, separated by commas",
+    )
+
+
+def _cluster_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if not all(re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected names of clusters, separated by commas")
+    return names
+
+
+def look(
+    settings: Settings,
+    backend: str | None,
+    *,
+    source: str,
+    is_all: bool = True,
+    clusters: Sequence[str] = (),
+) -> Look:
+    """Ask once for `jobs`, `nodes` or `partitions`. Raises UserError in the backend's own words when it does not answer.
+
+    `clusters` are asked by name, one after the other, instead of the one at hand.
+    """
     from coach.sources.base import PollingSource
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.user import user_name
@@ -45,6 +80,8 @@ def look(settings: Settings, backend: str | None, *, source: str, is_all: bool =
         from coach.sources.local_cluster import LocalClusterSource
 
         asked = LocalClusterSource(io, settings.runs_root, user_name())
+    elif clusters:
+        return _look_at_clusters(io, clusters, source, None if is_all else user_name())
     else:
         from coach.sources.slurm import JobsSource, NodesSource
 
@@ -69,6 +106,45 @@ def look(settings: Settings, backend: str | None, *, source: str, is_all: bool =
             case PartitionList():
                 partitions = reading.payload.partitions
     return Look(jobs, nodes, partitions, num_bad_rows)
+
+
+def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | None) -> Look:
+    from coach.sources.slurm import Client
+    from coach.sources.slurm_jobs import jobs_query, parse_jobs
+    from coach.sources.slurm_nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
+
+    def ask(query: Query) -> Answer:
+        answer = Client(io).ask(query)
+        if answer.error is not None:
+            raise UserError(f"cluster {cluster}: {answer.error}")
+        return answer
+
+    found = Look((), (), (), 0)
+    for cluster in clusters:
+        if source == "jobs":
+            answer = ask(jobs_query(user, cluster))
+            jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end, cluster)
+            found = Look((*found.jobs, *jobs), (), (), found.num_bad_rows + num_bad)
+            continue
+        nodes, num_bad = parse_nodes(ask(nodes_query(cluster)).text, cluster)
+        partitions, num_bad_partitions = parse_partitions(ask(partitions_query(cluster)).text, nodes, cluster)
+        found = Look(
+            (),
+            (*found.nodes, *nodes),
+            (*found.partitions, *partitions),
+            found.num_bad_rows + (num_bad if source == "nodes" else num_bad_partitions),
+        )
+    return found
+
+
+def read_allocations() -> tuple[tuple[GpuAllocation, ...], str | None]:
+    """Which job has which GPUs, of all jobs at once, and why that is not told."""
+    from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.sources.slurm import Client
+    from coach.sources.slurm_start import ALLOCATIONS_QUERY, parse_allocations
+
+    answer = Client(SystemIo(scrubbed_environment(os.environ))).ask(ALLOCATIONS_QUERY)
+    return ((), answer.error) if answer.error is not None else (parse_allocations(answer.text)[0], None)
 
 
 def count_gpus(gpus: tuple[GpuCount, ...]) -> tuple[int, int | None]:

@@ -1,13 +1,18 @@
-"""`coach jobs`: the queue."""
+"""`coach jobs`: the queue, and with `--why` what each pending job waits for, in plain words."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import asdict
+from datetime import datetime
+from typing import Any
 
-from coach.cli.cluster import add_options, look
-from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table
+from coach.analysis.arrays import fold, unfold
+from coach.analysis.pending import explain_job
+from coach.cli.cluster import add_clusters, add_options, look
+from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, place, rough_age
@@ -15,25 +20,94 @@ from coach.model.elsewhere import last_word, place, rough_age
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everybody's jobs in all partitions")
+    parser.add_argument(
+        "--why", action="store_true", help="say what each pending job waits for, and what can be done"
+    )
+    parser.add_argument("--unfold", action="store_true", help="a row for each task of an array")
+    add_clusters(parser)
     add_options(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.user import user_name
 
-    answer = look(settings, args.backend, source="jobs", is_all=args.all)
+    answer = look(settings, args.backend, source="jobs", is_all=args.all, clusters=args.clusters)
     user = user_name()
     jobs = [job for job in answer.jobs if args.all or job.user == user]
+    _remember(settings, [job for job in jobs if job.user == user])
+    if args.unfold:
+        jobs = [row for folded in fold(jobs) for row in unfold(folded)]
     if args.format == "json":
-        print_json("jobs", [asdict(job) for job in jobs], answer.num_bad_rows)
+        print_json("jobs", [_as_json(job) for job in jobs], answer.num_bad_rows)
         return 0
-    print_table(
-        ("JOB", "USER", "STATE", "REASON", "PARTITION", "NODES", "CPUS", "GPUS", "TIME", "LEFT", "NAME"),
-        [_row(job, time.time()) for job in jobs],
-        "llllllrrrrl",
-    )
+    if not args.unfold:
+        jobs = [folded.job for folded in fold(jobs)]
+    if args.why:
+        _print_reasons(jobs)
+    else:
+        print_table(
+            (
+                "JOB",
+                "USER",
+                "STATE",
+                "REASON",
+                "PARTITION",
+                "NODES",
+                "CPUS",
+                "GPUS",
+                "TIME",
+                "LEFT",
+                "START",
+                "NAME",
+            ),
+            [_row(job, time.time()) for job in jobs],
+            "llllllrrrrll",
+        )
+        if any(job.estimated_start_s is not None for job in jobs):
+            print("~ Slurm's estimate; it changes with the queue", file=sys.stderr)
     print_bad_rows(answer.num_bad_rows)
     return 0
+
+
+def _remember(settings: Settings, own: list[Job]) -> None:
+    """What is in the queue now is found by `coach history` when Slurm has forgotten it. Local runs have their directories."""
+    from coach.sources.seen_jobs import SeenJobs
+    from coach.workflows.history import remember_jobs
+
+    queued = [job for job in own if job.raw_job_id is not None]
+    note = (
+        remember_jobs(SeenJobs(settings.cache_dir), queued, queued[0].user, time.time()) if queued else None
+    )
+    if note is not None:
+        print(f"coach: {printable(note)}", file=sys.stderr)
+
+
+def _print_reasons(jobs: list[Job]) -> None:
+    explained = [(job, why) for job in jobs if (why := explain_job(job)) is not None]
+    if not explained:
+        print("no job is pending")
+        return
+    print_table(
+        ("JOB", "REASON", "KIND", "WHAT IT MEANS", "WHAT TO DO"),
+        [(job.job_id, why.reason, why.kind.value, why.meaning, why.advice) for job, why in explained],
+    )
+
+
+def _as_json(job: Job) -> dict[str, Any]:
+    why = explain_job(job)
+    return {
+        **asdict(job),
+        "estimated_start_s": job.estimated_start_s,
+        "pending": None
+        if why is None
+        else {
+            "kind": why.kind.value,
+            "meaning": why.meaning,
+            "advice": why.advice,
+            "starts_by_itself": why.starts_by_itself,
+            "nodes": why.nodes,
+        },
+    }
 
 
 def _row(job: Job, now_s: float) -> tuple[str | None, ...]:
@@ -53,5 +127,15 @@ def _row(job: Job, now_s: float) -> tuple[str | None, ...]:
         format_count(job.num_gpus),
         format_duration(job.time_used_s),
         format_duration(job.time_left_s),
+        _estimate(job.estimated_start_s),
         job.name,
     )
+
+
+def _estimate(time_s: float | None) -> str | None:
+    if time_s is None:
+        return None
+    try:
+        return datetime.fromtimestamp(time_s).strftime("~%m-%d %H:%M")  # noqa: DTZ006 (the user's clock)
+    except (ValueError, OverflowError, OSError):
+        return None

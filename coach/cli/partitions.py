@@ -3,39 +3,83 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from coach.cli.cluster import add_options, count_gpus, look
-from coach.cli.text import format_count, format_duration, format_used, print_bad_rows, print_json, print_table
+from coach.analysis.free_gpus import TypeGpus, free_gpus, sum_by_type
+from coach.cli.cluster import Look, add_clusters, add_options, count_gpus, look
+from coach.cli.text import (
+    UNKNOWN,
+    format_count,
+    format_duration,
+    format_used,
+    print_bad_rows,
+    print_json,
+    print_table,
+)
 from coach.config import Settings
 from coach.model.cluster import Partition
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    add_clusters(parser)
     add_options(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    answer = look(settings, args.backend, source="partitions")
+    answer = look(settings, args.backend, source="partitions", clusters=args.clusters)
     if args.format == "json":
-        print_json("partitions", [_as_json(each) for each in answer.partitions], answer.num_bad_rows)
+        print_json(
+            "partitions",
+            [_as_json(each, _free_in(each, answer)) for each in answer.partitions],
+            answer.num_bad_rows,
+        )
         return 0
     print_table(
-        ("PARTITION", "STATE", "LIMIT", "DEFAULT", "NODES", "IDLE", "CPUS", "GPUS", "PER NODE", "TYPE"),
-        [_row(each) for each in answer.partitions],
-        "llrrrrrrrl",
+        (
+            "PARTITION",
+            "STATE",
+            "LIMIT",
+            "DEFAULT",
+            "NODES",
+            "IDLE",
+            "CPUS",
+            "GPUS",
+            "FREE",
+            "PER NODE",
+            "TYPE",
+        ),
+        [_row(each, _free_in(each, answer)) for each in answer.partitions],
+        "llrrrrrrrrl",
     )
     print_bad_rows(answer.num_bad_rows)
     return 0
 
 
-def _as_json(partition: Partition) -> dict[str, Any]:
+def _free_in(partition: Partition, answer: Look) -> tuple[TypeGpus, ...]:
+    """What a job of this partition could have now, by type."""
+    if not partition.gpus:
+        return ()
+    members = [
+        node
+        for node in answer.nodes
+        if partition.name in node.partitions and node.cluster == partition.cluster
+    ]
+    here = [replace(node, partitions=(partition.name,)) for node in members]
+    return sum_by_type(free_gpus(here, (partition,)))
+
+
+def _as_json(partition: Partition, free: tuple[TypeGpus, ...]) -> dict[str, Any]:
     num_gpus, num_allocated = count_gpus(partition.gpus)
-    return {**asdict(partition), "num_gpus": num_gpus, "num_gpus_allocated": num_allocated}
+    return {
+        **asdict(partition),
+        "num_gpus": num_gpus,
+        "num_gpus_allocated": num_allocated,
+        "free_gpus": [asdict(each) for each in free],
+    }
 
 
-def _row(partition: Partition) -> tuple[str | None, ...]:
+def _row(partition: Partition, free: tuple[TypeGpus, ...]) -> tuple[str | None, ...]:
     num_gpus, num_allocated = count_gpus(partition.gpus)
     return (
         partition.name + ("*" if partition.is_default else ""),
@@ -46,6 +90,7 @@ def _row(partition: Partition) -> tuple[str | None, ...]:
         format_count(partition.num_nodes_idle),
         format_used(partition.num_cpus_allocated, partition.num_cpus),
         format_used(num_allocated, num_gpus),
+        ",".join(UNKNOWN if each.free is None else str(each.free) for each in free) or None,
         format_count(partition.num_gpus_per_node),
         ",".join(gpu.type for gpu in partition.gpus if gpu.type) or None,
     )

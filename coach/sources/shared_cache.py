@@ -17,6 +17,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -43,6 +44,7 @@ LOCK_LIFE_S = COMMAND_TIMEOUT_S + 3.0
 _MAX_AHEAD_S = 2.0
 """Clocks of login nodes differ a little; what is further in the future than this is not believed."""
 _LOCK_CHECK_S = 0.1
+_MAX_HEAD_BYTES = 1 << 20
 
 
 def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
@@ -161,21 +163,23 @@ class SharedIo:
 
     def _fresh(self, file: Path, query: Query, max_age_s: float) -> CommandResult | None:
         try:
-            # The age of the file first: most of what is too old need not be read.
-            modified_s = file.stat().st_mtime
-            now_s = self._io.now()
-            if now_s - modified_s > max_age_s + LOCK_LIFE_S:
-                return None
-            result = _decode(file.read_bytes(), query)
+            with open(file, "rb") as kept:
+                head = _decode_head(kept.readline(_MAX_HEAD_BYTES), query)
+                # Of what is too old only the first line is read.
+                if head is None or not self._is_fresh(head.result, max_age_s):
+                    return None
+                stdout = kept.read(MAX_BYTES + 1)
         except OSError:
             return None
-        if result is None:
+        if len(stdout) != head.num_bytes or zlib.crc32(stdout) != head.checksum:
             return None
+        return replace(head.result, stdout=stdout)
+
+    def _is_fresh(self, result: CommandResult, max_age_s: float) -> bool:
         if result.returncode != 0:
             max_age_s = min(max_age_s, FAILURE_AGE_S)
-        age_s = now_s - result.time_s
         is_told_since = result.time_s - result.duration_s >= self._not_before_s
-        return result if is_told_since and -_MAX_AHEAD_S <= age_s < max_age_s else None
+        return is_told_since and -_MAX_AHEAD_S <= self._io.now() - result.time_s < max_age_s
 
 
 def _encode(result: CommandResult) -> bytes:
@@ -196,28 +200,35 @@ def _encode(result: CommandResult) -> bytes:
     return json.dumps(head).encode() + b"\n" + result.stdout
 
 
-def _decode(data: bytes, query: Query) -> CommandResult | None:
-    """The answer, None when it is torn or not what a coach of this schema wrote."""
-    line, newline, stdout = data.partition(b"\n")
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line: the answer without what the command printed, and how to tell that this is whole."""
+
+    result: CommandResult
+    num_bytes: int
+    checksum: int
+
+
+def _decode_head(line: bytes, query: Query) -> _Head | None:
+    """None when it is torn, or not what a coach of this schema wrote."""
     try:
         head = json.loads(line)
-        if not newline or head["schema"] != SCHEMA or len(stdout) != head["num_bytes"]:
-            return None
-        if zlib.crc32(stdout) != head["checksum"]:
+        if head["schema"] != SCHEMA or not line.endswith(b"\n"):
             return None
         argv = tuple(str(word) for word in head["argv"])
         asked = Query(query.kind, argv, str(head["separator"]), str(head["record_end"]))
         returncode, error = head["returncode"], head["error"]
-        return CommandResult(
+        result = CommandResult(
             asked,
             None if returncode is None else int(returncode),
-            stdout,
+            b"",
             str(head["stderr"]),
             float(head["time_s"]),
             float(head["duration_s"]),
             None if error is None else str(error),
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return _Head(result, int(head["num_bytes"]), int(head["checksum"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

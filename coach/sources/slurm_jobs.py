@@ -59,7 +59,7 @@ def jobs_query(user: str | None, cluster: str | None = None) -> Query:
     separator, record_end = new_separator(), new_separator()
     columns = [f"{field}:{separator}" for field in fields[:-1]] + [f"{fields[-1]}:{record_end}"]
     whose = () if user is None else ("-u", user)
-    where = () if cluster is None else ("-M", cluster)
+    where = () if cluster is None else (f"-M{cluster}",)
     argv = ("squeue", *where, "-h", "-a", "-t", "all", "--noconvert", *whose, "-O", ",".join(columns))
     return Query("jobs" if cluster is None else f"jobs {cluster}", argv, separator, record_end)
 

@@ -35,7 +35,7 @@ def partitions_query(cluster: str | None = None) -> Query:
 
 
 def _of_cluster(query: Query, cluster: str) -> Query:
-    return Query(f"{query.kind} {cluster}", (query.argv[0], "-M", cluster, *query.argv[1:]))
+    return Query(f"{query.kind} {cluster}", (query.argv[0], f"-M{cluster}", *query.argv[1:]))
 
 
 def parse_nodes(text: str, cluster: str | None = None) -> tuple[tuple[Node, ...], int]:

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from coach.sources.rpc_budget import ACTIVE_PER_MIN, BURST, IDLE_PER_MIN, RpcBudget, cost_of
+from coach.sources.slurm_config import RateLimitSource
+from coach.sources.slurm_jobs import jobs_query
+from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY
+from tests.sources.scripted_io import ScriptedIo
+from tests.waiting import wait_until
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def asked_times(budget: RpcBudget, clock: Clock, costs: list[int], until_s: float) -> list[tuple[float, int]]:
+    """When each of these questions, asked again and again without a pause, is let through."""
+    asked = []
+    while clock.now_s < until_s:
+        for cost in costs:
+            while (wait_s := budget._wait_s(cost)) > 0:
+                clock.now_s += wait_s
+            asked.append((clock.now_s, cost))
+            budget.charge(cost)
+    return asked
+
+
+def most_in_a_minute(asked: list[tuple[float, int]]) -> int:
+    return max(sum(cost for time_s, cost in asked if 0 <= time_s - start_s < 60) for start_s, _ in asked)
+
+
+@pytest.mark.parametrize(("is_active", "limit"), [(True, ACTIVE_PER_MIN), (False, IDLE_PER_MIN)])
+def test_no_minute_sees_more_than_is_permitted_however_much_is_wanted(is_active: bool, limit: float) -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    budget.set_active(is_active)
+    asked = asked_times(budget, clock, [3, 2, 2, 1], 1200)
+    assert most_in_a_minute(asked) <= limit
+    assert sum(cost for _, cost in asked) >= 0.8 * limit * 20, "the budget can be used"
+
+
+def test_a_minute_that_began_active_and_ended_idle_lets_nothing_through_that_is_too_much() -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    budget.charge(24)
+    clock.now_s = 30.0
+    budget.set_active(False)
+    assert budget._wait_s(2) > 0
+    assert budget.spending().limit_per_min == IDLE_PER_MIN
+
+
+def test_a_site_that_gives_back_four_a_minute_is_asked_one_a_minute_after_the_first_picture() -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    budget.limit_by_site(4 / 60)
+    asked = asked_times(budget, clock, [3, 2, 1], 3600)
+    assert asked[2][0] == 0.0, "the first full picture waits for nothing"
+    assert sum(cost for _, cost in asked) <= BURST + 60 + 6
+
+
+def test_a_generous_site_changes_nothing_and_one_without_a_limit_takes_it_back() -> None:
+    budget = RpcBudget(Clock())
+    budget.limit_by_site(100.0)
+    assert budget.limit_per_min == ACTIVE_PER_MIN
+    budget.limit_by_site(0.1)
+    assert budget.limit_per_min == pytest.approx(1.5)
+    budget.limit_by_site(None)
+    assert budget.limit_per_min == ACTIVE_PER_MIN
+
+
+def test_what_a_person_does_never_waits_and_the_sources_then_wait_longer() -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    for _ in range(10):
+        budget.charge(4)
+    assert budget.spending().num_rpcs == 40
+    assert budget._wait_s(2) == pytest.approx(60.0)
+
+
+def test_a_source_that_waits_for_its_turn_ends_at_once_when_coach_closes() -> None:
+    budget = RpcBudget()
+    budget.charge(100)
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(budget.acquire(2)))
+    waiting.start()
+    wait_until(lambda: budget.spending().is_waiting, 5, "the question waits")
+    start_s = time.monotonic()
+    budget.close()
+    waiting.join(5)
+    assert answers == [False]
+    assert time.monotonic() - start_s < 1.0
+    assert not budget.acquire(0)
+
+
+def test_questions_cost_what_the_controller_counts() -> None:
+    assert cost_of(jobs_query(None).argv) == 2
+    assert cost_of(jobs_query("me").argv) == 3
+    assert (NODES_QUERY.num_rpcs, PARTITIONS_QUERY.num_rpcs) == (2, 1)
+    assert cost_of(("scontrol", "-o", "show", "job", "17", "-d")) == 3
+    assert cost_of(("/opt/slurm/bin/sinfo", "-h")) == 2
+    assert cost_of(("sbatch", "--test-only", "x.sh")) == 2
+    assert cost_of(("sbatch", "x.sh")) == 1
+    assert cost_of(("scontrol", "hold", "17")) == 1
+    assert cost_of(("git", "rev-parse", "HEAD")) == cost_of(("sacct", "-X")) == cost_of(()) == 0
+
+
+def test_the_site_s_limit_is_read_once_and_a_controller_that_is_away_is_asked_again() -> None:
+    io = ScriptedIo({"config": (1, "down")})
+    limits: list[float | None] = []
+    source = RateLimitSource(io, limits.append)
+    assert list(source.poll()) == []
+    assert limits == []
+    words = "rl_enable,rl_bucket_size=40,rl_refill_rate=4,rl_refill_period=60"
+    io.answers["config"] = f"SlurmctldParameters     = {words}\n".encode()
+    for _ in range(3):
+        assert list(source.poll()) == []
+    assert limits == [pytest.approx(4 / 60)]
+    assert io.asked == ["config", "config"]
