@@ -76,6 +76,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
     parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
     parser.add_argument("--cache_dir", help="where generated data is kept")
@@ -91,7 +92,9 @@ def main() -> None:
     stop = StopSignal(args.max_seconds)
     require_single_process()
     device = pick_device(args.gpus_per_node)
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop)
 
 

@@ -79,6 +79,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument("--bucket_cap_mb", type=int, default=25, help="gradients that travel together")
     parser.add_argument(
         "--compression", choices=["none", "fp16", "bf16"], default="none", help="of travelling gradients"
@@ -99,7 +100,9 @@ def main() -> None:
     require_torchrun()
     device = pick_device(args.gpus_per_node)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop)
 
 

@@ -70,6 +70,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument("--stage", type=int, choices=[0, 1, 2, 3], default=2, help="what ZeRO shards")
     parser.add_argument("--offload", choices=["none", "cpu"], default="none", help="of the optimizer's state")
     parser.add_argument("--deepspeed_config", default="", help="JSON file in place of stage and offload")
@@ -89,7 +90,9 @@ def main() -> None:
     require_torchrun()
     device = pick_device(args.gpus_per_node)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop)
 
 

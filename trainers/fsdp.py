@@ -71,6 +71,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument(
         "--precision", choices=["fp32", "bf16"], default="fp32", help="of parameters that are in use"
     )
@@ -93,7 +94,9 @@ def main() -> None:
     require_torchrun()
     device = pick_device(args.gpus_per_node)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop)
 
 

@@ -82,6 +82,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument(
         "--ranks", type=int, default=2, help="to start, where horovodrun has not started them already"
     )
@@ -103,7 +104,9 @@ def main() -> None:
     os.environ.update(RANK=str(hvd.rank()), WORLD_SIZE=str(hvd.size()), LOCAL_RANK=str(hvd.local_rank()))
     stop = StopSignal(args.max_seconds)
     device = pick_device(args.gpus_per_node)
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop)
 
 

@@ -75,6 +75,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument(
         "--ranks", type=int, default=2, help="to start, where MPI has not started them already"
     )
@@ -93,7 +94,9 @@ def main() -> None:
     mpi = start_ranks(args.ranks)  # mpi4py's MPI, in each of the ranks
     stop = StopSignal(args.max_seconds)
     device = pick_device(args.gpus_per_node)
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop, mpi)
 
 

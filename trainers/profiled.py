@@ -76,6 +76,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
     )
+    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument("--profile_wait", type=int, default=5, help="steps before the profiler starts")
     parser.add_argument("--profile_warmup", type=int, default=2, help="steps profiled and thrown away")
     parser.add_argument("--profile_active", type=int, default=5, help="steps profiled and kept")
@@ -94,7 +95,9 @@ def main() -> None:
     stop = StopSignal(args.max_seconds)
     require_single_process()
     device = pick_device(args.gpus_per_node)
-    with MetricsLog(args.run_dir, device, log_steps=args.log_metrics) as metrics:
+    with MetricsLog(
+        args.run_dir, device, log_steps=args.log_metrics, tensorboard=args.tensorboard
+    ) as metrics:
         train(args, device, metrics, stop)
 
 
