@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coach.model.cluster import Job
+from coach.model.cluster import Job, is_final
 
 _TASK = re.compile(r"^(?P<array>\d+)_(?:(?P<task>\d+)|\[(?P<tasks>[^\]]*)\])$")
 _RANGE = re.compile(r"^(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>\d+))?)?$")
@@ -116,23 +116,18 @@ def _fold_group(group: list[Job]) -> FoldedJob:
     for job in group:
         states[job.state] += _num_tasks(job)
     liveliest = min(group, key=lambda job: _rank(job.state))
+    # What is in use now; of an array that only waits, or has ended, what its rows ask for.
+    holding = [job for job in group if job.state != "PENDING" and not is_final(job.state)] or group
     shown = replace(
         liveliest,
         job_id=_folded_id(group),
         raw_job_id=None,
-        num_nodes=_sum(job.num_nodes for job in group if job.state != "PENDING"),
-        num_cpus=_sum(job.num_cpus for job in group if job.state != "PENDING"),
-        num_gpus=_sum(job.num_gpus for job in group if job.state != "PENDING"),
+        num_nodes=_sum(job.num_nodes for job in holding),
+        num_cpus=_sum(job.num_cpus for job in holding),
+        num_gpus=_sum(job.num_gpus for job in holding),
         nodes=None,
         exit_code=None,
     )
-    if all(job.state == "PENDING" for job in group):
-        shown = replace(
-            shown,
-            num_nodes=_sum(job.num_nodes for job in group),
-            num_cpus=_sum(job.num_cpus for job in group),
-            num_gpus=_sum(job.num_gpus for job in group),
-        )
     return FoldedJob(shown, tuple(group), tuple(states.most_common()))
 
 

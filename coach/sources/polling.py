@@ -29,7 +29,7 @@ IDLE_STRETCH = 3.0
 FILE_OPS_PER_MIN = 600.0
 """Questions to the file server a minute while somebody works, or a run is on the screen: of 64 ranks, too."""
 IDLE_FILE_OPS_PER_MIN = 60.0
-_HEADROOM = 0.85
+_HEADROOM = 0.7
 """Of these so much is planned for: files come and go between two looks."""
 
 _WAKE_CHECK_S = 0.25

@@ -41,7 +41,7 @@ _COSTS = {
     "sshare": 1,
     "sstat": 3,
 }
-_SCONTROL_SHOW_COSTS = {"node": 2, "nodes": 2, "job": 3, "jobs": 3}
+_SCONTROL_SHOW_COSTS = {"config": 2, "node": 2, "nodes": 2, "job": 3, "jobs": 3}
 
 
 def cost_of(argv: Sequence[str]) -> int:

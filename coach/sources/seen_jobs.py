@@ -8,7 +8,7 @@ over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +52,12 @@ class SeenJobs:
         for job in jobs:
             if job.user != user:
                 continue
-            changing = (
-                job.state,
-                job.reason,
-                job.nodes,
-                job.start_time_s if job.state != "PENDING" else None,
-            )
-            if self._told.get(_key(job)) != changing:
+            key = _key(job)
+            before, told[key] = self._told.get(key), _changing(job)
+            if before is not None and before[-1] and not job.command:
+                told[key] = (*told[key][:-1], True)  # everybody's queue is told without scripts
+            if before != told[key]:
                 lines.append(runs.encode_record({**_as_record(job), "seen_s": now_s}))
-            told[_key(job)] = changing
         if lines:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with runs.locked(self._file):
@@ -81,7 +78,7 @@ class SeenJobs:
             if seen is None:
                 num_bad += 1
             else:
-                newest[_key(seen.job)] = seen
+                newest[_key(seen.job)] = _completed(seen, newest.get(_key(seen.job)))
         ordered = sorted(newest.values(), key=lambda seen: -(seen.last_seen_s or 0.0))
         return tuple(ordered[:MAX_JOBS]), num_bad
 
@@ -108,6 +105,22 @@ def _ends_with_newline(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
+def _completed(seen: PastJob, before: PastJob | None) -> PastJob:
+    """The script and the paths stay known when a later line does not tell them."""
+    if before is None or seen.job.command is not None:
+        return seen
+    earlier = before.job
+    return replace(
+        seen,
+        job=replace(
+            seen.job,
+            command=earlier.command,
+            stdout=seen.job.stdout or earlier.stdout,
+            stderr=seen.job.stderr or earlier.stderr,
+        ),
+    )
+
+
 def _key(job: Job) -> _Key:
     """Numbers begin anew on a cluster that was set up anew: the time of submission tells the jobs apart; requeueing sets it anew as well."""
     return job.cluster, job.job_id, job.submit_time_s
@@ -115,7 +128,8 @@ def _key(job: Job) -> _Key:
 
 def _changing(job: Job) -> tuple[object, ...]:
     has_started = job.state != "PENDING"
-    return job.state, job.nodes if has_started else None, job.start_time_s if has_started else None
+    started = (job.nodes, job.start_time_s) if has_started else (None, None)
+    return job.state, *started, bool(job.command)
 
 
 def _as_record(job: Job) -> dict[str, Any]:

@@ -47,7 +47,7 @@ _LAYOUTS = {len(fields): fields for fields in ((*_FIRST_FIELDS, "name"), _ALL_JO
 
 _JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
 _STATE = re.compile(r"^[A-Z][A-Z_]*$")
-_CLUSTER = re.compile(r"^CLUSTER: (\S+)\n+")
+_CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
 
 def jobs_query(user: str | None, cluster: str | None = None) -> Query:
@@ -71,12 +71,11 @@ def parse_jobs(
     jobs: list[Job] = []
     num_bad = 0
     for record in split_records(text, separator, record_end):
-        heading = _CLUSTER.match(record[0])
-        if heading is not None:
+        while (heading := _CLUSTER.match(record[0])) is not None:
             # With -M some versions say whose rows follow, before the first of them.
             cluster = heading[1]
             record[0] = record[0][heading.end() :]
-        elif len(record) == 1 and record[0].startswith("CLUSTER: "):
+        if record == [""]:
             continue
         try:
             jobs.append(_parse_job(record, cluster))

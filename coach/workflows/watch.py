@@ -18,7 +18,7 @@ from coach.config.reload import Follower
 from coach.model.cluster import Job, is_final
 from coach.model.history import History
 from coach.model.politeness import ACTIVE_S, Attention
-from coach.model.reading import Reading
+from coach.model.reading import JobList, Reading
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot, Watch
 from coach.monitor import Monitor
@@ -30,11 +30,13 @@ from coach.sources.polling import Pace
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.run_index import RunIndex
 from coach.sources.run_list import BITE_RUNS, RunListSource
+from coach.sources.seen_jobs import SeenJobs
 from coach.sources.shared_cache import SharedIo, shared_folder
 from coach.sources.slurm import CLUSTER_INTERVAL_S, JobsSource, NodesSource
 from coach.sources.slurm_config import RateLimitSource
 from coach.sources.user import user_name
 from coach.workflows.diagnosing import LazyEngine
+from coach.workflows.history import remember_jobs
 from coach.workflows.read import read_once
 from coach.workflows.readonly import held_back
 from coach.workflows.settings_source import SettingsSource
@@ -144,6 +146,7 @@ class WatchSession:
         self._cluster_sources = cluster_sources or (slurm_sources if backend == "slurm" else local_sources)
         self._look = look
         self._can_write = can_write and backend == "slurm"
+        self._seen_jobs = SeenJobs(settings.cache_dir)
         self._on_reading = on_reading
         self._follower = follower
         self._on_settings = on_settings
@@ -260,6 +263,8 @@ class WatchSession:
         for reading in readings:
             if self._on_reading is not None:
                 self._on_reading(reading)
+            if self._can_write and isinstance(reading.payload, JobList):
+                remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
         if self._engine.problem is not None or self._told_problem is not None:
             self._told_problem = self._engine.problem
             problem = Reading("rules", self._io.now(), 0.0, None, self._told_problem)

@@ -4,7 +4,14 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList
-from coach.sources.slurm import PARTITIONS_INTERVAL_S, JobsSource, NodesSource, read_partitions_and_nodes
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
+from coach.sources.slurm import (
+    MAX_STRETCH,
+    PARTITIONS_INTERVAL_S,
+    JobsSource,
+    NodesSource,
+    read_partitions_and_nodes,
+)
 from tests.sources.scripted_io import CONTROLLER_DOWN, PING_DOWN, PING_UP, ScriptedIo, captured
 
 DOWN = (1, CONTROLLER_DOWN)
@@ -100,3 +107,51 @@ def test_rows_that_could_not_be_read_travel_with_the_reading() -> None:
     nodes, partitions = NodesSource(io, 30).poll()
     assert isinstance(partitions.payload, PartitionList)
     assert (nodes.num_bad_rows, partitions.num_bad_rows) == (0, 1)
+
+
+class Asked(ScriptedIo):
+    """Answers for one user, or for all, and keeps which was asked for."""
+
+    def __init__(self, whole: bytes, own: bytes) -> None:
+        super().__init__({})
+        self._answers_of = {False: whole, True: own}
+        self.is_own: list[bool] = []
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        self.is_own.append("-u" in query.argv)
+        self.answers["jobs"] = self._answers_of[self.is_own[-1]]
+        return super().run(query, timeout_s)
+
+
+def test_everybodys_jobs_are_asked_for_once_a_minute_and_ones_own_in_between() -> None:
+    whole_queue = captured("squeue-22.05.txt")
+    own_rows = [row for row in whole_queue.split(b"|RECORDEND") if b"nobody" in row]
+    io = Asked(whole_queue, b"|RECORDEND".join([*own_rows, b""]))
+    source = JobsSource(io, "nobody", 10, cluster_interval_s=60)
+    (first,) = source.poll()
+    for _ in range(5):
+        io.now_s += 10
+        (reading,) = source.poll()
+        assert isinstance(reading.payload, JobList)
+        assert isinstance(first.payload, JobList)
+        assert set(reading.payload.jobs) == set(first.payload.jobs)
+        assert reading.payload.is_all
+    assert io.is_own == [False] + [True] * 5
+    io.now_s += 10
+    list(source.poll())
+    assert not io.is_own[-1]
+
+
+def test_nodes_that_do_not_change_are_asked_for_ever_more_rarely_but_not_for_long() -> None:
+    io = healthy()
+    source = NodesSource(io, 60)
+    intervals = []
+    for _ in range(6):
+        list(source.poll())
+        intervals.append(source.interval_s)
+    assert intervals[0] == 60
+    assert intervals == sorted(intervals)
+    assert intervals[-1] == 60 * MAX_STRETCH
+    io.answers["nodes"] = captured("scontrol-nodes-22.05.txt").replace(b"State=IDLE", b"State=DRAINED")
+    list(source.poll())
+    assert source.interval_s == 60
