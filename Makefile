@@ -119,12 +119,12 @@ run:
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
 test:
-	@$(call install,dev train,test)
+	@$(call install,dev train frameworks,test)
 	$(lint)
 	$(VENV)/bin/pytest -n 3 --dist loadgroup $(ARGS)
 
 test-long:
-	@$(call install,dev train,test)
+	@$(call install,dev train frameworks,test)
 	$(VENV)/bin/pytest -m long -s --timeout=3600 $(ARGS)
 
 score:

@@ -318,9 +318,9 @@ def test_no_python_at_all_is_said(machine: Machine) -> None:
     assert "found none" in machine.make("run").stderr.splitlines()[0]
 
 
-def test_tests_need_the_dev_and_train_extras(machine: Machine) -> None:
+def test_tests_need_what_they_test_with(machine: Machine) -> None:
     dry = machine.make("--dry-run", "test")
-    assert '-e ".[dev,train]"' in dry.stdout
+    assert '-e ".[dev,train,frameworks]"' in dry.stdout
     order = [
         dry.stdout.index(step)
         for step in ("ruff format --check", "ruff check", "mypy", "lint-imports", "pytest")

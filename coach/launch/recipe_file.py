@@ -44,6 +44,7 @@ _RECIPE_KEYS = (
     *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
     *("environment", "max_restarts", "sweep", "parameters_of", "parameters"),
 )
+_DEVICES = ("single", "multiple", "one process")
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
 _SWEEP_KEYS = ("parameter", "values")
 
@@ -66,7 +67,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to launch. `devices` is `single` (one rank) or `multiple`; `key` launches it from any screen."""
+    """What to launch. `devices` is `single` (one rank), `multiple` (a rank for each device) or `one process` (one rank for all devices of a node); `key` launches it from any screen."""
 
     name: str
     title: str
@@ -106,6 +107,11 @@ class Recipe:
     def is_single_device(self) -> bool:
         return self.devices == "single"
 
+    @property
+    def is_one_process(self) -> bool:
+        """One rank on one node, on one device or on several."""
+        return self.devices in ("single", "one process")
+
     def trainer_path(self, trainers: Path) -> Path:
         """The trainer's file. `trainers` is the folder of coach's own."""
         return (self.own_trainers or trainers) / self.trainer
@@ -137,9 +143,10 @@ class _Reader:
         if schema != 1:
             raise self._error("schema", f"schema = {schema}: this coach reads schema 1")
         name = self._matching(table, "name", _NAME, "letters, digits, _ . and -")
-        devices = self._get(table, "devices", str, '"single" or "multiple"')
-        if devices not in ("single", "multiple"):
-            raise self._error("devices", f'devices = {devices!r}: expected "single" or "multiple"')
+        known = ", ".join(f'"{kind}"' for kind in _DEVICES)
+        devices = self._get(table, "devices", str, f"one of {known}")
+        if devices not in _DEVICES:
+            raise self._error("devices", f"devices = {devices!r}: expected one of {known}")
         trainer = self._matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
         beside = self._path.parent
         is_own = beside != trainers and (beside / trainer).is_file()
@@ -231,7 +238,7 @@ class _Reader:
             near = get_close_matches(name, (*known, WORLD_SIZE), 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {', '.join((*known, WORLD_SIZE))}"
             raise self._error("sweep.parameter", f"sweep.parameter = {name!r}: no such parameter", hint)
-        if name == WORLD_SIZE and devices == "single":
+        if name == WORLD_SIZE and devices != "multiple":
             raise self._error("sweep.parameter", f'{WORLD_SIZE} needs devices = "multiple"')
         values = self._get(table, "sweep.values", list, "a list", None)
         if not values:

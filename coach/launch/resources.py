@@ -159,13 +159,17 @@ def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
         raise UserError(
             f"--nodes {num_nodes}: the local backend is one machine", "more nodes need --backend slurm"
         )
-    if recipe.is_single_device and num_nodes > 1:
+    if recipe.is_one_process and num_nodes > 1:
         raise UserError(
-            f"--nodes {num_nodes}: recipe {recipe.name} uses a single device", "use 1, or another recipe"
+            f"--nodes {num_nodes}: recipe {recipe.name} uses {_only(recipe)}", "use 1, or another recipe"
         )
     if num_nodes > target.num_nodes:
         raise UserError(f"--nodes {num_nodes}: {target.name} has {target.num_nodes}")
     return num_nodes
+
+
+def _only(recipe: Recipe) -> str:
+    return "a single device" if recipe.is_single_device else "one process"
 
 
 def _gpus(request: LaunchRequest, recipe: Recipe, target: _Target, num_nodes: int) -> int:
@@ -174,12 +178,12 @@ def _gpus(request: LaunchRequest, recipe: Recipe, target: _Target, num_nodes: in
     most = _on_each_of(num_nodes, counts) or 0
     if asked is None:
         ranks = request.nproc_per_node
-        if ranks is not None and not recipe.is_single_device and 0 < most < ranks:
+        if ranks is not None and not recipe.is_one_process and 0 < most < ranks:
             raise UserError(
                 f"--nproc-per-node {ranks}: {target.name} has {most} GPUs per node",
                 "use --gpus 0 for ranks on CPUs",
             )
-        return min(most, 1 if recipe.is_single_device else ranks or 2)
+        return min(most, 1 if recipe.is_single_device else 2 if recipe.is_one_process else ranks or 2)
     if recipe.is_single_device and asked > 1:
         raise UserError(
             f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
@@ -203,14 +207,17 @@ def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts:
 
 def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, warnings: list[str]) -> int:
     asked = _at_least("--nproc-per-node", request.nproc_per_node, 1)
+    if recipe.is_one_process:
+        if asked is not None and asked > 1:
+            raise UserError(
+                f"--nproc-per-node {asked}: recipe {recipe.name} uses {_only(recipe)}",
+                "use 1, or another recipe",
+            )
+        return 1
     if asked is None:
         if gpus:
             return gpus
-        return 2 if not recipe.is_single_device and num_nodes == 1 else 1
-    if recipe.is_single_device and asked > 1:
-        raise UserError(
-            f"--nproc-per-node {asked}: recipe {recipe.name} uses a single device", "use 1, or another recipe"
-        )
+        return 2 if num_nodes == 1 else 1
     if gpus and asked > gpus:
         raise UserError(
             f"--nproc-per-node {asked}: {gpus} GPUs per node; two ranks cannot share one",
@@ -288,10 +295,12 @@ def _cpus(
         raise UserError(f"--nproc-per-node {nproc}: {target.name} has {most} CPUs per node")
     num_workers = parameters.get("num_workers")
     per_rank = 1 + (num_workers if isinstance(num_workers, int) else 0)
-    wanted = nproc * per_rank
+    started = parameters.get("ranks")  # of a trainer that starts its ranks itself
+    num_ranks = nproc * (started if isinstance(started, int) else 1)
+    wanted = num_ranks * per_rank
     if most is not None and wanted > most:
         notes.append(
-            f"{wanted} processes per node ({nproc} × (1 + {per_rank - 1} workers)) share {most} CPUs"
+            f"{wanted} processes per node ({num_ranks} × (1 + {per_rank - 1} workers)) share {most} CPUs"
         )
         return most
     return wanted

@@ -217,7 +217,7 @@ def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
 
 def by_hand(recipe: Recipe, trainer: str) -> str:
     """How its trainer is started without coach."""
-    if recipe.is_single_device:
+    if recipe.is_one_process:
         return f"python {trainer} --epochs 1"
     return f"torchrun --standalone --nproc-per-node=2 {trainer} --epochs 1"
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from coach.launch.resources import Site
+from coach.launch.recipe import get_recipe
+from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths
 from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest, Resources
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
 
@@ -142,6 +144,24 @@ def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: 
     with pytest.raises(UserError, match="1 of 2 nodes in partition gpu have so many GPUs"):
         plan(tmp_path, site=site, partition="gpu", num_nodes=2, gpus_per_node=4)
     assert plan(tmp_path, site=site, partition="gpu", num_nodes=2).resources.gpus_per_node == 2
+
+
+def resources_of(recipe: str, parameters: dict[str, int], **said: int | str) -> Resources:
+    """What a shipped recipe asks for in the example cluster."""
+    return resolve_resources(LaunchRequest(recipe, **said), get_recipe(recipe), parameters, CLUSTER).resources  # type: ignore[arg-type]
+
+
+def test_one_process_may_have_all_gpus_of_a_node() -> None:
+    asked = resources_of("data_parallel", {}, partition="gpu", gpus_per_node=4)
+    assert (asked.num_nodes, asked.gpus_per_node, asked.nproc_per_node) == (1, 4, 1)
+    assert resources_of("data_parallel", {}, partition="gpu").gpus_per_node == 2
+    with pytest.raises(UserError, match="recipe data_parallel uses one process"):
+        resources_of("data_parallel", {}, nproc_per_node=2)
+
+
+def test_ranks_that_a_trainer_starts_itself_have_their_cpus() -> None:
+    resources = resources_of("mpi_allreduce", {"ranks": 3, "num_workers": 1})
+    assert (resources.nproc_per_node, resources.cpus_per_task) == (1, 6)
 
 
 HOSTILE = [

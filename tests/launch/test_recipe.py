@@ -29,7 +29,12 @@ def test_a_recipe_is_read_with_its_parameters_and_their_limits(tmp_path: Path) -
         ('title = "ddp: a title"', "title = 3", 3, "title = 3: expected text"),
         ('trainer = "ddp.py"', 'trainer = "../../etc/passwd"', 5, "expected a file of trainers/"),
         ('trainer = "ddp.py"', 'trainer = "dpp.py"', 5, "no such file in"),
-        ('devices = "multiple"', 'devices = "many"', 6, 'expected "single" or "multiple"'),
+        (
+            'devices = "multiple"',
+            'devices = "many"',
+            6,
+            'expected one of "single", "multiple", "one process"',
+        ),
         ('key = "2"', 'keys = "2"', 7, "unknown key keys"),
         ('time = "00:30:00"', 'time = "soon"', 8, "not a time limit"),
         ("above = 0", "abov = 0", 13, "unknown key parameters.lr.abov"),
