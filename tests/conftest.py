@@ -157,11 +157,11 @@ def coach_wheel(open_directory: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def train_python(open_directory: Path, request: pytest.FixtureRequest) -> Path:
-    """An interpreter that every user can reach, with coach and torch."""
+    """An interpreter that every user can reach, with coach, torch and the frameworks of the recipes."""
     if (own := own_environment()) is not None:
         return own
     wheel: Path = request.getfixturevalue("coach_wheel")
-    return build_environment(open_directory / "venv-train", wheel, extras="train")
+    return build_environment(open_directory / "venv-train", wheel, extras="train,frameworks")
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ def own_environment() -> Path | None:
 
 
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
-    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`), reachable by every user; its interpreter.
+    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`, `"train,frameworks"`), reachable by every user; its interpreter.
 
     What coach needs is a gigabyte with torch: it is installed once, and the environment only refers to it.
     """
