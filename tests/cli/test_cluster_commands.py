@@ -45,6 +45,9 @@ def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("squeue", "scontrol"):
         (programs / name).write_text(CLIENT.format(answers=programs))
         (programs / name).chmod(0o755)
+    for name in ("sprio", "sshare", "sacctmgr", "sacct"):
+        (programs / name).write_text("#!/bin/sh\necho 'not at this site' >&2; exit 1\n")
+        (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return programs
 
@@ -196,7 +199,8 @@ def test_why_says_in_plain_words_what_each_job_waits_for(
     clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_recorded(clients, jobs, settings, "--why") == 0
-    shown = capsys.readouterr().out
+    shown, said = capsys.readouterr()
+    assert "not told here: fair share: not at this site" in said
     assert "you have as much as the QOS allows: running jobs" in shown
     assert "its time limit is longer than its partition allows" in shown
     assert run_recorded(clients, jobs, settings, "--format", "json") == 0
