@@ -43,5 +43,5 @@ def test_what_a_site_lacks_says_so_and_the_rest_is_there() -> None:
     place = read_place(io, "root")
     missing = dict(place.missing())
     assert set(missing) == {"priority factors", "fair share", "limits of accounts", "limits of QOS"}
-    assert "accounting_storage/slurmdbd" in missing["limits of QOS"]
+    assert missing["limits of QOS"] == "You are not running a supported accounting_storage plugin"
     assert [each.name for each in place.reservations.value or ()] == ["maint", "course"]
