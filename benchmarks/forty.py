@@ -5,7 +5,10 @@
 PYTHON has coach and torch, and every user can reach it. A real Slurm is booted; the forty users exist only in a mount namespace of this
 process's own, so that nothing of the machine changes. Each coach runs in a terminal of its own, under its own uid, and is left alone until it
 counts as idle. CPU time is that of the coaches and of every client that they ran; memory is the proportional set size, in which what
-several processes share counts once. Budget: 0.8 of a core and 3 GB for forty.
+several processes share counts once. Budget: 0.8 of a core and 3 GB for forty. Printed on two shared, busy cores, Python 3.11, Slurm 22.05:
+
+    40 of 40 coaches idle: 0.19 of a core, 1.32 GB
+    40 of 40 launches within 10 s succeeded: 40 jobs, at most 1 of a user
 """
 
 from __future__ import annotations
