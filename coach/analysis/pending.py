@@ -148,8 +148,8 @@ _REASONS: dict[str, tuple[PendingClass, str, str]] = {
     ),
     "PartitionConfig": (
         _N,
-        "its partition was changed, and no longer fits what it asks for",
-        f"{_RESUBMIT}, with other options or to another partition",
+        "its partition, as it is configured now, does not have what it asks for",
+        "fewer nodes, or another partition",
     ),
     "BadConstraints": (
         _N,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coach.analysis.arrays import fold, unfold
 from coach.analysis.pending import explain_job
 from coach.cli.cluster import add_clusters, add_options, look
+from coach.cli.place import print_place
 from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.cluster import Job
-from coach.model.elsewhere import last_word, place, rough_age
+from coach.model.elsewhere import last_word, rough_age
+from coach.model.elsewhere import place as place_of
+
+if TYPE_CHECKING:
+    from coach.workflows.place_in_queue import PlaceInQueue
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,13 +43,17 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     _remember(settings, [job for job in jobs if job.user == user])
     if args.unfold:
         jobs = [row for folded in fold(jobs) for row in unfold(folded)]
+    place = _read_place(user, jobs) if args.why and not args.clusters else None
     if args.format == "json":
-        print_json("jobs", [_as_json(job) for job in jobs], answer.num_bad_rows)
+        more = {} if place is None else {"place": _place_as_json(place)}
+        print_json("jobs", [_as_json(job) for job in jobs], answer.num_bad_rows, more)
         return 0
     if not args.unfold:
         jobs = [folded.job for folded in fold(jobs)]
     if args.why:
         _print_reasons(jobs)
+        if place is not None:
+            print_place(place)
     else:
         print_table(
             (
@@ -82,6 +92,26 @@ def _remember(settings: Settings, own: list[Job]) -> None:
         print(f"coach: {printable(note)}", file=sys.stderr)
 
 
+def _read_place(user: str, jobs: list[Job]) -> PlaceInQueue | None:
+    """Asked only about a job of Slurm's that waits; local runs have no queue."""
+    if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
+        return None
+    from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.workflows.place_in_queue import read_place
+
+    return read_place(SystemIo(scrubbed_environment(os.environ)), user)
+
+
+def _place_as_json(place: PlaceInQueue) -> dict[str, Any]:
+    return {
+        "priorities": [asdict(each) for each in place.priorities.value or ()],
+        "fair_share": [asdict(each) for each in place.fair_share.value or ()],
+        "limits": [asdict(each) for each in (*(place.associations.value or ()), *(place.qos.value or ()))],
+        "reservations": [asdict(each) for each in place.reservations.value or ()],
+        "not_told": [{"what": what, "because": why} for what, why in place.missing()],
+    }
+
+
 def _print_reasons(jobs: list[Job]) -> None:
     explained = [(job, why) for job in jobs if (why := explain_job(job)) is not None]
     if not explained:
@@ -115,7 +145,7 @@ def _row(job: Job, now_s: float) -> tuple[str | None, ...]:
     if not job.is_visible:
         spoke_s = job.last_word_time_s
         since = rough_age(now_s - spoke_s) if spoke_s is not None else None
-        state, reason = place(job.host), last_word(job.state, since)
+        state, reason = place_of(job.host), last_word(job.state, since)
     return (
         job.job_id,
         job.user,

@@ -49,9 +49,14 @@ def print_line(text: str) -> None:
     print(text.encode(encoding, "replace").decode(encoding))
 
 
-def print_json(noun: str, items: Sequence[Mapping[str, Any]], num_bad_rows: int = 0) -> None:
+def print_json(
+    noun: str,
+    items: Sequence[Mapping[str, Any]],
+    num_bad_rows: int = 0,
+    more: Mapping[str, Any] | None = None,
+) -> None:
     """The one object of `--format json`. Pure ASCII, so that bytes which are not UTF-8 travel as surrogate escapes."""
-    value: dict[str, Any] = {"schema": 1, noun: list(items)}
+    value: dict[str, Any] = {"schema": 1, noun: list(items), **(more or {})}
     if num_bad_rows:
         value["num_bad_rows"] = num_bad_rows
     print(json.dumps(value, indent=2, ensure_ascii=True))

@@ -27,6 +27,8 @@ _SCRUBBED_PREFIXES = (
     "SACCT_",
     "SBATCH_",
     "SCONTROL_",
+    "SPRIO_",
+    "SSHARE_",
     "SLURM_TIME_FORMAT",
     "SLURM_CLUSTERS",
 )

@@ -51,8 +51,9 @@ def cost_of(argv: Sequence[str]) -> int:
     program = PurePath(argv[0]).name
     words = argv[1:]
     if program == "scontrol":
-        plain = [word for word in words if not word.startswith("-")]
-        return _SCONTROL_SHOW_COSTS.get(plain[1], 1) if plain[:1] == ["show"] and len(plain) > 1 else 1
+        shown = words[words.index("show") + 1 :] if "show" in words else []  # before it may stand -M CLUSTER
+        what = next((word for word in shown if not word.startswith("-")), "")
+        return _SCONTROL_SHOW_COSTS.get(what, 1)
     if program == "squeue" and any(word in ("-u", "--me") or word.startswith("--user") for word in words):
         return 3
     if program == "sbatch" and "--test-only" in words:

@@ -18,6 +18,7 @@ _COUNT = re.compile(r"^(\d+(?:\.\d+)?)([KMG]?)(?:-|$)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _NUM_WORDS = 8192
 """Tens of thousands of rows say the same few words: what was read of them is kept."""
+_NOT_HERE = "You are not running a supported"
 _PREFIX = re.compile(r"^(?:\w+: )?(?:(?:fatal|error): |\w+ error: )")
 
 
@@ -85,8 +86,9 @@ def failure_words(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     if not lines:
         return ""
-    # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error".
-    cause = next((line for line in lines if "Munge " in line), lines[-1])
+    # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error", and where there is no
+    # accounting only which plugin would do.
+    cause = next((line for line in lines if "Munge " in line or line.startswith(_NOT_HERE)), lines[-1])
     return _PREFIX.sub("", cause)
 
 

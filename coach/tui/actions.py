@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from textual.app import App
+from textual.app import App, ScreenStackError
 
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest, Plan, Submitted
@@ -60,7 +60,11 @@ class ActionApp(App[None]):
     @property
     def top(self) -> CoachScreen | None:
         """The screen on top, if it is one of ours."""
-        return self.screen if isinstance(self.screen, CoachScreen) else None
+        try:
+            screen = self.screen
+        except ScreenStackError:  # the clock ticks and data arrive also while the last screen closes
+            return None
+        return screen if isinstance(screen, CoachScreen) else None
 
     def _is_overtaken(self, message: messages.ScreenAsked) -> bool:
         """Whether another screen has opened since the key was pressed: in one packet, `x⏎⏎⏎` asks once and opens nothing."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coach.cli import jobs, nodes, partitions
+from coach.cli import history, jobs, nodes, partitions
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.io import SystemIo
@@ -44,6 +44,9 @@ def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (programs / "partitions").write_bytes(captured("scontrol-partitions-22.05.txt"))
     for name in ("squeue", "scontrol"):
         (programs / name).write_text(CLIENT.format(answers=programs))
+        (programs / name).chmod(0o755)
+    for name in ("sprio", "sshare", "sacctmgr", "sacct"):
+        (programs / name).write_text("#!/bin/sh\necho 'not at this site' >&2; exit 1\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return programs
@@ -179,3 +182,105 @@ def test_the_local_backend_lists_this_machine(settings: Settings, capsys: pytest
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "jobs": []}
     assert run(partitions, settings, "--backend", "local") == 0
     assert "local*" in capsys.readouterr().out
+
+
+def run_recorded(clients: Path, module: Any, settings: Settings, *arguments: str) -> int:
+    """With the recorded cluster of 24.11 instead: drained, reserved and planned nodes, arrays, jobs that wait for everything."""
+    mine = captured("cluster-own-jobs-24.11.txt").replace(
+        b"|SEPARATORroot|", f"|SEPARATOR{user_name()}|".encode()
+    )
+    (clients / "jobs").write_bytes(mine)
+    (clients / "nodes").write_bytes(captured("cluster-nodes-24.11.txt"))
+    (clients / "partitions").write_bytes(captured("cluster-partitions-24.11.txt"))
+    return run(module, settings, *arguments, "--backend", "slurm")
+
+
+def test_why_says_in_plain_words_what_each_job_waits_for(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_recorded(clients, jobs, settings, "--why") == 0
+    shown, said = capsys.readouterr()
+    assert "not told here: fair share: not at this site" in said
+    assert "you have as much as the QOS allows: running jobs" in shown
+    assert "its time limit is longer than its partition allows" in shown
+    assert run_recorded(clients, jobs, settings, "--format", "json") == 0
+    pending = [each for each in json.loads(capsys.readouterr().out)["jobs"] if each["state"] == "PENDING"]
+    assert {each["pending"]["kind"] for each in pending} == {"wait", "limit", "never", "held"}
+
+
+def test_an_array_is_one_line_until_it_is_unfolded(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_recorded(clients, jobs, settings) == 0
+    assert "31_[0-9%2]" in capsys.readouterr().out
+    assert run_recorded(clients, jobs, settings, "--unfold") == 0
+    unfolded = capsys.readouterr().out
+    assert all(f"31_{task} " in unfolded for task in range(10))
+
+
+def test_jobs_seen_in_the_queue_are_found_by_history_when_slurm_has_forgotten_them(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (clients / "sacct").write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2; exit 1\n")
+    (clients / "sacct").chmod(0o755)
+    assert run_recorded(clients, jobs, settings) == 0
+    (clients / "jobs").write_bytes(b"")
+    capsys.readouterr()
+    assert run(history, settings, "--days", "3650", "--format", "json", "--backend", "slurm") == 0
+    said = capsys.readouterr()
+    by_id = {each["job_id"]: each for each in json.loads(said.out)["jobs"]}
+    assert (by_id["28"]["source"], by_id["28"]["is_ended"], by_id["28"]["work_dir"]) == (
+        "seen",
+        False,
+        "/tmp",
+    )
+    assert (by_id["24"]["state"], by_id["24"]["exit_code"]) == ("FAILED", 42)
+    assert "Slurm accounting storage is disabled" in said.err
+    assert run(history, settings, "--days", "3650", "--backend", "slurm") == 0
+    assert "– (last RUNNING" in capsys.readouterr().out
+
+
+def test_nodes_tell_what_is_free_for_a_job_and_which_job_has_which_gpu(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_recorded(clients, nodes, settings, "--format", "json") == 0
+    node1, node2, node3 = json.loads(capsys.readouterr().out)["nodes"]
+    assert (node2["num_gpus"] - node2["num_gpus_allocated"], node2["num_gpus_free"]) == (3, 0)
+    assert "kept free for a job of higher priority" in node2["gpus_not_free_because"]
+    assert (node1["gpus_not_free_because"], node3["reason_user"], node3["takes_jobs"]) == (
+        None,
+        "root",
+        False,
+    )
+    (clients / "jobs").write_bytes(captured("allocations-24.11.txt"))
+    (clients / "scontrol").write_text(
+        (clients / "scontrol")
+        .read_text()
+        .replace("nodes) exec", f"jobs) exec cat {clients}/jobs ;;\n    nodes) exec", 1)
+    )
+    assert run(nodes, settings, "--gpus", "--format", "json", "--backend", "slurm") == 0
+    gpus = json.loads(capsys.readouterr().out)["gpus"]
+    assert [each["job_id"] for each in gpus if each["is_used"]] == ["29", "29", "28", "28", "29"]
+    assert len(gpus) == 12
+
+
+def test_partitions_tell_the_free_gpus_by_type(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_recorded(clients, partitions, settings, "--format", "json") == 0
+    gpu = json.loads(capsys.readouterr().out)["partitions"][0]
+    (a100,) = gpu["free_gpus"]
+    assert (a100["type"], a100["total"], a100["allocated"], a100["free"]) == ("a100", 12, 5, 0)
+    assert sum(a100["blocked"].values()) == 7
+
+
+def test_other_clusters_are_asked_by_name_and_odd_names_refused(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_recorded(clients, nodes, settings, "-M", "east,west", "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)["nodes"]
+    assert [each["cluster"] for each in found] == ["east"] * 3 + ["west"] * 3
+    assert run_recorded(clients, jobs, settings, "-M", "east", "--all", "--format", "json") == 0
+    assert {each["cluster"] for each in json.loads(capsys.readouterr().out)["jobs"]} == {"east"}
+    with pytest.raises(SystemExit):
+        run(nodes, settings, "-M", "--evil")

@@ -47,6 +47,7 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
         ("[poll]\njobs_interval_s = 0.1", 2, "at least 2"),
         ("[poll]\njobs_interval_s = nan", 2, "at least 2"),
         ("[poll]\nnodes_interval_s = inf", 2, "at least 5"),
+        ("[poll]\nidle_minutes = 0", 2, "from 1 to 10080"),
         ("readonly = 'yes'", 1, "expected true or false"),
         ("[launch]\nsetup = 'module load x'", 2, "expected a list"),
     ],

@@ -105,6 +105,7 @@ def test_questions_cost_what_the_controller_counts() -> None:
     assert cost_of(jobs_query("me").argv) == 3
     assert (NODES_QUERY.num_rpcs, PARTITIONS_QUERY.num_rpcs) == (2, 1)
     assert cost_of(("scontrol", "-o", "show", "job", "17", "-d")) == 3
+    assert cost_of(("scontrol", "-M", "lion", "-o", "show", "nodes")) == 2
     assert cost_of(("/opt/slurm/bin/sinfo", "-h")) == 2
     assert cost_of(("sbatch", "--test-only", "x.sh")) == 2
     assert cost_of(("sbatch", "x.sh")) == 1

@@ -101,7 +101,7 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
                 else ""
             )
             return slurm.judge_controller_silence(error or "", said or None)
-        pace = slurm.judge_pace(values, settings.jobs_interval_s, settings.nodes_interval_s)
+        pace = slurm.judge_pace(values)
         return [*slurm.judge_config(values), pace]
 
     def look_at_queue() -> list[Check]:

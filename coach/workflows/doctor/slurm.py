@@ -11,16 +11,11 @@ from dataclasses import dataclass
 
 from coach.model.cluster import Partition
 from coach.model.doctor import Check, CheckState
-from coach.sources.slurm import PARTITIONS_INTERVAL_S
-from coach.sources.slurm_config import RateLimit, parse_rate_limit, parse_version
+from coach.sources.rpc_budget import ACTIVE_PER_MIN, RpcBudget
+from coach.sources.slurm_config import parse_rate_limit, parse_version
 
 AREA = "slurm"
 TESTED = ("22.05", "24.11")
-
-RPCS_OF_QUEUE, RPCS_OF_NODES, RPCS_OF_PARTITIONS = 2, 2, 1
-"""Requests that one look costs the controller, as its own statistics count them."""
-_MAX_SHARE_OF_LIMIT = 0.5
-"""The user's own commands have the same bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,42 +81,18 @@ def judge_controller_silence(error: str, ping: str | None) -> list[Check]:
     return [Check(AREA, "controller", CheckState.WRONG, "does not answer", because, todo)]
 
 
-def requests_per_s(jobs_interval_s: float, nodes_interval_s: float) -> float:
-    """What coach's screens cost the controller."""
-    return (
-        RPCS_OF_QUEUE / jobs_interval_s
-        + RPCS_OF_NODES / nodes_interval_s
-        + RPCS_OF_PARTITIONS / PARTITIONS_INTERVAL_S
-    )
-
-
-def judge_pace(config: Mapping[str, str], jobs_interval_s: float, nodes_interval_s: float) -> Check:
-    """Whether coach's pace fits into what one user may ask."""
-    per_s = requests_per_s(jobs_interval_s, nodes_interval_s)
-    pace = f"coach asks {per_s * 60:.0f} times a minute while it is open"
-    limit = parse_rate_limit(config)
+def judge_pace(config: Mapping[str, str]) -> Check:
+    """How often one user may ask here, and how much of that coach takes."""
+    budget, limit = RpcBudget(), parse_rate_limit(config)
     if limit is None:
-        return Check(AREA, "rate limit", CheckState.OK, "none", pace)
-    value = f"{limit.bucket} requests, then {limit.refill} every {_seconds(limit.period_s)}"
-    if per_s <= limit.per_s * _MAX_SHARE_OF_LIMIT:
-        return Check(AREA, "rate limit", CheckState.OK, value, pace)
-    jobs_s, nodes_s = _polite_intervals(limit)
-    return Check(
-        AREA,
-        "rate limit",
-        CheckState.WARNING,
-        value,
-        f"{pace}: your other commands would be held back",
-        f"[poll] jobs_interval_s = {jobs_s:.0f}, nodes_interval_s = {nodes_s:.0f} in config.toml",
-    )
-
-
-def _polite_intervals(limit: RateLimit) -> tuple[float, float]:
-    """Intervals, the second three times the first, at which coach takes its share of the limit and no more."""
-    per_s = limit.per_s * _MAX_SHARE_OF_LIMIT
-    left = max(per_s / 2, per_s - RPCS_OF_PARTITIONS / PARTITIONS_INTERVAL_S)
-    jobs_s = -(-(RPCS_OF_QUEUE + RPCS_OF_NODES / 3) // left)
-    return jobs_s, 3 * jobs_s
+        value = "none"
+    else:
+        value = f"{limit.bucket} requests, then {limit.refill} every {_seconds(limit.period_s)}"
+        budget.limit_by_site(limit.per_s)
+    because = f"coach asks at most {budget.limit_per_min:g} RPC/min while it is open"
+    if limit is not None and budget.limit_per_min < ACTIVE_PER_MIN:
+        because = f"{because}, a quarter of that: what is on the screens is older than elsewhere"
+    return Check(AREA, "rate limit", CheckState.OK, value, because)
 
 
 def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Check:

@@ -15,7 +15,6 @@ from coach.model.environment import Environment, EnvironmentKind
 from coach.sources.disk import Space
 from coach.sources.file_clock import Skew, read_skew
 from coach.sources.quota import Quota
-from coach.sources.slurm_config import parse_rate_limit
 from coach.sources.terminal import Terminal
 from coach.workflows.doctor import environments, here, places, slurm
 
@@ -58,21 +57,20 @@ def test_a_version_that_is_not_told_is_unknown() -> None:
     assert slurm.judge_config({})[-1].state is UNKNOWN
 
 
-def test_a_site_with_a_tight_rate_limit_is_told_intervals_that_fit_into_it() -> None:
+def test_a_site_with_a_tight_rate_limit_is_told_that_coach_keeps_to_a_quarter_of_it() -> None:
     config = {"SlurmctldParameters": "rl_enable,rl_bucket_size=40,rl_refill_rate=4,rl_refill_period=60"}
-    tight = slurm.judge_pace(config, 10.0, 30.0)
-    assert tight.state is WARNING
+    tight = slurm.judge_pace(config)
+    assert (tight.state, tight.todo) == (OK, None)
     assert tight.value == "40 requests, then 4 every 60 seconds"
-    words = (tight.todo or "").replace(",", "").split()
-    jobs_s, nodes_s = (float(words[words.index(key) + 2]) for key in ("jobs_interval_s", "nodes_interval_s"))
-    limit = parse_rate_limit(config)
-    assert limit is not None
-    assert slurm.requests_per_s(jobs_s, nodes_s) <= limit.per_s / 2
-    assert slurm.judge_pace(config, jobs_s, nodes_s).state is OK
+    assert "at most 1 RPC/min" in (tight.because or "")
+    assert "a quarter" in (tight.because or "")
 
 
-def test_slurm_s_usual_rate_limit_is_no_trouble() -> None:
-    assert slurm.judge_pace({"SlurmctldParameters": "rl_enable"}, 10.0, 30.0).state is OK
+def test_slurm_s_usual_rate_limit_and_none_leave_coach_its_own() -> None:
+    for config in ({"SlurmctldParameters": "rl_enable"}, {}):
+        pace = slurm.judge_pace(config)
+        assert pace.state is OK
+        assert "at most 24 RPC/min" in (pace.because or "")
 
 
 @pytest.mark.parametrize(
