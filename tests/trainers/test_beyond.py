@@ -140,7 +140,7 @@ def test_a_killed_rank_is_started_again_and_all_go_on_from_the_newest_checkpoint
     try:
         wait_until(has_gone_on_behind_a_checkpoint, what="steps behind the first checkpoint")
         os.kill(event_in(first_attempt, "start")["pid"], signal.SIGKILL)
-        stdout, stderr = process.communicate(timeout=90)
+        stdout, stderr = process.communicate(timeout=240)
     finally:
         process.terminate()
     assert process.returncode == 0, stderr
