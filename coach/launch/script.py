@@ -228,6 +228,11 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
         "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).",
         "export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100",
     ]
+    if plan.request.max_restarts:
+        lines += [
+            "# Ranks that start anew meet in a store of their own: in a shared one they would find the addresses of those that died.",
+            "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
+        ]
     if resources.gpus_per_node:
         lines += [
             "# NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last collectives behind.",

@@ -17,6 +17,8 @@ from tests.launch.examples import MACHINE, PATHS, RECIPE, RUN_ID, plan, write_re
 def test_the_restarts_that_were_asked_for_reach_torchrun_and_the_record_of_the_run(tmp_path: Path) -> None:
     made = plan(tmp_path, max_restarts=2)
     assert "  --max-restarts=2 \\\n" in made.script
+    assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in made.script
+    assert "RDZV_TCP_STORE" not in plan(tmp_path).script
     assert request_from(made.run_json["launch"], "ddp").max_restarts == 2
     assert said(made.request)["max_restarts"] == 2
 
