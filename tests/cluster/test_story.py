@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -216,6 +218,29 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     wait_until(
         lambda: checked_state(user_coach, run["run_id"]) == "COMPLETED", 30, "the run completes", every_s=0.5
     )
+
+
+def test_a_killed_rank_is_started_again_and_the_run_goes_on_from_its_checkpoint(
+    user_coach: InstalledCoach,
+) -> None:
+    sets = ("width=16", "max_steps=120", "checkpoint_every=20")
+    more = [word for pair in sets for word in ("--set", pair)]
+    run = launched(user_coach("launch", "elastic", *SMALL, *more, "--format", "json"))
+    run_dir = Path(run["run_dir"])
+
+    def rank_behind_a_checkpoint() -> int | None:
+        path = run_dir / "metrics" / "rank-1.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        newest = max((record.get("step") or 0 for record in records), default=0)
+        return next(int(record["pid"]) for record in records if "pid" in record) if newest > 21 else None
+
+    os.kill(wait_until(rank_behind_a_checkpoint, 60, "rank 1 is behind a checkpoint") or 0, signal.SIGKILL)
+    wait_until(
+        lambda: checked_state(user_coach, run["run_id"]) == "COMPLETED", 120, "the run completes", every_s=0.5
+    )
+    (resumed,) = [event for event in events(run_dir, 1) if event["event"] == "resume"]
+    assert resumed["step"] >= 20
+    assert resumed["step"] % 20 == 0
 
 
 def test_gpus_that_cuda_cannot_use_stop_the_run_with_the_cause(user_coach: InstalledCoach) -> None:

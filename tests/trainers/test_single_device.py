@@ -138,8 +138,7 @@ def test_heads_that_do_not_share_the_embedding_are_refused(trainer: Trainer, tmp
     assert done.stderr.strip() == "error: heads=3 do not share an embedding of 16 without a rest"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["compile.py", "fast.py"])
+@pytest.mark.parametrize("name", ["compile.py", pytest.param("fast.py", marks=pytest.mark.long)])
 def test_compiling_is_reported_apart_and_does_not_change_what_is_learned(
     trainer: Trainer, tmp_path: Path, name: str
 ) -> None:
