@@ -42,7 +42,7 @@ _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _RECIPE_KEYS = (
     *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
     *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
-    *("environment", "max_restarts", "sweep", "parameters_of", "parameters"),
+    *("environment", "ranks", "max_restarts", "sweep", "parameters_of", "parameters"),
 )
 _DEVICES = ("single", "multiple", "one process")
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
@@ -97,6 +97,8 @@ class Recipe:
     """The next step of the ladder: a recipe's name."""
     expects: tuple[str, ...] = ()
     """Codes of findings that it shows on purpose; for its runs they are `info`."""
+    ranks: int | None = None
+    """Ranks in all, unless the launch says; None: one for each device, or two."""
     max_restarts: int | None = None
     """How often torchrun starts all ranks anew after one has failed, unless the launch says; None: never."""
     sweep: Sweep | None = None
@@ -181,6 +183,7 @@ class _Reader:
             watch=self._words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
             next=self._matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
             expects=self._words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
+            ranks=self._get(table, "ranks", int, "a whole number", None),
             max_restarts=self._max_restarts(table),
             sweep=self._sweep(self._get(table, "sweep", dict, "a table", None), read, devices),
             own_trainers=beside if is_own else None,

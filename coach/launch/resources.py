@@ -168,6 +168,11 @@ def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
     return num_nodes
 
 
+def _ranks(recipe: Recipe, num_nodes: int) -> int | None:
+    """Ranks of each node, where the recipe says how many it needs in all."""
+    return None if recipe.ranks is None else max(1, recipe.ranks // num_nodes)
+
+
 def _only(recipe: Recipe) -> str:
     return "a single device" if recipe.is_single_device else "one process"
 
@@ -183,7 +188,14 @@ def _gpus(request: LaunchRequest, recipe: Recipe, target: _Target, num_nodes: in
                 f"--nproc-per-node {ranks}: {target.name} has {most} GPUs per node",
                 "use --gpus 0 for ranks on CPUs",
             )
-        return min(most, 1 if recipe.is_single_device else 2 if recipe.is_one_process else ranks or 2)
+        return min(
+            most,
+            1
+            if recipe.is_single_device
+            else 2
+            if recipe.is_one_process
+            else ranks or _ranks(recipe, num_nodes) or 2,
+        )
     if recipe.is_single_device and asked > 1:
         raise UserError(
             f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
@@ -217,7 +229,7 @@ def _nproc(request: LaunchRequest, recipe: Recipe, num_nodes: int, gpus: int, wa
     if asked is None:
         if gpus:
             return gpus
-        return 2 if num_nodes == 1 else 1
+        return _ranks(recipe, num_nodes) or (2 if num_nodes == 1 else 1)
     if gpus and asked > gpus:
         raise UserError(
             f"--nproc-per-node {asked}: {gpus} GPUs per node; two ranks cannot share one",

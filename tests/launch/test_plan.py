@@ -159,6 +159,12 @@ def test_one_process_may_have_all_gpus_of_a_node() -> None:
         resources_of("data_parallel", {}, nproc_per_node=2)
 
 
+def test_a_recipe_that_needs_eight_ranks_gets_them_on_as_many_nodes_as_are_asked_for() -> None:
+    assert resources_of("parallel_3d", {}).nproc_per_node == 8
+    assert resources_of("parallel_3d", {}, num_nodes=2).nproc_per_node == 4
+    assert resources_of("parallel_3d", {}, nproc_per_node=2).nproc_per_node == 2
+
+
 def test_ranks_that_a_trainer_starts_itself_have_their_cpus() -> None:
     resources = resources_of("mpi_allreduce", {"ranks": 3, "num_workers": 1})
     assert (resources.nproc_per_node, resources.cpus_per_task) == (1, 6)
