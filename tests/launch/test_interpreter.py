@@ -20,7 +20,7 @@ ENV = {"SCRATCH": "/scratch/anna", "HOME": "/home/anna"}
 
 
 def choose(data: Path, said: str | None, own: Environment | None = None) -> tuple[Environment, str | None]:
-    return choose_environment(said, replace(recipe(data), environment=own), SITE, ENV, "/work/here")
+    return choose_environment(said, replace(recipe(data), environment=own), SITE, ENV, "/home/ada/here")
 
 
 def test_a_recipe_s_own_environment_counts_until_somebody_names_another(tmp_path: Path) -> None:
@@ -33,8 +33,8 @@ def test_a_recipe_s_own_environment_counts_until_somebody_names_another(tmp_path
 
 def test_a_path_is_the_same_from_wherever_a_relaunch_is_started(tmp_path: Path) -> None:
     environment, spelling = choose(tmp_path, "venv=../torch")
-    assert environment.path == "/work/torch"
-    assert spelling == "venv=/work/torch"
+    assert environment.path == "/home/ada/torch"
+    assert spelling == "venv=/home/ada/torch"
     assert choose(tmp_path, spelling) == (environment, spelling)
     modules, spelling = choose(tmp_path, "modules=cuda/12.4,pytorch/2.6")
     assert modules.modules == ("cuda/12.4", "pytorch/2.6")

@@ -141,7 +141,7 @@ def test_paths_are_made_absolute_where_they_are_used() -> None:
     env = {"HOME": "/home/ada", "SCRATCH": "/scratch/ada"}
     spelt = spelt_environment("venv=envs/torch")
     assert spelt is not None
-    assert with_absolute_paths(spelt, "/work", env).path == "/work/envs/torch"
+    assert with_absolute_paths(spelt, "/home/ada", env).path == "/home/ada/envs/torch"
     conda = spelt_environment("conda=pytorch")
     assert conda is not None
     assert with_absolute_paths(conda, "/work", env).path == "pytorch"
