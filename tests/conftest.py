@@ -80,9 +80,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     skipped: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-        reason = reason.removeprefix("Skipped: ")
-        if any(reason.startswith(f"{requirement.marker}: ") for requirement in REQUIREMENTS):
-            skipped[reason] += 1
+        skipped[reason.removeprefix("Skipped: ")] += 1
     for reason, count in sorted(skipped.items()):
         terminalreporter.write_line(f"NOT TESTED: {count} of {reason}", yellow=True, bold=True)
 

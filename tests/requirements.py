@@ -1,19 +1,21 @@
 """What tests need beside Python, and what happens where it is missing: skipped and said, or failed where CI requires it.
 
 A suite that skips its best tests in silence is green for nothing. So every such test has a marker, the reasons are printed at the end, and
-`COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`) turns the skip into a failure.
+`COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`, `…_NVML`, `…_STRACE`) turns the skip into a failure.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.cluster import slurm
+from tests.cluster import apptainer, lmod, slurm
+from tests.nvml.stand_in import has_compiler
 from tests.terminal import tmux
 
 
@@ -42,6 +44,29 @@ def _why_no_torch() -> str | None:
 
 
 @cache
+def _why_no_environments() -> str | None:
+    return apptainer.why_not() or lmod.why_not()
+
+
+@cache
+def _why_no_nvml() -> str | None:
+    return None if has_compiler() else "the NVML stand-in is compiled C, and there is no gcc"
+
+
+@cache
+def _why_no_frameworks() -> str | None:
+    missing = [
+        name for name in ("mpi4py", "pytorch_lightning", "tensorboard") if not importlib.util.find_spec(name)
+    ]
+    return f"not installed: {', '.join(missing)} (extra: frameworks)" if missing else None
+
+
+@cache
+def _why_no_strace() -> str | None:
+    return None if shutil.which("strace") else "not installed: strace"
+
+
+@cache
 def _why_no_gpu() -> str | None:
     return None if Path("/dev/nvidiactl").exists() else "no NVIDIA GPU here"
 
@@ -52,5 +77,9 @@ REQUIREMENTS = (
     ),
     Requirement("terminal", tmux.why_not, "COACH_TEST_TERMINAL", frozenset({"open_terminal"})),
     Requirement("train", _why_no_torch, "COACH_TEST_TRAIN", frozenset({"train_python"})),
+    Requirement("frameworks", _why_no_frameworks, "COACH_TEST_TRAIN", frozenset()),
+    Requirement("environments", _why_no_environments, "COACH_TEST_SLURM", frozenset()),
+    Requirement("nvml", _why_no_nvml, "COACH_TEST_NVML", frozenset({"nvml_stand_in", "nvml"})),
+    Requirement("strace", _why_no_strace, "COACH_TEST_STRACE", frozenset()),
     Requirement("gpu", _why_no_gpu, "COACH_TEST_GPU", frozenset()),
 )

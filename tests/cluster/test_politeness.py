@@ -92,13 +92,12 @@ def test_ten_minutes_of_two_coaches_cost_one_and_leave_the_controller_to_others(
 
 
 @pytest.mark.long
+@pytest.mark.strace
 @pytest.mark.timeout(600)
 def test_an_idle_coach_asks_the_file_server_at_most_60_times_a_minute(
     slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
-    """By strace, where it is installed: every open, stat and listing below the runs root."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
+    """By strace: every open, stat and listing below the runs root."""
     home = user_coach.user.home
     runs_root = home / "coach-runs"
     trace = home / "trace"

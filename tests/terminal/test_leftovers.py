@@ -102,7 +102,7 @@ def test_ended_from_outside_the_screens_give_the_terminal_back(
 
 
 STUCK = """
-import time
+import threading
 from coach.tui import leaving
 from textual.app import App
 leaving.LEAVE_TIMEOUT_S = 0.2
@@ -112,7 +112,7 @@ class Stuck(App):
         leaving.leave_at_signals(self, modes)
         self.notify("it stands")
     def on_unmount(self):
-        time.sleep(300)
+        threading.Event().wait()
 Stuck().run()
 """
 

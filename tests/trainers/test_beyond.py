@@ -102,10 +102,6 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def needs(module: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not is_installed(module), reason=f"{module} is not installed")
-
-
 def losses_of(run_dir: Path, rank: int = 0) -> dict[int, Any]:
     return {step["step"]: (step["loss"], step["grad_norm"]) for step in steps_in(read_records(run_dir, rank))}
 
@@ -265,7 +261,7 @@ def _one_rank() -> dict[str, str]:
     return {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
-@needs("mpi4py")
+@pytest.mark.frameworks
 def test_gradients_averaged_by_mpi_give_the_losses_of_ddp_bit_for_bit(
     trainer: Trainer, tmp_path: Path
 ) -> None:
@@ -279,7 +275,7 @@ def test_gradients_averaged_by_mpi_give_the_losses_of_ddp_bit_for_bit(
         assert losses_of(tmp_path / "mpi", rank) == losses_of(tmp_path / "ddp", rank)
 
 
-@needs("pytorch_lightning")
+@pytest.mark.frameworks
 def test_lightning_goes_on_in_the_middle_of_an_epoch_as_if_it_had_never_stopped(
     trainer: Trainer, tmp_path: Path
 ) -> None:
@@ -292,7 +288,7 @@ def test_lightning_goes_on_in_the_middle_of_an_epoch_as_if_it_had_never_stopped(
     assert [step["epoch"] for step in steps_in(read_records(halved))] == [0] * 20 + [1] * 5
 
 
-@needs("pytorch_lightning")
+@pytest.mark.frameworks
 @pytest.mark.long
 def test_lightning_on_two_ranks_shares_the_work_and_leaves_at_a_signal(
     trainer: Trainer, tmp_path: Path
@@ -321,7 +317,7 @@ def test_lightning_on_two_ranks_shares_the_work_and_leaves_at_a_signal(
     assert (stopped / "checkpoints" / f"step-{last[0]['step']:08d}.pt").is_file()
 
 
-@needs("nvidia.dali")
+@pytest.mark.skipif(not is_installed("nvidia.dali"), reason="nvidia.dali is not installed")
 def test_dali_s_batches_are_the_sampler_s_and_the_model_learns_from_them(
     trainer: Trainer, tmp_path: Path
 ) -> None:
@@ -332,7 +328,7 @@ def test_dali_s_batches_are_the_sampler_s_and_the_model_learns_from_them(
     assert sum(step["loss"] for step in steps[-7:]) < 0.97 * sum(step["loss"] for step in steps[:7])
 
 
-@needs("tensorboard")
+@pytest.mark.frameworks
 def test_tensorboard_shows_what_the_records_say(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(TENSORBOARD, tmp_path)
     assert done.returncode == 0, done.stderr
