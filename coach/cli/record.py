@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import queue
 import signal
 import sys
-import threading
 from pathlib import Path
 from types import FrameType
 
@@ -43,10 +44,14 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
-    stop = threading.Event()
+    ends: queue.SimpleQueue[int] = queue.SimpleQueue()  # unlike an Event, safe to use in a signal handler
 
     def end(number: int, frame: FrameType | None) -> None:
-        stop.set()
+        ends.put(number)
+
+    def wait(timeout_s: float | None) -> None:
+        with contextlib.suppress(queue.Empty):
+            ends.get(timeout=timeout_s)
 
     kept_handlers = {
         number: signal.signal(number, end)
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             run_ids=args.runs,
             is_anonymized=args.anonymize,
             duration_s=args.seconds,
-            stop=stop,
+            wait=wait,
         )
     finally:
         for number, handler in kept_handlers.items():

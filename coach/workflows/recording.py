@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -87,9 +86,9 @@ def record(
     run_ids: Sequence[str] = (),
     is_anonymized: bool = False,
     duration_s: float | None = None,
-    stop: threading.Event,
+    wait: Callable[[float | None], object],
 ) -> Kept:
-    """Record until `stop` is set or the time is over. Without `run_ids`, the runs that are active are followed as they come.
+    """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs that are active are followed as they come.
 
     Raises UserError when the file cannot be made or a run is not known.
     """
@@ -129,7 +128,7 @@ def record(
     session.watch(Watch(targets=tuple(followed)))
     session.start(follow)
     try:
-        stop.wait(duration_s)
+        wait(duration_s)
     finally:
         session.stop()
         io.close()

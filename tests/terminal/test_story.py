@@ -65,7 +65,17 @@ def submit_plan(terminal: Terminal, key: str, *, is_slurm: bool, **values: str) 
     terminal.wait_for(PLAN)
     settle(terminal)
     edit_plan(terminal, recipe, is_slurm, values)
+    wait_until(lambda: is_accepted(terminal), 30, f"the plan of {recipe} is submitted")
+
+
+def is_accepted(terminal: Terminal) -> bool:
+    """Press Enter; whether the plan took it. On a busy machine the last edit may still be on its way, and a plan in the making takes no Enter."""
     terminal.send("Enter")
+    try:
+        terminal.wait_gone(PLAN, 2)
+    except AssertionError:
+        return False
+    return True
 
 
 def two_nodes_were_used(run: Mapping[str, Any]) -> bool:

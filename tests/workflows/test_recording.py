@@ -42,7 +42,7 @@ class Recorder:
         self.thread.start()
 
     def _run(self, file: Path, settings: Settings, options: dict[str, object]) -> None:
-        self.kept.append(record(file, settings, "local", os.environ, stop=self.stop, **options))  # type: ignore[arg-type]
+        self.kept.append(record(file, settings, "local", os.environ, wait=self.stop.wait, **options))  # type: ignore[arg-type]
 
     def end(self) -> Kept:
         self.stop.set()
@@ -143,14 +143,14 @@ def test_a_recording_is_not_written_over(tmp_path: Path, settings: Settings) -> 
     file = tmp_path / "x.gz"
     file.write_bytes(b"precious")
     with pytest.raises(UserError, match="exists already"):
-        record(file, settings, "local", os.environ, stop=threading.Event())
+        record(file, settings, "local", os.environ, wait=threading.Event().wait)
     assert file.read_bytes() == b"precious"
 
 
 def test_an_unknown_run_is_refused_before_anything_is_written(tmp_path: Path, settings: Settings) -> None:
     file = tmp_path / "x.gz"
     with pytest.raises(UserError, match="no run, job or file"):
-        record(file, settings, "local", os.environ, run_ids=("nothing",), stop=threading.Event())
+        record(file, settings, "local", os.environ, run_ids=("nothing",), wait=threading.Event().wait)
     assert not file.exists()
 
 
