@@ -6,11 +6,18 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from coach.cli.cluster import add_options
-from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table, printable
+from coach.cli.text import (
+    format_count,
+    format_duration,
+    format_time,
+    print_bad_rows,
+    print_json,
+    print_table,
+    printable,
+)
 from coach.config import Settings
 from coach.model.accounting import PastJob
 from coach.model.cluster import is_final
@@ -109,7 +116,7 @@ def _row(past: PastJob, now_s: float) -> tuple[str | None, ...]:
         format_count(job.exit_code),
         job.partition or None,
         format_count(job.num_gpus),
-        _local_time(job.end_time_s),
+        format_time(job.end_time_s),
         format_duration(job.time_used_s),
         _percent(used.time_pct),
         _percent(used.cpu_pct),
@@ -121,12 +128,3 @@ def _row(past: PastJob, now_s: float) -> tuple[str | None, ...]:
 
 def _percent(value: float | None) -> str | None:
     return None if value is None else f"{value:.0f}%"
-
-
-def _local_time(time_s: float | None) -> str | None:
-    if time_s is None:
-        return None
-    try:
-        return datetime.fromtimestamp(time_s).strftime("%Y-%m-%d %H:%M")  # noqa: DTZ006 (the user's clock)
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -7,14 +7,21 @@ import os
 import sys
 import time
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.arrays import fold, unfold
 from coach.analysis.pending import explain_job
 from coach.cli.cluster import add_clusters, add_options, look
 from coach.cli.place import print_place
-from coach.cli.text import format_count, format_duration, print_bad_rows, print_json, print_table, printable
+from coach.cli.text import (
+    format_count,
+    format_duration,
+    format_time,
+    print_bad_rows,
+    print_json,
+    print_table,
+    printable,
+)
 from coach.config import Settings
 from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, rough_age
@@ -157,15 +164,6 @@ def _row(job: Job, now_s: float) -> tuple[str | None, ...]:
         format_count(job.num_gpus),
         format_duration(job.time_used_s),
         format_duration(job.time_left_s),
-        _estimate(job.estimated_start_s),
+        format_time(job.estimated_start_s, "~%m-%d %H:%M"),
         job.name,
     )
-
-
-def _estimate(time_s: float | None) -> str | None:
-    if time_s is None:
-        return None
-    try:
-        return datetime.fromtimestamp(time_s).strftime("~%m-%d %H:%M")  # noqa: DTZ006 (the user's clock)
-    except (ValueError, OverflowError, OSError):
-        return None

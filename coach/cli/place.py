@@ -6,10 +6,9 @@ Apart from the queue's table, because each of its parts may be missing at a site
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from coach.cli.text import format_count, print_bad_rows, print_table, printable
+from coach.cli.text import format_count, format_time, print_bad_rows, print_table, printable
 
 if TYPE_CHECKING:
     from coach.workflows.place_in_queue import PlaceInQueue
@@ -69,8 +68,8 @@ def print_place(place: PlaceInQueue) -> None:
                 (
                     each.name,
                     each.state,
-                    _local_time(each.start_time_s),
-                    _local_time(each.end_time_s),
+                    format_time(each.start_time_s),
+                    format_time(each.end_time_s),
                     each.nodes,
                     ",".join(each.flags) or None,
                 )
@@ -85,12 +84,3 @@ def print_place(place: PlaceInQueue) -> None:
 
 def _share(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
-
-
-def _local_time(time_s: float | None) -> str | None:
-    if time_s is None:
-        return None
-    try:
-        return datetime.fromtimestamp(time_s).strftime("%Y-%m-%d %H:%M")  # noqa: DTZ006 (the user's clock)
-    except (ValueError, OverflowError, OSError):
-        return None

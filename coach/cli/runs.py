@@ -7,12 +7,11 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from coach.cli import runs_clean
-from coach.cli.text import print_table, printable
+from coach.cli.text import format_time, print_table, printable
 from coach.config import Settings
 from coach.model.cluster import is_final
 from coach.model.elsewhere import place
@@ -101,19 +100,10 @@ def _row(item: Run, size_bytes: int | None) -> tuple[str | None, ...]:
         item.backend,
         None if item.job_id == item.run_id else item.job_id,
         None if size_bytes is None else format_bytes(size_bytes),
-        _local_time(item.created_time_s),
+        format_time(item.created_time_s, "%Y-%m-%d %H:%M:%S"),
         item.parent_run_id if item.sweep is None else _place_in_group(item.sweep),
     )
 
 
 def _place_in_group(sweep: SweepPoint) -> str:
     return f"{sweep.group_id}: {sweep.parameter} = {sweep.value}"
-
-
-def _local_time(time_s: float | None) -> str | None:
-    if time_s is None:
-        return None
-    try:
-        return datetime.fromtimestamp(time_s).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 (the user's clock)
-    except (ValueError, OverflowError, OSError):
-        return None

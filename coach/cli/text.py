@@ -10,6 +10,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from coach.model.printable import printable as printable
@@ -92,6 +93,16 @@ def format_duration(seconds: float | None) -> str | None:
     if days:
         return f"{days}-{hour:02}:{minute:02}:{second:02}"
     return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def format_time(time_s: float | None, pattern: str = "%Y-%m-%d %H:%M") -> str | None:
+    """By the user's clock; None for what is no time of his calendar."""
+    if time_s is None:
+        return None
+    try:
+        return datetime.fromtimestamp(time_s).strftime(pattern)  # noqa: DTZ006
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def format_mib(mib: float | None) -> str | None:
