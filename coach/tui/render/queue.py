@@ -8,7 +8,7 @@ from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, place
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
-from coach.tui.render.table import Cell, Column, Row, natural, searchable
+from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
 from coach.tui.render.text import (
     UNKNOWN,
     Line,
@@ -45,9 +45,7 @@ def is_own(job: Job, user: str | None) -> bool:
     return user is not None and job.user == user
 
 
-def job_rows(
-    jobs: Iterable[Job], user: str | None, are_all_shown: bool, now_s: float | None = None
-) -> list[Row]:
+def job_rows(jobs: Iterable[Job], user: str | None, are_all_shown: bool, now_s: float | None = None) -> Rows:
     """Rows of the queue: own first, then running before waiting, newest first. `now_s` is what ages are counted to."""
     shown = [job for job in jobs if are_all_shown or is_own(job, user)]
     shown.sort(
@@ -58,7 +56,8 @@ def job_rows(
             natural(job.job_id),
         )
     )
-    return [_job_row(job, is_own(job, user), now_s) for job in shown]
+    keys = [job.job_id for job in shown]
+    return LazyRows(keys, shown, lambda job: _job_row(job, is_own(job, user), now_s))
 
 
 def _job_row(job: Job, own: bool, now_s: float | None) -> Row:

@@ -5,13 +5,13 @@ Widths are fixed per terminal width: nothing is measured from the data, so a new
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar, overload
 
 from coach.tui.render.text import Line, Span, Tone, fit
 
-MAX_ROWS = 5000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,38 @@ class Row:
     """One per column of the whole table, shown or not."""
     search: str = ""
     """What a filter is matched against, lower case."""
+
+
+class Rows(Protocol):
+    """Any number of rows, of which only those in sight are made."""
+
+    @property
+    def keys(self) -> Sequence[str]: ...
+
+    def row(self, index: int) -> Row: ...
+
+
+class ListRows:
+    """Rows that are few enough to be there already."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+        self.keys = [row.key for row in rows]
+
+    def row(self, index: int) -> Row:
+        return self._rows[index]
+
+
+class LazyRows(Generic[T]):
+    """Rows of values, each made when it is asked for."""
+
+    def __init__(self, keys: Sequence[str], values: Sequence[T], render: Callable[[T], Row]) -> None:
+        self.keys = keys
+        self._values = values
+        self._render = render
+
+    def row(self, index: int) -> Row:
+        return self._render(self._values[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +119,40 @@ def row_line(row: Row, layout: Layout) -> Line:
     return tuple(spans)
 
 
-def matching(rows: Sequence[Row], query: str) -> list[Row]:
-    """Rows that contain every word of the query."""
+class RowLines(Sequence[Line]):
+    """The lines of rows at one layout: each is made when it is looked at, and kept."""
+
+    def __init__(self, rows: Rows, layout: Layout) -> None:
+        self._rows = rows
+        self._layout = layout
+        self._made: dict[int, Line] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows.keys)
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Line]: ...
+
+    def __getitem__(self, index: int | slice) -> Line | list[Line]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        if index not in self._made:
+            self._made[index] = row_line(self._rows.row(index), self._layout)
+        return self._made[index]
+
+
+def matching(rows: Rows, query: str) -> Rows:
+    """Rows that contain every word of the query. It makes every row: what is many is filtered before it becomes rows."""
     words = query.lower().split()
-    return [row for row in rows if all(word in row.search for word in words)] if words else list(rows)
-
-
-def limited(rows: Sequence[Row], limit: int = MAX_ROWS) -> tuple[Sequence[Row], str]:
-    """The first rows, and a note about the others."""
-    if len(rows) <= limit:
-        return rows, ""
-    return rows[:limit], f"…and {len(rows) - limit:,} more, / filters"
+    if not words:
+        return rows
+    made = (rows.row(index) for index in range(len(rows.keys)))
+    return ListRows([row for row in made if all(word in row.search for word in words)])
 
 
 def searchable(*texts: str | None) -> str:

@@ -56,7 +56,7 @@ class ClusterScreen(CoachScreen):
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
         self.nodes.set_rows(nodes, "no node" if has_nodes else "waiting for the first answer…")
         self.nodes.styles.height = min(max(1, len(nodes)) + 2, max(5, height * 2 // 5 - len(strip)))
-        num_shown = len(self.nodes.rows)
+        num_shown = self.nodes.num_rows
         query = self.nodes.query_text
         self.nodes.set_title(
             f"nodes · {len(nodes)}" + (f' · filter "{printable(query)}": {num_shown}' if query else "")
@@ -66,7 +66,7 @@ class ClusterScreen(CoachScreen):
         has_answer = status is not None and status.data_time_s is not None
         query = self.queue.query_text
         self.queue.set_rows(rows, empty_queue_note(has_answer, self._are_all_shown, query))
-        title = queue_title(snapshot.jobs, context.user, self._are_all_shown, query, len(self.queue.rows))
+        title = queue_title(snapshot.jobs, context.user, self._are_all_shown, query, self.queue.num_rows)
         self.queue.set_title(title)
 
     def action_toggle_all(self) -> None:
@@ -76,7 +76,7 @@ class ClusterScreen(CoachScreen):
     def action_open(self) -> None:
         key = self.queue.cursor_key
         if not self.queue.has_focus or key is None:
-            self.note(f"Enter opens a job: Tab goes to the queue ({plural(len(self.queue.rows), 'row')})")
+            self.note(f"Enter opens a job: Tab goes to the queue ({plural(self.queue.num_rows, 'row')})")
             return
         job = self.context.job(key)
         run = self.context.run_of_job(key)

@@ -53,7 +53,7 @@ class RunsScreen(CoachScreen):
         query = self.table.query_text
         title = plural(len(snapshot.runs), "run")
         if query:
-            title += f' · filter "{printable(query)}": {len(self.table.rows)}'
+            title += f' · filter "{printable(query)}": {self.table.num_rows}'
         if context.marked:
             title += f" · {len(context.marked)} marked of 2, c compares"
         self.table.set_title(title)

@@ -1,4 +1,7 @@
-"""A table whose rows have keys: new rows are compared with the old ones, never cleared, so that cursor and scroll stay."""
+"""A table whose rows have keys: new rows are compared with the old ones, never cleared, so that cursor and scroll stay.
+
+Only the rows in sight are made and compared: a queue of tens of thousands costs what a screenful of it costs.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from textual.strip import Strip
 from coach.tui.render.table import (
     Column,
     Layout,
+    ListRows,
     Row,
+    RowLines,
+    Rows,
     fit_columns,
     header_line,
-    limited,
     matching,
-    row_line,
 )
 from coach.tui.render.text import Line, line, muted, pad
 from coach.tui.widgets.lines import LinesView
@@ -46,42 +50,42 @@ class KeyedTable(LinesView):
         super().__init__(id=id)
         self._columns = columns
         self._layout: Layout = fit_columns(columns, 80)
-        self._all_rows: Sequence[Row] = ()
-        self._rows: Sequence[Row] = ()
+        self._all_rows: Rows = ListRows(())
+        self._rows: Rows = self._all_rows
         self._empty = ""
-        self._note = ""
         self._query = ""
         self._cursor = 0
         self._cursor_key: str | None = None
 
     @property
-    def rows(self) -> Sequence[Row]:
-        """The rows that are shown: those that match the filter."""
-        return self._rows
+    def num_rows(self) -> int:
+        """How many rows are shown: those that match the filter."""
+        return len(self._rows.keys)
 
     @property
     def cursor_key(self) -> str | None:
         """Key of the row under the cursor; None in an empty table."""
-        return self._rows[self._cursor].key if self._rows else None
+        return self._rows.keys[self._cursor] if self.num_rows else None
 
     @property
     def query_text(self) -> str:
         return self._query
 
-    def set_rows(self, rows: Sequence[Row], empty: str = "") -> None:
+    def set_rows(self, rows: Rows | Sequence[Row], empty: str = "") -> None:
         """Show these rows. The cursor stays on its key; when that is gone, at its place."""
-        self._all_rows, self._empty = rows, empty
+        self._all_rows = ListRows(rows) if isinstance(rows, Sequence) else rows
+        self._empty = empty
         self._update()
 
     def set_query(self, query: str) -> None:
+        """Show only the rows that contain every word."""
         self._query = query
         self._update()
 
     def _update(self) -> None:
-        shown, self._note = limited(matching(self._all_rows, self._query))
-        self._rows = shown
-        held = next((i for i, row in enumerate(shown) if row.key == self._cursor_key), None)
-        if held is not None and held != self._cursor and self._cursor_key is not None:
+        self._rows = matching(self._all_rows, self._query)
+        held = self._place_of_cursor()
+        if held is not None and held != self._cursor:
             # Rows came or went above: scroll with them, so that the cursor's row does not move on the screen.
             self._cursor, moved = held, held - self._cursor
             self._paint_rows()
@@ -89,17 +93,27 @@ class KeyedTable(LinesView):
                 self.scroll_to(y=max(0, self.scroll_offset.y + moved), animate=False)
             self._keep_in_sight()
             return
-        self._cursor = min(self._cursor, max(0, len(shown) - 1))
-        self._cursor_key = shown[self._cursor].key if shown else None
+        self._cursor = min(self._cursor, max(0, self.num_rows - 1))
+        self._cursor_key = self.cursor_key
         self._paint_rows()
         self._keep_in_sight()
 
+    def _place_of_cursor(self) -> int | None:
+        """Where the row is now that the cursor was on; None where it is gone."""
+        keys, key = self._rows.keys, self._cursor_key
+        if key is None:
+            return None
+        if self._cursor < len(keys) and keys[self._cursor] == key:
+            return self._cursor
+        try:
+            return keys.index(key)
+        except ValueError:
+            return None
+
     def _paint_rows(self) -> None:
-        lines: list[Line] = [row_line(row, self._layout) for row in self._rows]
-        if self._note:
-            lines.append(line(muted(f"   {self._note}")))
+        lines: Sequence[Line] = RowLines(self._rows, self._layout)
         if not lines and self._empty:
-            lines.append(line(muted(f"   {self._empty}")))
+            lines = [line(muted(f"   {self._empty}"))]
         old, self._lines = self._lines, lines
         self._measure(0, len(lines) + 1)
         self._repaint_changes(old, lines, 1)
@@ -118,7 +132,7 @@ class KeyedTable(LinesView):
         if index >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         row = pad(self._lines[index], width)
-        if index == self._cursor and self._rows and self.has_focus:
+        if index == self._cursor and self.num_rows and self.has_focus:
             return self.strip_of(row, self.get_component_rich_style("lines--cursor"))
         return self.strip_of(row)
 
@@ -132,17 +146,17 @@ class KeyedTable(LinesView):
         self._move_to(self._cursor + by)
 
     def action_move_to(self, index: int) -> None:
-        self._move_to(index if index >= 0 else len(self._rows) - 1)
+        self._move_to(index if index >= 0 else self.num_rows - 1)
 
     def action_page(self, direction: int) -> None:
         self._move_to(self._cursor + direction * max(1, self.size.height - 2))
 
     def _move_to(self, index: int) -> None:
-        index = min(max(index, 0), len(self._rows) - 1)
-        if not self._rows or index == self._cursor:
+        index = min(max(index, 0), self.num_rows - 1)
+        if index < 0 or index == self._cursor:
             return
         before, self._cursor = self._cursor, index
-        self._cursor_key = self._rows[index].key
+        self._cursor_key = self._rows.keys[index]
         self._repaint(before, 1)
         self._repaint(index, 1)
         self._keep_in_sight()
@@ -155,17 +169,15 @@ class KeyedTable(LinesView):
         top = self.scroll_offset.y
         if self._cursor < top:
             self.scroll_to(y=self._cursor, animate=False)
-        # The note below the last row comes into sight with it.
-        bottom = len(self._lines) - 1 if self._cursor == len(self._rows) - 1 else self._cursor
-        if bottom >= top + height:
-            self.scroll_to(y=bottom - height + 1, animate=False)
+        elif self._cursor >= top + height:
+            self.scroll_to(y=self._cursor - height + 1, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         place = event.get_content_offset(self)
         if place is None or place.y == 0:
             return
         index = self.scroll_offset.y + place.y - 1
-        if not 0 <= index < len(self._rows):
+        if not 0 <= index < self.num_rows:
             return
         if index == self._cursor:
             self.post_message(self.Opened())

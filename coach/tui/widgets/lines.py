@@ -68,8 +68,9 @@ class LinesView(ScrollView, can_focus=True):
         return self.scrollable_content_region.size
 
     def _repaint_changes(self, old: Sequence[Line], new: Sequence[Line], first: int = 0) -> None:
-        """Repaint the lines that differ; `first` lines on top do not scroll."""
-        for index in range(max(len(old), len(new))):
+        """Repaint the lines in sight that differ; `first` lines on top do not scroll."""
+        top, most = self.scroll_offset.y, max(len(old), len(new))
+        for index in range(top, min(most, top + self.room.height)):
             if index >= len(old) or index >= len(new) or old[index] != new[index]:
                 self._repaint(index, first)
 

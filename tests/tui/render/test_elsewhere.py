@@ -20,7 +20,7 @@ def cell(row: Row, columns: tuple[Column, ...], name: str) -> str:
 
 def test_the_queue_shows_where_it_is_and_the_last_word_with_its_age() -> None:
     job = replace(make_job(), state="RUNNING", **HIDDEN)
-    (row,) = job_rows([job], job.user, True, NOW_S)
+    row = job_rows([job], job.user, True, NOW_S).row(0)
     assert cell(row, JOB_COLUMNS, "state") == "on login2"
     assert cell(row, JOB_COLUMNS, "reason") == "RUNNING 3 min ago, not visible from here"
     shown = "\n".join(map(plain, job_lines(job, NOW_S)))
