@@ -15,6 +15,7 @@ from coach.model.cluster import Job, is_final
 _TASK = re.compile(r"^(?P<array>\d+)_(?:(?P<task>\d+)|\[(?P<tasks>[^\]]*)\])$")
 _RANGE = re.compile(r"^(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>\d+))?)?$")
 _HET = re.compile(r"^(?P<job>\d+)\+(?P<offset>\d+)$")
+_PART = re.compile(r"^\d+[_+]")
 _MAX_TASKS = 100_000
 
 
@@ -34,6 +35,10 @@ class FoldedJob:
     def is_folded(self) -> bool:
         return len(self.parts) > 1
 
+    @property
+    def num_tasks(self) -> int:
+        return sum(count for _, count in self.states)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
@@ -50,10 +55,29 @@ _STATE_ORDER = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING")
 
 def fold(jobs: Iterable[Job]) -> tuple[FoldedJob, ...]:
     """Rows of one array, and of one heterogeneous job, together, where the first of them stood. Of each cluster and user by itself."""
+    return tuple(row if isinstance(row, FoldedJob) else _alone(row) for row in fold_rows(jobs))
+
+
+def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
+    """As `fold`, with a job that has no parts as it is: most of a long queue, for which nothing is made."""
+    rows: list[Job | list[Job]] = []
     groups: dict[tuple[str | None, str, str], list[Job]] = {}
     for job in jobs:
-        groups.setdefault((job.cluster, job.user, group_id(job.job_id)), []).append(job)
-    return tuple(_fold_group(group) for group in groups.values())
+        if not is_part(job.job_id):
+            rows.append(job)
+            continue
+        key = (job.cluster, job.user, group_id(job.job_id))
+        group = groups.get(key)
+        if group is None:
+            groups[key] = group = []
+            rows.append(group)
+        group.append(job)
+    return [row if isinstance(row, Job) else _fold_group(row) for row in rows]
+
+
+def is_part(job_id: str) -> bool:
+    """Whether it is a task of an array, some of them, or a part of a heterogeneous job."""
+    return not job_id.isdecimal() and _PART.match(job_id) is not None
 
 
 def unfold(folded: FoldedJob) -> tuple[Job, ...]:
@@ -109,9 +133,13 @@ def format_tasks(tasks: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
+def _alone(job: Job) -> FoldedJob:
+    return FoldedJob(job, (job,), ((job.state, _num_tasks(job)),))
+
+
 def _fold_group(group: list[Job]) -> FoldedJob:
     if len(group) == 1:
-        return FoldedJob(group[0], tuple(group), ((group[0].state, _num_tasks(group[0])),))
+        return _alone(group[0])
     states: Counter[str] = Counter()
     for job in group:
         states[job.state] += _num_tasks(job)

@@ -42,6 +42,8 @@ class PendingReason:
     """Whether it starts without anybody doing something."""
     nodes: str | None = None
     """The nodes that it waits for, as a node set expression."""
+    limit_on: str | None = None
+    """What a limit counts: `CPUs`, `running jobs`."""
 
 
 _W, _L, _N, _H, _E = (
@@ -315,24 +317,22 @@ def _explain_limit(said: str, code: str) -> PendingReason | None:
     owner = (
         "your account" if match["owner"] == "Assoc" else "the QOS"
     )  # the limits without an owner are a QOS's
+    explained = PendingReason(said, _L, "", "", False, limit_on=what)
     if match["bound"] == "Min":
         meaning = f"it asks for less than the least that {owner} wants of a job: {what}"
-        return PendingReason(said, _L, meaning, "ask for more, or use another --qos", False)
+        return replace(explained, meaning=meaning, advice="ask for more, or use another --qos")
     if match["scope"] in ("PerJob", "PerNode"):
         each = "one job" if match["scope"] == "PerJob" else "one node of a job"
         meaning = f"it asks for more than {owner} lets {each} have: {what}"
-        return PendingReason(said, _L, meaning, "ask for less, or use another --qos or --account", False)
+        return replace(explained, meaning=meaning, advice="ask for less, or use another --qos or --account")
     who = {
         "PerUser": "you have",
         "PerAccount": "your account has",
     }.get(match["scope"] or "", "you have" if match["bound"] == "Max" else "your group has")
     if match["bound"] == "Grp" and match["owner"] == "QOS":
         who = "all jobs of the QOS together have"
-    meaning = f"{who} as much as {owner} allows: {what}"
+    explained = replace(explained, meaning=f"{who} as much as {owner} allows: {what}")
     if match["time"] == "Minutes":
-        return PendingReason(
-            said, _L, meaning, "it is used up until the site resets it; another --account", False
-        )
-    return PendingReason(
-        said, _L, meaning, "it starts when running ones end; or another --qos or --account", True
-    )
+        return replace(explained, advice="it is used up until the site resets it; another --account")
+    advice = "it starts when running ones end; or another --qos or --account"
+    return replace(explained, advice=advice, starts_by_itself=True)
