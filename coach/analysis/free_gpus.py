@@ -55,27 +55,42 @@ class GpuSlot:
 def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tuple[NodeGpus, ...]:
     """Per node and type. With partitions, a node counts only if one of its partitions starts jobs, and would let it be shared."""
     known = {(partition.cluster, partition.name): partition for partition in partitions}
-    found = []
+    found: list[NodeGpus] = []
+    for node in nodes:
+        if node.gpus:
+            members = [each for name in node.partitions if (each := known.get((node.cluster, name)))]
+            found += _gpus_of(node, why_no_job(node) or _why_not_by_partition(node, members))
+    return tuple(found)
+
+
+def free_by_partition(
+    nodes: Iterable[Node], partitions: Sequence[Partition]
+) -> Mapping[tuple[str | None, str], tuple[TypeGpus, ...]]:
+    """What a job of each partition could have now, by type; partitions by cluster and name, those without GPUs left out."""
+    known = {(each.cluster, each.name): each for each in partitions if each.gpus}
+    found: dict[tuple[str | None, str], list[NodeGpus]] = {}
     for node in nodes:
         if not node.gpus:
             continue
-        why_not = why_no_job(node) or _why_not_by_partition(node, known)
-        for gpu in node.gpus:
-            idle = None if gpu.allocated is None else max(0, gpu.total - gpu.allocated)
-            free = 0 if why_not is not None else idle
-            is_blocked = why_not is not None and idle != 0
-            found.append(
-                NodeGpus(
-                    node.name,
-                    gpu.type,
-                    gpu.total,
-                    gpu.allocated,
-                    free,
-                    why_not if is_blocked else None,
-                    node.cluster,
-                )
-            )
-    return tuple(found)
+        why_not = why_no_job(node)
+        anywhere = _gpus_of(node, why_not)
+        for name in node.partitions:
+            partition = known.get((node.cluster, name))
+            if partition is not None:
+                closed = None if why_not else _why_not_by_partition(node, (partition,))
+                here = _gpus_of(node, closed) if closed else anywhere
+                found.setdefault((node.cluster, name), []).extend(here)
+    return {key: sum_by_type(gpus) for key, gpus in found.items()}
+
+
+def _gpus_of(node: Node, why_not: str | None) -> list[NodeGpus]:
+    found = []
+    for gpu in node.gpus:
+        idle = None if gpu.allocated is None else max(0, gpu.total - gpu.allocated)
+        free = 0 if why_not is not None else idle
+        said = why_not if idle != 0 else None
+        found.append(NodeGpus(node.name, gpu.type, gpu.total, gpu.allocated, free, said, node.cluster))
+    return found
 
 
 def sum_by_type(gpus: Iterable[NodeGpus]) -> tuple[TypeGpus, ...]:
@@ -106,8 +121,7 @@ def _sum(kind: str | None, members: Sequence[NodeGpus]) -> TypeGpus:
     )
 
 
-def _why_not_by_partition(node: Node, partitions: Mapping[tuple[str | None, str], Partition]) -> str | None:
-    members = [found for name in node.partitions if (found := partitions.get((node.cluster, name)))]
+def _why_not_by_partition(node: Node, members: Sequence[Partition]) -> str | None:
     if not members:
         return None
     open_ones = [partition for partition in members if partition.state == "up"]

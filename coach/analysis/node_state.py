@@ -7,6 +7,7 @@ no job is expected to start on its node: free is only what is known to be free.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from coach.model.cluster import Node
 
@@ -100,6 +101,7 @@ class NodeState:
     """Words that coach does not know."""
 
 
+@lru_cache(maxsize=1024)
 def explain_state(state: str) -> NodeState:
     """From `mixed+drain` as scontrol writes it, or `mix*` as sinfo does."""
     words = split_state(state)

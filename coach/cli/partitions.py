@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
-from coach.analysis.free_gpus import TypeGpus, free_gpus, sum_by_type
-from coach.cli.cluster import Look, add_clusters, add_options, count_gpus, look
+from coach.analysis.free_gpus import TypeGpus, free_by_partition
+from coach.cli.cluster import add_clusters, add_options, count_gpus, look
 from coach.cli.text import (
     UNKNOWN,
     format_count,
@@ -28,10 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     answer = look(settings, args.backend, source="partitions", clusters=args.clusters)
+    free = free_by_partition(answer.nodes, answer.partitions)
     if args.format == "json":
         print_json(
             "partitions",
-            [_as_json(each, _free_in(each, answer)) for each in answer.partitions],
+            [_as_json(each, free.get((each.cluster, each.name), ())) for each in answer.partitions],
             answer.num_bad_rows,
         )
         return 0
@@ -49,24 +50,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             "PER NODE",
             "TYPE",
         ),
-        [_row(each, _free_in(each, answer)) for each in answer.partitions],
+        [_row(each, free.get((each.cluster, each.name), ())) for each in answer.partitions],
         "llrrrrrrrrl",
     )
     print_bad_rows(answer.num_bad_rows)
     return 0
-
-
-def _free_in(partition: Partition, answer: Look) -> tuple[TypeGpus, ...]:
-    """What a job of this partition could have now, by type."""
-    if not partition.gpus:
-        return ()
-    members = [
-        node
-        for node in answer.nodes
-        if partition.name in node.partitions and node.cluster == partition.cluster
-    ]
-    here = [replace(node, partitions=(partition.name,)) for node in members]
-    return sum_by_type(free_gpus(here, (partition,)))
 
 
 def _as_json(partition: Partition, free: tuple[TypeGpus, ...]) -> dict[str, Any]:

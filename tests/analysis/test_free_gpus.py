@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from coach.analysis.free_gpus import allocation_map, free_gpus, sum_by_type
+from coach.analysis.free_gpus import allocation_map, free_by_partition, free_gpus, sum_by_type
 from coach.model.cluster import GpuAllocation, GpuCount, Node, Partition
 
 
@@ -48,6 +50,14 @@ def test_gpus_of_a_closed_partition_or_of_a_node_that_one_job_has_whole_are_not_
     assert [each.free for each in (*closed, *whole, *either)] == [0, 0, 3]
     assert closed[0].why_not == "partition gpu is down"
     assert whole[0].why_not == "a job has the whole node"
+
+
+def test_a_node_in_two_partitions_is_free_in_the_one_that_takes_jobs() -> None:
+    gpus = (GpuCount("a100", 4, 1),)
+    partitions = [replace(partition("gpu"), gpus=gpus), replace(partition("old", "drain"), gpus=gpus)]
+    free = free_by_partition([node("n1", "mixed", 1, partitions=("gpu", "old", "cpu"))], partitions)
+    assert {name: types[0].free for (_, name), types in free.items()} == {"gpu": 3, "old": 0}
+    assert free[None, "old"][0].blocked == {"partition old is drain": 3}
 
 
 def test_what_is_not_known_is_not_free_and_not_zero() -> None:
