@@ -16,7 +16,7 @@ from coach.model.environment import Environment
 from coach.model.site import Advice, Limits, Lock
 
 BACKENDS = ("auto", "slurm", "local")
-DEFAULT_JOBS_INTERVAL_S = 10.0
+DEFAULT_JOBS_INTERVAL_S = 15.0
 DEFAULT_NODES_INTERVAL_S = 60.0
 DEFAULT_IDLE_MINUTES = 60.0
 DEFAULT_CLUSTER = "default"

@@ -94,7 +94,7 @@ class ReplayIo:
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
         now_s = self.now()
-        timeline = self._answers.get(normalize(query)) or self._only_of_kind(query.kind)
+        timeline = self._answers.get(normalize(query)) or self._only_like(query)
         if timeline is not None:
             result: CommandResult | None = timeline.at(now_s)
             if result is None:
@@ -138,10 +138,17 @@ class ReplayIo:
             raise _error(state.errno, path)
         return state
 
-    def _only_of_kind(self, kind: str) -> _Timeline | None:
-        """A newer coach asks the same question in other words; the old answer carries its own words and separators."""
-        found = [timeline for query, timeline in self._answers.items() if query.kind == kind]
-        return found[0] if len(found) == 1 else None
+    def _only_like(self, wanted: Query) -> _Timeline | None:
+        """A newer coach asks the same question in other words; the old answer carries its own words and separators.
+
+        One user's jobs and everybody's are two questions; a recording that has but one of them answers both with it.
+        """
+        found = {query: timeline for query, timeline in self._answers.items() if query.kind == wanted.kind}
+        alike = [
+            timeline for query, timeline in found.items() if ("-u" in query.argv) == ("-u" in wanted.argv)
+        ]
+        likely = alike or list(found.values())
+        return likely[0] if len(likely) == 1 else None
 
     def _add_answer(self, entry: Entry, by_id: dict[int, CommandResult]) -> None:
         if entry["k"] == "run":

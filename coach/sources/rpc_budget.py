@@ -2,7 +2,8 @@
 
 A controller answers everybody in turn, and sites that limit rates do so per user, in RPCs, not in commands: whoever polls too often
 makes his own `sbatch` wait. So every question passes here with its cost, before it is asked. Sources wait until there is room; what a
-person does by hand never waits, but is counted, and the sources then wait longer.
+person does by hand never waits, but is counted, and the sources then wait longer. A share is kept for what follows such an act: who
+has launched a job wants to see it now.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ ACTIVE_PER_MIN = 24.0
 """RPCs a minute while somebody works with coach."""
 IDLE_PER_MIN = 12.0
 """RPCs a minute while nobody touches it."""
+ACT_SHARE_PER_MIN = 6.0
+"""Of the former so many are kept for the looks that follow what a person did: two at the own jobs, or one at everything."""
+ACT_S = 5.0
+"""How long after it a look still follows an act."""
 SITE_SHARE = 0.25
 """Of what a site that limits rates gives a user back per minute, coach takes at most this much."""
 BURST = 8.0
@@ -73,6 +78,8 @@ class RpcBudget:
         self._is_active = True
         self._site_per_min: float | None = None
         self._spent: deque[tuple[float, int]] = deque()
+        self._spent_after_act: deque[tuple[float, int]] = deque()
+        self._act_s: float | None = None
         self._tokens = self._capacity
         self._filled_s = clock()
         self._num_waiting = 0
@@ -115,7 +122,10 @@ class RpcBudget:
                     self._changed.wait(wait_s)
                 if self._is_closed:
                     return False
-                self._take(cost)
+                if self._follows_act(cost):
+                    self._spent_after_act.append((self._clock(), cost))
+                else:
+                    self._take(cost)
                 return True
         finally:
             with self._changed:
@@ -128,10 +138,17 @@ class RpcBudget:
             if cost:
                 self._take(cost)
 
+    def note_act(self) -> None:
+        """A person has just done something, and wants to see it: the next looks need not wait."""
+        with self._changed:
+            self._act_s = self._clock()
+            self._changed.notify_all()
+
     def spending(self) -> Spending:
         with self._changed:
             self._fill()
-            return Spending(sum(cost for _, cost in self._spent), self.limit_per_min, self._num_waiting > 0)
+            num_rpcs = sum(cost for _, cost in (*self._spent, *self._spent_after_act))
+            return Spending(num_rpcs, self.limit_per_min, self._num_waiting > 0)
 
     def close(self) -> None:
         """End all waiting: nothing more may be asked."""
@@ -140,15 +157,31 @@ class RpcBudget:
             self._changed.notify_all()
 
     @property
+    def _act_share(self) -> float:
+        """Nobody acts while coach is idle; and a site that gives little leaves nothing to keep back."""
+        return ACT_SHARE_PER_MIN if self.limit_per_min >= ACTIVE_PER_MIN else 0.0
+
+    @property
+    def _routine_per_min(self) -> float:
+        return self.limit_per_min - self._act_share
+
+    @property
     def _capacity(self) -> float:
-        return max(self.limit_per_min, BURST)
+        return max(self._routine_per_min, BURST)
 
     def _fill(self) -> None:
         now_s = self._clock()
-        gained = max(0.0, now_s - self._filled_s) * self.limit_per_min / 60.0
+        gained = max(0.0, now_s - self._filled_s) * self._routine_per_min / 60.0
         self._tokens, self._filled_s = min(self._capacity, self._tokens + gained), now_s
-        while self._spent and self._spent[0][0] <= now_s - _WINDOW_S:
-            self._spent.popleft()
+        for spent in (self._spent, self._spent_after_act):
+            while spent and spent[0][0] <= now_s - _WINDOW_S:
+                spent.popleft()
+
+    def _follows_act(self, cost: int) -> bool:
+        """Whether a person has just done something, and the share for what follows has room."""
+        if self._act_s is None or self._filled_s - self._act_s > ACT_S:
+            return False
+        return sum(spent for _, spent in self._spent_after_act) + cost <= self._act_share
 
     def _take(self, cost: int) -> None:
         self._tokens -= cost
@@ -157,8 +190,10 @@ class RpcBudget:
     def _wait_s(self, cost: int) -> float:
         """Seconds until there is room; 0 now. A question dearer than the budget is asked when the budget is full."""
         self._fill()
+        if self._follows_act(cost):
+            return 0.0
         wanted = min(float(cost), self._capacity)
-        tokens_s = max(0.0, wanted - self._tokens) * 60.0 / self.limit_per_min
+        tokens_s = max(0.0, wanted - self._tokens) * 60.0 / self._routine_per_min
         excess = sum(spent for _, spent in self._spent) + wanted - self._capacity
         window_s = 0.0
         for time_s, spent in self._spent:

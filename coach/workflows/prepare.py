@@ -28,6 +28,7 @@ from coach.model.launch import LaunchRequest, Plan
 from coach.model.slurm_spelling import format_time
 from coach.sources.io import Io, Query
 from coach.sources.machine import read_machine
+from coach.sources.run_index import RunIndex
 from coach.sources.slurm import read_partitions_and_nodes
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
@@ -117,7 +118,8 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
     """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and nobody has to count."""
     if settings.limits.max_running is None:
         return 0
-    return num_alive(list_runs(io, settings.runs_root), now_s, without)
+    index = RunIndex(settings.cache_dir, settings.runs_root)
+    return num_alive(list_runs(io, settings.runs_root, index), now_s, without)
 
 
 def _environment(

@@ -17,6 +17,8 @@ from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import as_recorded
 from coach.sources.machine import read_machine
+from coach.sources.rpc_budget import RpcBudget
+from coach.sources.slurm_config import RateLimitSource
 from coach.sources.user import user_name
 from coach.workflows.targets import SourceFactory, TargetKind, resolve_target
 from coach.workflows.watch import WatchSession, slurm_sources
@@ -92,7 +94,10 @@ def record(
 
     Raises UserError when the file cannot be made or a run is not known.
     """
-    system, user = SystemIo(scrubbed_environment(env)), user_name()
+    budget, user = RpcBudget(), user_name()
+    system = SystemIo(scrubbed_environment(env), before_command=budget.acquire)
+    if backend == "slurm":
+        list(RateLimitSource(system, budget.limit_by_site).poll())
     for run_id in run_ids:
         if resolve_target(run_id, settings, system, backend, user).kind is not TargetKind.RUN:
             raise UserError(f"{run_id}: not a run", "`coach runs` lists the runs")
@@ -130,6 +135,7 @@ def record(
     try:
         wait(duration_s)
     finally:
+        budget.close()
         session.stop()
         io.close()
         if is_anonymized:

@@ -199,8 +199,11 @@ class WatchSession:
 
     def refresh_soon(self) -> None:
         """Look at everything again at once: after a launch or a cancel, or when the user asks for it."""
-        if self._manners is not None and self._manners.shared is not None:
-            self._manners.shared.refuse_older()
+        if self._manners is not None:
+            if self._manners.shared is not None:
+                self._manners.shared.refuse_older()
+            if self._manners.budget is not None:
+                self._manners.budget.note_act()
         self._poller.refresh_soon()
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:

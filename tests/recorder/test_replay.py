@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from coach.sources.log import LogSource
 from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
 from coach.sources.slurm import JobsSource
+from coach.sources.slurm_jobs import jobs_query
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 
@@ -91,6 +93,19 @@ def test_a_newer_coach_that_asks_in_other_words_gets_the_old_answer_of_that_kind
     session.world.answer("jobs", squeue({"job_id": "17", "user": "me"}))
     jobs_of(session.io, is_all=True)
     assert jobs_of(session.play(), is_all=False) == [("17", "RUNNING")]
+
+
+def test_a_newer_coach_s_question_about_own_jobs_gets_the_older_answer_about_own_jobs(
+    session: Session,
+) -> None:
+    session.world.answer("jobs", squeue({"job_id": "17", "user": "me"}))
+    for user in (None, "me"):
+        query = jobs_query(user)
+        session.io.run(replace(query, argv=(*query.argv, "--older-words")))
+    replay = session.play()
+    for user in (None, "me"):
+        answered = replay.run(jobs_query(user)).query.argv
+        assert ("-u" in answered, answered[-1]) == (user is not None, "--older-words")
 
 
 def test_one_jobs_files_are_not_taken_for_anothers(session: Session) -> None:

@@ -5,7 +5,15 @@ import time
 
 import pytest
 
-from coach.sources.rpc_budget import ACTIVE_PER_MIN, BURST, IDLE_PER_MIN, RpcBudget, cost_of
+from coach.sources.rpc_budget import (
+    ACT_S,
+    ACT_SHARE_PER_MIN,
+    ACTIVE_PER_MIN,
+    BURST,
+    IDLE_PER_MIN,
+    RpcBudget,
+    cost_of,
+)
 from coach.sources.slurm_config import RateLimitSource
 from coach.sources.slurm_jobs import jobs_query
 from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY
@@ -37,7 +45,9 @@ def most_in_a_minute(asked: list[tuple[float, int]]) -> int:
     return max(sum(cost for time_s, cost in asked if 0 <= time_s - start_s < 60) for start_s, _ in asked)
 
 
-@pytest.mark.parametrize(("is_active", "limit"), [(True, ACTIVE_PER_MIN), (False, IDLE_PER_MIN)])
+@pytest.mark.parametrize(
+    ("is_active", "limit"), [(True, ACTIVE_PER_MIN - ACT_SHARE_PER_MIN), (False, IDLE_PER_MIN)]
+)
 def test_no_minute_sees_more_than_is_permitted_however_much_is_wanted(is_active: bool, limit: float) -> None:
     clock = Clock()
     budget = RpcBudget(clock)
@@ -82,7 +92,39 @@ def test_what_a_person_does_never_waits_and_the_sources_then_wait_longer() -> No
     for _ in range(10):
         budget.charge(4)
     assert budget.spending().num_rpcs == 40
-    assert budget._wait_s(2) == pytest.approx(60.0)
+    assert budget._wait_s(2) > 60.0
+
+
+def test_who_has_just_launched_a_job_sees_it_at_once_though_the_minute_is_spent() -> None:
+    clock = Clock()
+    budget = RpcBudget(clock)
+    budget.charge(18)
+    budget.charge(4)  # the launch
+    assert budget._wait_s(3) > ACT_S
+    budget.note_act()
+    looks = [budget._wait_s(3)]
+    for cost in (3, 2, 1):
+        assert budget._wait_s(cost) == 0.0
+        assert budget.acquire(cost)
+        looks.append(budget._wait_s(3))
+    assert looks[0] == 0.0
+    assert looks[-1] > ACT_S, "more than its share is not to be had by acting"
+    assert budget.spending().num_rpcs <= ACTIVE_PER_MIN + 4
+    clock.now_s += 61.0
+    assert budget._wait_s(3) == 0.0, "a minute later all is as before"
+
+
+def test_what_is_kept_for_acts_is_lost_on_routine_neither_while_idle_nor_at_a_strict_site() -> None:
+    budget = RpcBudget(Clock())
+    budget.set_active(False)
+    budget.note_act()
+    budget.charge(12)
+    assert budget._wait_s(1) > 0
+    budget = RpcBudget(Clock())
+    budget.limit_by_site(4 / 60)
+    budget.note_act()
+    budget.charge(8)
+    assert budget._wait_s(1) > 0
 
 
 def test_a_source_that_waits_for_its_turn_ends_at_once_when_coach_closes() -> None:
