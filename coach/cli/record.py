@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import queue
+import select
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
@@ -44,21 +44,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
-    ends: queue.SimpleQueue[int] = queue.SimpleQueue()  # unlike an Event, safe to use in a signal handler
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ends.put(number)
-
-    def wait(timeout_s: float | None) -> None:
-        with contextlib.suppress(queue.Empty):
-            ends.get(timeout=timeout_s)
-
-    kept_handlers = {
-        number: signal.signal(number, end)
-        for number in _ENDS
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
+    with _until_signalled() as wait:
         until = "until Ctrl-C" if args.seconds is None else f"for {args.seconds:g} s"
         print(f"coach: recording {until}", file=sys.stderr)
         kept = record(
@@ -71,14 +57,35 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             duration_s=args.seconds,
             wait=wait,
         )
-    finally:
-        for number, handler in kept_handlers.items():
-            signal.signal(number, handler)
     runs = f"{len(kept.runs)} run" + ("" if len(kept.runs) == 1 else "s")
     print(
         f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {runs}: {args.file} ({kept.size_bytes / 1e3:.0f} kB)"
     )
     return 0
+
+
+@contextlib.contextmanager
+def _until_signalled() -> Iterator[Callable[[float | None], object]]:
+    """How to wait for one of the signals that end a recording, or for a time.
+
+    By a file descriptor: a signal that comes just before a thread waits for a lock would not wake it.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handlers = {
+        number: signal.signal(number, lambda number, frame: None)
+        for number in _ENDS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield lambda timeout_s: select.select([reader], [], [], timeout_s)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
 
 
 def _seconds(text: str) -> float:
