@@ -1,0 +1,231 @@
+"""Why a job waits, in a few words beside its row and at length on its screen; the kind of reason by its sign, not by colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coach.analysis.arrays import FoldedJob, group_id
+from coach.analysis.pending import PendingClass, PendingReason, explain_job, parse_dependency
+from coach.model.accounting import PriorityFactors
+from coach.model.cluster import Job, Reservation
+from coach.tui.render.text import (
+    BLANK,
+    UNKNOWN,
+    Line,
+    Span,
+    Tone,
+    age,
+    clock,
+    line,
+    muted,
+    number,
+    plural,
+    printable,
+    strong,
+    whole,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from coach.workflows.place_in_queue import PlaceInQueue
+
+KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
+    PendingClass.WAIT: ("·", "muted", "waits its turn"),
+    PendingClass.LIMIT: ("▲", "warning", "a limit"),
+    PendingClass.NEVER: ("✖", "critical", "will never start as it is"),
+    PendingClass.HELD: ("■", "warning", "held"),
+    PendingClass.ENDED: ("•", "info", "how an earlier attempt ended"),
+    PendingClass.UNKNOWN: ("?", "warning", "not known to coach"),
+}
+
+_SHORT = {
+    "None": "just queued",
+    "Resources": "first in line",
+    "Priority": "in line",
+    "Reservation": "reservation",
+    "BeginTime": "begins later",
+    "JobArrayTaskLimit": "array's limit",
+    "Licenses": "license in use",
+    "Cleaning": "cleaning up",
+    "NodeDown": "node is down",
+    "ReqNodeNotAvail": "nodes blocked",
+    "PartitionDown": "partition down",
+    "PartitionInactive": "partition off",
+    "QOSUsageThreshold": "share used up",
+    "QOSJobLimit": "limit: jobs",
+    "QOSResourceLimit": "limit of QOS",
+    "QOSTimeLimit": "limit: time",
+    "AssociationJobLimit": "limit: jobs",
+    "AssociationResourceLimit": "your limit",
+    "AssociationTimeLimit": "limit: time",
+    "PartitionNodeLimit": "too many nodes",
+    "PartitionTimeLimit": "time too long",
+    "PartitionConfig": "not to be had",
+    "BadConstraints": "no such node",
+    "DependencyNeverSatisfied": "job before failed",
+    "InvalidAccount": "bad account",
+    "InvalidQOS": "bad QOS",
+    "AccountNotAllowed": "account refused",
+    "QOSNotAllowed": "QOS refused",
+    "ReservationDeleted": "reservation gone",
+    "ReservationInvalid": "bad reservation",
+    "DeadLine": "deadline missed",
+    "MaxMemPerLimit": "memory too large",
+    "JobHeldUser": "held by user",
+    "JobHeldAdmin": "held by admin",
+    "JobHoldMaxRequeue": "held: failed",
+}
+_DEPENDENCY_WORDS = {
+    "after": "to start",
+    "afterany": "to end",
+    "afterok": "to end well",
+    "afternotok": "to fail",
+    "aftercorr": "to end well, task by task",
+    "afterburstbuffer": "to end, and to have its data staged out",
+    "singleton": "every other job of this name and user to end",
+}
+_LABEL = 14
+
+
+def short_reason(job: Job) -> tuple[str, Tone]:
+    """For example `· in line`, `▲ limit: CPUs`, `✖ time too long`; nothing for a job that does not wait."""
+    why = explain_job(job)
+    if why is None:
+        return "", ""
+    sign, tone, _ = KINDS[why.kind]
+    return f"{sign} {printable(_few_words(why, job))}", tone
+
+
+def _few_words(why: PendingReason, job: Job) -> str:
+    code = why.reason.partition(",")[0].partition(" ")[0]
+    if code == "Dependency":
+        others = [job_ids for _, job_ids, _ in parse_dependency(job.dependency or "") if job_ids]
+        return f"after {', '.join(others)}" if others else "other jobs"
+    if why.limit_on is not None:
+        return f"limit: {why.limit_on}"
+    return _SHORT.get(code, why.reason)
+
+
+def start_words(job: Job, now_s: float) -> str:
+    """When Slurm expects it to start, marked as the estimate it is: `~in 3 h`; empty where it does not say."""
+    start_s = job.estimated_start_s
+    if start_s is None:
+        return ""
+    return f"~in {age(start_s - now_s)}" if start_s > now_s else "~now"
+
+
+def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
+    """Why it waits, what can be done, and when Slurm expects it to start; nothing for a job that does not wait."""
+    why = explain_job(job)
+    if why is None:
+        return []
+    sign, tone, kind = KINDS[why.kind]
+    rows = [
+        line(Span(f" {sign} {kind}", tone), muted(f"   Slurm says: {printable(why.reason)}")),
+        *labelled("why", why.meaning, width, is_strong=True),
+        *labelled("what to do", why.advice, width),
+    ]
+    if not why.starts_by_itself:
+        rows += labelled("", "it does not start by itself", width)
+    if why.nodes is not None:
+        rows += labelled("waits for", why.nodes, width)
+    for kind_of, job_ids, state in parse_dependency(job.dependency or ""):
+        words = _DEPENDENCY_WORDS.get(kind_of, kind_of)
+        said = f"for {f'job {job_ids} ' if job_ids else ''}{words}{f' ({state})' if state else ''}"
+        rows += labelled("waits", said, width)
+    if job.reservation:
+        rows += labelled("reservation", job.reservation, width)
+    start = start_words(job, now_s) or f"{UNKNOWN}  Slurm has not estimated it"
+    where = f" on {job.scheduled_nodes}" if job.scheduled_nodes else ""
+    is_known = job.estimated_start_s is not None
+    note = ": an estimate, made anew whenever the queue changes" if is_known else ""
+    return [*rows, *labelled("starts", f"{start}{where}{note}", width)]
+
+
+def labelled(label: str, text: str, width: int, *, is_strong: bool = False) -> list[Line]:
+    """A label, and its text wrapped beside it, made harmless."""
+    make = strong if is_strong else Span
+    parts = wrap(printable(text), max(20, width - _LABEL - 2)) or [UNKNOWN]
+    return [
+        line(muted(f" {printable(label) if not index else '':<{_LABEL}}"), make(part))
+        for index, part in enumerate(parts)
+    ]
+
+
+def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list[Line]:
+    """What a place in the queue is made of. What the site does not tell is said, with its own words."""
+    rows: list[Line] = []
+    found = [each for each in place.priorities.value or () if group_id(each.job_id) == group_id(job.job_id)]
+    for factors in found[:1]:
+        rows += labelled("priority", _priority(factors), width, is_strong=True)
+    for share in place.fair_share.value or ():
+        if job.account in (None, share.account):
+            factor = f"{number(share.factor)} (1 is first in line, 0 last)"
+            used = f"; used {number(share.effective_usage)} of all, shares {share.raw_shares or UNKNOWN}"
+            rows += labelled("fair share", f"{share.account}: {factor}{used}", width)
+    limits = (*(place.associations.value or ()), *(place.qos.value or ()))
+    for limit in limits:
+        is_its_own = (
+            job.account in (None, limit.name)
+            if limit.kind == "association"
+            else job.qos in (None, limit.name)
+        )
+        if is_its_own and limit.values:
+            what = "account" if limit.kind == "association" else "QOS"
+            said = "  ".join(f"{name}={value}" for name, value in limit.values.items())
+            rows += labelled("limits", f"{what} {limit.name}: {said}", width)
+    for reservation in place.reservations.value or ():
+        rows += labelled("reserved", _reservation(reservation, now_s), width)
+    for what, because in place.missing():
+        rows.append(line(muted(f" not told here: {what}: {printable(because)}")))
+    return rows or [line(muted(" nothing that bears on it: no priorities, shares, limits or reservations"))]
+
+
+def _priority(factors: PriorityFactors) -> str:
+    parts = (
+        ("age", factors.age),
+        ("fair share", factors.fair_share),
+        ("size", factors.job_size),
+        ("partition", factors.partition_factor),
+        ("QOS", factors.qos),
+        ("account", factors.association),
+    )
+    known = " + ".join(f"{name} {value}" for name, value in parts if value is not None)
+    nice = f", nice {factors.nice}" if factors.nice else ""
+    return f"{whole(factors.priority)}{f' = {known}' if known else ''}{nice}"
+
+
+def _reservation(reservation: Reservation, now_s: float) -> str:
+    kind = " for maintenance" if reservation.is_maintenance else ""
+    starts_s = reservation.start_time_s
+    if starts_s is None:
+        when = reservation.state
+    else:
+        when = f"begins in {age(starts_s - now_s)}" if starts_s > now_s else "goes on"
+        if reservation.end_time_s is not None and reservation.end_time_s > now_s:
+            when += f", ends in {age(reservation.end_time_s - now_s)}"
+    return f"{reservation.name}{kind}: {when}; nodes {reservation.nodes or UNKNOWN}"
+
+
+def task_lines(
+    folded: FoldedJob, rows: Sequence[Job], now_s: float, width: int, limit: int = 200
+) -> list[Line]:
+    """The tasks of an array, or the parts of a heterogeneous job, each in a line."""
+    counts = ", ".join(f"{count} {printable(state)}" for state, count in folded.states)
+    what = "part" if "+" in folded.job.job_id else "task"
+    lines = [line(strong(f" {plural(folded.num_tasks, what)}"), f"  {counts}")]
+    for job in rows[:limit]:
+        reason, tone = short_reason(job)
+        spent = clock(job.time_used_s) if job.state != "PENDING" else start_words(job, now_s)
+        lines.append(
+            line(
+                f"   {printable(job.job_id):<16}",
+                f"{printable(job.state):<12}",
+                Span(f"{reason:<20}" if reason else f"{printable(job.nodes or UNKNOWN):<20}", tone),
+                f" {spent}",
+            )
+        )
+    if len(rows) > limit:
+        lines.append(line(muted(f"   …and {len(rows) - limit} more")))
+    return [*lines, BLANK]
