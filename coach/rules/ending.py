@@ -21,8 +21,8 @@ from coach.rules.base import Need, Rule
 from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
 
-UNHEEDED = r"^(?!.*?\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
-"""A logger that gives an error less than its own level has caught it."""
+UNHEEDED = r"^(?!.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
+"""A logger that gives an error less than its own level has caught it. `NCCL_DEBUG=INFO` is advice, no level."""
 
 _FAILING_WINDOW_LINES = 200
 """A traceback that so many lines with losses follow was caught: a dying process flushes less than that."""
@@ -63,6 +63,10 @@ class EndingRule(Rule):
     def cause_of(self, hit: LogHit) -> str | None:
         """Another cause than the rule's own, where the words say so."""
         return None
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        """What proves it beside the line itself and the program's own frame."""
+        return ()
 
     def can_matter(self, snapshot: TargetSnapshot) -> bool:
         """Whether the error means anything for this job."""
@@ -117,7 +121,7 @@ class EndingRule(Rule):
         frame = own_frame(first)
         return Hit(
             summary=summary if deadly else f"{summary}; the program went on",
-            evidence=(quote(first), *([frame] if frame else [])),
+            evidence=(quote(first), *([frame] if frame else []), *self.more_evidence(first, snapshot)),
             confidence=self.confidence if deadly else min(self.confidence, 0.6),
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
             fixes=tuple(self.fixes(first, snapshot)),

@@ -139,7 +139,9 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
     # Something that is only worth knowing neither leads a real finding nor explains one.
     loud = [c for c in firing if _severity(c) >= min(Severity.WARNING, loudest)]
     causes = {id(c): _cause_of(c, loud) for c in firing}
-    primary = min(loud, key=lambda c: (causes[id(c)] is not None, *_rank(c)))
+    files = {_place(c)[0] for c in loud}
+    is_one_log = len(files) == 1 and None not in files
+    primary = min(loud, key=lambda c: (causes[id(c)] is not None, *_rank(c, is_one_log)))
     findings = [_finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
     primary_code = primary.rule.code
     return tuple(
@@ -156,9 +158,17 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
     )
 
 
-def _rank(condition: _Condition) -> tuple[float, float, int, float]:
+def _rank(condition: _Condition, is_one_log: bool) -> tuple[float, float, int, float]:
+    """Causal rank, then what came first. Within one log the lines are in their order; not every line has a time."""
     since = math.inf if condition.since_s is None else condition.since_s
-    return condition.rule.causal_rank, since, -_severity(condition), -condition.hit.confidence
+    first = float(_place(condition)[1]) if is_one_log else since
+    return condition.rule.causal_rank, first, -_severity(condition), -condition.hit.confidence
+
+
+def _place(condition: _Condition) -> tuple[str | None, int]:
+    """File and line of the first evidence."""
+    first = next(iter(condition.hit.evidence), None)
+    return (first.file, first.line or 0) if first is not None else (None, 0)
 
 
 def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:

@@ -1,0 +1,93 @@
+"""CUD001: a library has no machine code for this GPU: it was built for older or newer ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix, Severity
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.placement import num_gpus_asked
+
+_NO_IMAGE = re.compile(
+    UNHEEDED
+    + r".*?(?:no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice"
+    r"|CUDA_ERROR_NO_BINARY_FOR_GPU|(?:CUDA|HIP) error: invalid device function"
+    r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
+    r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+))"
+)
+_NOT_COMPATIBLE = re.compile(
+    r"with CUDA capability (?P<found>sm_\d+\w?) is not compatible with the current PyTorch"
+)
+
+
+class NoKernelImage(EndingRule):
+    """A library has no machine code for this GPU.
+
+    What it sees
+        CUDA's "no kernel image is available for execution on the device" and "invalid device function", torch's "with CUDA capability
+        sm_XX is not compatible with the current PyTorch installation", "FlashAttention only supports Ampere GPUs or newer".
+    Why it matters
+        A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer wheels have dropped, runs
+        none of it. The GPU is not faulty.
+    When it stays silent
+        Where a logger gives it as a warning. It is info when the program went on without that library.
+    What to do
+        Compare `torch.cuda.get_arch_list()` with the GPU's compute capability. For a new GPU take a newer torch, for an old one the
+        last release that has it (CUDA 13 builds begin at 7.5). Extensions are built again for it (TORCH_CUDA_ARCH_LIST). FlashAttention 2
+        needs Ampere: choose another attention, or ask for such a GPU.
+    Sources
+        CUDA runtime error 209; torch/cuda/__init__.py `_check_capability`; flash-attn.
+    """
+
+    code = "CUD001"
+    name = "no-kernel-image"
+    cause = "no_kernel_image"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "CUD001",
+            "no_image",
+            (
+                "no kernel image is available",
+                "NoKernelImageForDevice",
+                "NO_BINARY_FOR_GPU",
+                "invalid device function",
+                "GPUs or newer",
+                "with compute capability",
+            ),
+            _NO_IMAGE,
+        ),
+        Signature(
+            "CUD001", "not_compatible", ("is not compatible with the current PyTorch",), _NOT_COMPATIBLE
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "found" in hit.fields:
+            return f"This torch has no code for this GPU ({hit.fields['found']})"
+        if "needed" in hit.fields:
+            return f"{hit.fields['kernel']} needs a GPU of the {hit.fields['needed']} generation or newer"
+        if "capability" in hit.fields:
+            return f"It needs a GPU of compute capability {hit.fields['capability']} or above"
+        return "A library has no code for this GPU: it was built for others"
+
+    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+        return num_gpus_asked(snapshot) != 0
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        # torch only warns of it; what it ends stands further down.
+        return Severity.WARNING if hit.signature == "not_compatible" else None
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and ("needed" in hit.fields or "capability" in hit.fields):
+            yield Fix(
+                "Ask for a newer GPU, or choose an implementation that this one can run (attention: sdpa)"
+            )
+            return
+        yield Fix(
+            "Take a build that lists this GPU: compare the two",
+            command="python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'",
+        )

@@ -1,0 +1,74 @@
+"""CUD003: a kernel touched memory that is not its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_ILLEGAL = re.compile(
+    UNHEEDED
+    + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS"
+    r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress|CUDA_ERROR_MISALIGNED_ADDRESS"
+    r"|error: (?:misaligned address|unspecified launch failure|an illegal instruction was encountered)"
+    r"|Memory access fault by GPU node)"
+)
+
+
+class IllegalMemoryAccess(EndingRule):
+    """A kernel on the GPU touched memory that is not its own.
+
+    What it sees
+        "CUDA error: an illegal memory access was encountered", "misaligned address", "unspecified launch failure" (CUDA's word for a
+        segmentation fault on the GPU), and the same from drivers and from ROCm.
+    Why it matters
+        The CUDA context is lost, the process cannot go on. The traceback shows where the error was noticed, not where it happened.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program went on. The NCCL watchdog's report of the same error adds nothing.
+    What to do
+        Run once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see the kernel. It is mostly an own or third-party kernel
+        (custom CUDA, Triton, flash-attention) with an index out of range, or versions that do not fit together: update them, or leave
+        them out for a test. If unchanged programs fail on one node only, leave that node out and tell the site.
+    Sources
+        CUDA runtime errors 700, 715, 716, 719; NVIDIA Xid 13 and 31; compute-sanitizer.
+    """
+
+    code = "CUD003"
+    name = "illegal-memory-access"
+    cause = "illegal_memory_access"
+    consequence_of = ("CUD004",)
+    signatures = (
+        Signature(
+            "CUD003",
+            "illegal",
+            (
+                "illegal memory access",
+                "IllegalAddress",
+                "ILLEGAL_ADDRESS",
+                "LAUNCH_FAILED",
+                "LaunchFailure",
+                "isaligned",
+                "MISALIGNED_ADDRESS",
+                "unspecified launch failure",
+                "illegal instruction was encountered",
+                "Memory access fault by GPU",
+            ),
+            _ILLEGAL,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"A kernel on the GPU touched memory that is not its own: {hit.fields['what'].removeprefix('error: ')}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Run once with CUDA_LAUNCH_BLOCKING=1: the error then stands at its own line",
+            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+        )
+        yield Fix(
+            "Try without own and third-party kernels (custom CUDA, Triton, flash-attention), or update them"
+        )

@@ -1,0 +1,71 @@
+"""CUD004: an assertion inside a CUDA kernel failed: nearly always an index out of range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.quoting import hits_of, own_frame, quote
+
+_TRIGGERED = re.compile(
+    UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"
+)
+_ASSERTION = re.compile(
+    r"\.(?:cu|cuh|hip|py):\d+: .*?block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `?(?P<assertion>.*?)`? failed"
+)
+
+
+class DeviceSideAssert(EndingRule):
+    """An assertion inside a CUDA kernel failed: nearly always an index out of range.
+
+    What it sees
+        "CUDA error: device-side assert triggered", and the kernel's own lines above it: file, block, thread and the assertion, such as
+        `srcIndex < srcSelectDimSize` (an index into an embedding or index_select) or `t >= 0 && t < n_classes` (a label).
+    Why it matters
+        The CUDA context is lost: every later call fails with the same words, wherever it stands. The traceback is late.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program went on.
+    What to do
+        Look at labels (0 to classes − 1) and at token ids (below the size of the vocabulary; new tokens need `resize_token_embeddings`).
+        Run one batch on the CPU: the same mistake is there an exception with its values. Or CUDA_LAUNCH_BLOCKING=1.
+    Sources
+        torch aten/native/cuda Indexing.cu, NLLLoss2d.cu, ScatterGatherKernel.cu; CUDA runtime error 710.
+    """
+
+    code = "CUD004"
+    name = "device-side-assert"
+    cause = "device_side_assert"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "CUD004",
+            "triggered",
+            ("device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT"),
+            _TRIGGERED,
+        ),
+        Signature("CUD004", "assertion", ("Assertion ",), _ASSERTION),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        words = hit.fields.get("assertion")
+        return "An assertion inside a CUDA kernel failed" + (
+            f": {words}" if words else ", mostly an index out of range"
+        )
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        for triggered in hits_of(snapshot, self.code, "triggered")[:1]:
+            if triggered is not hit:
+                yield from filter(None, (quote(triggered), own_frame(triggered)))
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Check the range of labels and indices: labels below the number of classes, ids below the embedding's size"
+        )
+        yield Fix(
+            "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the error then stands at its own line",
+            {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+        )

@@ -1,0 +1,62 @@
+"""CUD005: a forked child uses CUDA that its parent had already begun to use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_FORKED = re.compile(
+    UNHEEDED
+    + r".*?(?:Cannot re-initialize (?:CUDA|XPU|MPS) in forked subprocess|CUDA error: initialization error"
+    r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED)"
+)
+
+
+class CudaAfterFork(EndingRule):
+    """A forked child process uses CUDA that its parent had already begun to use.
+
+    What it sees
+        torch's "Cannot re-initialize CUDA in forked subprocess", and "CUDA error: initialization error", which is the driver's word for
+        the same.
+    Why it matters
+        A CUDA context does not survive a fork. The child ends at its first CUDA call; those that wait for it may run into a timeout.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program went on.
+    What to do
+        Start the children with `spawn` (`torch.multiprocessing.set_start_method("spawn")`, `multiprocessing_context="spawn"` of a
+        DataLoader), under `if __name__ == "__main__":`. Or let nothing touch CUDA before the fork: a Dataset returns CPU tensors, and
+        the training loop moves them.
+    Sources
+        torch/cuda/__init__.py `_lazy_init`; torch multiprocessing notes: CUDA in multiprocessing; CUDA runtime error 3.
+    """
+
+    code = "CUD005"
+    name = "cuda-after-fork"
+    cause = "cuda_launch_fork"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "CUD005",
+            "forked",
+            (
+                "in forked subprocess",
+                "CUDA error: initialization error",
+                "cudaErrorInitializationError",
+                "CUDA_ERROR_NOT_INITIALIZED",
+            ),
+            _FORKED,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "A forked child used CUDA that its parent had already begun to use"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Start children with spawn, or touch CUDA only after the fork (no .cuda() in a Dataset or at import)"
+        )

@@ -1,0 +1,77 @@
+"""CUD006: tensors of one operation are on different devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_MISMATCH = re.compile(
+    UNHEEDED + r".*?(?:Error|Exception|what\(\)|Failed running).*?(?:"
+    r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
+    r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
+    r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"
+    r"|tensors are not at the same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
+    r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU|cpu|cuda).{0,20}?, but expected"
+    r"|expected device \S+ but got|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
+    r"|Cannot copy out of meta tensor"
+    r")"
+)
+
+
+class DeviceMismatch(EndingRule):
+    """Tensors of one operation are on different devices.
+
+    What it sees
+        "Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!" and its older and narrower
+        wordings: input and weight types, generators, indices, module parameters, `numpy()` of a CUDA tensor.
+    Why it matters
+        The program ends at that operation: nothing moves data between devices by itself.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program caught it and went on.
+    What to do
+        Move what the traceback's line uses to one device. Often forgotten: tensors made inside `forward` (give them `device=x.device`),
+        plain attributes (use `register_buffer`), the loss's weights, the batch's other fields. cuda:0 beside cuda:1: call
+        `torch.cuda.set_device(local_rank)`, and never mix `device_map="auto"` or DataParallel with own `.cuda()` calls.
+    Sources
+        torch/csrc and aten TensorIterator checks (1.x to 2.13); torch.nn.Module.register_buffer.
+    """
+
+    code = "CUD006"
+    name = "device-mismatch"
+    cause = "device_mismatch"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "CUD006",
+            "mismatch",
+            (
+                "same device",
+                "weight type (",
+                "device type",
+                "but got",
+                "should be either on",
+                "on device",
+                "to be on CPU",
+                "to be on GPU",
+                ", but expected",
+                "cannot be accessed from Triton",
+                "out of meta tensor",
+            ),
+            _MISMATCH,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        one, other = hit.fields.get("one"), hit.fields.get("other")
+        where = f": {one} and {other}" if one and other else ""
+        return f"Tensors of one operation are on different devices{where}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Move the operands of that line to one device; what forward makes itself needs device=x.device"
+        )
