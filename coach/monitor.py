@@ -16,11 +16,12 @@ from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.history import History
-from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail
+from coach.model.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.reading import (
     JobList,
     LogChunk,
+    LogFiles,
     MetricsChunk,
     NodeList,
     PartitionList,
@@ -78,6 +79,7 @@ class _Target:
     attempts: dict[tuple[str, str], LogHit] = field(default_factory=dict)
     """File and signature → the last line there that parts the attempts of a requeued job."""
     tails: dict[str, LogTail] = field(default_factory=dict)
+    files: tuple[LogFile, ...] = ()
     events: list[MetricEvent] = field(default_factory=list)
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
     last_record_s: float | None = None
@@ -132,14 +134,17 @@ class Monitor:
         if target is not None:
             if target.snapshot is None or reading.source in target.awaited:
                 target.is_changed = True
-            target.awaited.discard(reading.source)
-            if reading.is_caught_up:
-                target.behind.discard(reading.source)
-            else:
+            if not reading.is_caught_up:
                 target.behind.add(reading.source)
+            elif not reading.is_part:
+                target.behind.discard(reading.source)
+            if not reading.is_part:
+                target.awaited.discard(reading.source)
         return self._apply_payload(reading, target) or is_news
 
     def _note_source(self, key: str, reading: Reading) -> bool:
+        if reading.is_part:
+            return False
         old = self._sources.get(key) or SourceStatus(key, None, None, None, 0, None)
         if reading.error is not None:
             new = replace(
@@ -149,6 +154,10 @@ class Monitor:
             is_list = isinstance(reading.payload, JobList | NodeList | PartitionList | RunList)
             num_bad = reading.num_bad_rows + (0 if is_list else old.num_bad_rows)
             new = SourceStatus(key, reading.time_s, None, None, num_bad, reading.duration_s)
+            if isinstance(reading.payload, LogFiles):
+                # One of several logs cannot be read: that is said, and the others go on at their pace.
+                problem = next((file.problem for file in reading.payload.files if file.problem), None)
+                new = replace(new, error=problem, error_time_s=reading.time_s if problem else None)
         self._sources[key] = new
         return (old.error, old.num_bad_rows, old.data_time_s is None) != (
             new.error,
@@ -264,6 +273,7 @@ class Monitor:
             exit=facts.exit if facts is not None else None,
             log_hits=tuple(hits),
             log_tails=tuple(tail for _, tail in sorted(target.tails.items())),
+            log_files=target.files,
             events=tuple(target.events),
             checkpoints=facts.checkpoints if facts is not None else (),
             sensor_gaps=tuple(target.gaps.values()),
@@ -333,6 +343,9 @@ def _apply_to_target(target: _Target, reading: Reading) -> bool:
         return bool(payload.samples)
     if isinstance(payload, LogChunk):
         return _apply_log(target, payload)
+    if isinstance(payload, LogFiles):
+        is_news, target.files = payload.files != target.files, payload.files
+        return is_news
     return False
 
 

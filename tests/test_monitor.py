@@ -7,11 +7,12 @@ import pytest
 from coach.model.cluster import Job, Node
 from coach.model.finding import Diagnosis
 from coach.model.history import History
-from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail
+from coach.model.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.reading import (
     JobList,
     LogChunk,
+    LogFiles,
     MetricsChunk,
     NodeList,
     Payload,
@@ -333,3 +334,34 @@ def test_runs_that_ended_in_the_queue_are_told_with_their_job() -> None:
     assert monitor.ended_in_queue() == [(RUN, ended)]
     monitor.apply(reading("jobs", JobList((replace(ended, user="you"),), True)))
     assert monitor.ended_in_queue() == []
+
+
+def test_findings_wait_until_all_logs_of_a_target_were_looked_at() -> None:
+    asked: list[TargetSnapshot] = []
+
+    def diagnose(snapshot: TargetSnapshot, history: History) -> Diagnosis:
+        asked.append(snapshot)
+        return Diagnosis(snapshot.target, None, (), ())
+
+    monitor = Monitor("ada", diagnose)
+    monitor.watch({RUN_ID: ("log",)})
+    empty = LogChunk(RUN_ID, (), LogTail("stdout.log", 1, (), 0, 0))
+    said = LogChunk(RUN_ID, (), LogTail("stderr.log", 1, ("Traceback",), 9, 1))
+    monitor.apply(replace(reading("log", empty, target=RUN_ID), is_part=True))
+    monitor.snapshot(1000.0)
+    monitor.apply(replace(reading("log", said, target=RUN_ID), is_part=True))
+    monitor.snapshot(1001.0)
+    assert asked == []
+    files = (LogFile("stdout.log", is_found=True), LogFile("stderr.log", is_found=True))
+    monitor.apply(reading("log", LogFiles(RUN_ID, files), target=RUN_ID))
+    monitor.snapshot(1002.0)
+    assert [(snapshot.log_files, len(snapshot.log_tails)) for snapshot in asked] == [(files, 1)]
+
+
+def test_one_log_that_cannot_be_read_is_said_until_it_can_be() -> None:
+    monitor = Monitor("ada", None)
+    monitor.watch({RUN_ID: ("log",)})
+    denied = LogFile("/b", is_found=True, problem="/b: Permission denied")
+    for file, error in ((denied, denied.problem), (LogFile("/b", is_found=True), None)):
+        monitor.apply(reading("log", LogFiles(RUN_ID, (file,)), target=RUN_ID))
+        assert monitor.snapshot(1000.0).sources[f"log:{RUN_ID}"].error == error

@@ -65,3 +65,16 @@ class LogTail:
     size_bytes: int
     num_lines: int
     is_binary: bool = False
+    is_counted: bool = True
+    """False while a large log is still being read: these are its last lines, but nobody knows their numbers yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """Where a log was looked for, and what came of it."""
+
+    path: str
+    is_found: bool
+    """False where no file is, or not yet."""
+    problem: str | None = None
+    """Why it cannot be read, or not any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coach.model.cluster import Job, Node, Partition
-from coach.model.log import LogHit, LogTail
+from coach.model.log import LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Checkpoint, Run, RunExit
 from coach.model.telemetry import TelemetrySample
@@ -66,6 +66,14 @@ class LogChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class LogFiles:
+    """All places where a target's logs were looked for: ends each look at them."""
+
+    target: str
+    files: tuple[LogFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """run.json, exit.json and the checkpoints of one watched run, as they stand."""
 
@@ -75,7 +83,17 @@ class RunFacts:
     checkpoints: tuple[Checkpoint, ...]
 
 
-Payload = JobList | NodeList | PartitionList | RunList | MetricsChunk | TelemetryChunk | LogChunk | RunFacts
+Payload = (
+    JobList
+    | NodeList
+    | PartitionList
+    | RunList
+    | MetricsChunk
+    | TelemetryChunk
+    | LogChunk
+    | LogFiles
+    | RunFacts
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +113,5 @@ class Reading:
     """Rows that could not be parsed: counted and shown, never dropped silently."""
     is_caught_up: bool = True
     """False while a file still has unread bytes (the reader takes bounded bites)."""
+    is_part: bool = False
+    """True when the same look brings more readings: only after the last of them has the source answered."""

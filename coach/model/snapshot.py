@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
-from coach.model.log import LogHit, LogTail
+from coach.model.log import LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.politeness import Spending
 from coach.model.run import Checkpoint, Run, RunExit
@@ -40,6 +40,8 @@ class TargetSnapshot:
     exit: RunExit | None = None
     log_hits: tuple[LogHit, ...] = ()
     log_tails: tuple[LogTail, ...] = ()
+    log_files: tuple[LogFile, ...] = ()
+    """Where its logs were looked for; empty where nobody knows a place."""
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()

@@ -6,6 +6,7 @@ replaced under its name, and never reads more at once than a bite, so that one h
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ BITE_BYTES = 1 << 20
 HEAD_BYTES = 256
 """A file is recognised by its first bytes: enough for the time stamp of a first record."""
 
+_SEAM_BYTES = 256
+"""So much of what was read last is read again with what follows it: it must still be there."""
+_NUM_TRIES = 3
+"""A network file system loses its handle of a file that was replaced on another machine, and finds the new one when asked again."""
 _MAX_WHOLE_FILE_BYTES = 4 << 20
 
 
@@ -42,26 +47,46 @@ class FileFollower:
         """Head of the file that was here before the last restart, and how far it was read."""
         self._io = io
         self._bite_bytes = bite_bytes
+        self._seam = b""
+        self._zeros_at: int | None = None
 
     def read(self) -> Bite:
         """The next bite; empty when there is nothing new."""
+        for _ in range(_NUM_TRIES - 1):
+            try:
+                return self._read()
+            except OSError as problem:
+                if problem.errno != errno.ESTALE:
+                    raise
+        return self._read()
+
+    def _read(self) -> Bite:
         self.size = self._io.size(self.path)
-        is_restart = self.offset > 0 and (self.size < self.offset or self._is_replaced())
-        if is_restart:
-            self.lost = (self.head, self.offset)
-            self.offset, self.head = 0, b""
         if self.size == self.offset:
-            return Bite(b"", True, is_restart)
-        data = self._io.read(self.path, self.offset, self._bite_bytes)
+            return Bite(b"", True)
+        if self.offset == 0:
+            return self._next(self._io.read(self.path, 0, self._bite_bytes))
+        is_same = self.size < self.offset or self._io.read(self.path, 0, len(self.head)) == self.head
+        num_again = len(self._seam)
+        data = self._io.read(self.path, self.offset - num_again, self._bite_bytes)
+        if is_same and data[:num_again] == self._seam:
+            # Where the size said less than was read already, it was an old one that the file system had kept.
+            return self._next(data[num_again:])
+        self.lost = (self.head, self.offset)
+        self.offset, self.head, self._seam = 0, b"", b""
+        return self._next(self._io.read(self.path, 0, self._bite_bytes), is_restart=True)
+
+    def _next(self, data: bytes, is_restart: bool = False) -> Bite:
+        end = self.offset + len(data.rstrip(b"\0"))
+        are_zeros_new = end < self.offset + len(data) and end != self._zeros_at
+        if are_zeros_new:
+            # Zeros at the end are mostly bytes that another machine has not written back yet: they get a second look.
+            self._zeros_at, data = end, data.rstrip(b"\0")
         if self.offset == 0:
             self.head = data[:HEAD_BYTES]
         self.offset += len(data)
-        return Bite(data, not data or self.offset >= self.size, is_restart)
-
-    def _is_replaced(self) -> bool:
-        if self.size == self.offset:
-            return False
-        return self._io.read(self.path, 0, len(self.head)) != self.head
+        self._seam = (self._seam + data)[-_SEAM_BYTES:]
+        return Bite(data, not data or are_zeros_new or self.offset >= self.size, is_restart)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ recording, and the sources do not know the difference.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -134,13 +136,16 @@ class SystemIo:
 
     def read(self, path: Path, offset: int, limit: int) -> bytes:
         self._on_file_op()
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            _refuse_special(os.fstat(file.fileno()).st_mode, path)
             file.seek(offset)
             return file.read(limit)
 
     def size(self, path: Path) -> int:
         self._on_file_op()
-        return path.stat().st_size
+        told = path.stat()
+        _refuse_special(told.st_mode, path)
+        return told.st_size
 
     def modified_s(self, path: Path) -> float:
         self._on_file_op()
@@ -149,3 +154,15 @@ class SystemIo:
     def list_dir(self, path: Path) -> list[str]:
         self._on_file_op()
         return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe without a writer would hold up whoever opens it, and a terminal would become his."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _refuse_special(mode: int, path: Path) -> None:
+    """Reading from a pipe or a device takes away what somebody else waits for, or never ends."""
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        what = "pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+        raise OSError(errno.EINVAL, f"a {what}, not a file", str(path))

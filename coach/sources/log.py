@@ -3,49 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from coach.model.log import LogTail, Signature
-from coach.model.reading import LogChunk, Reading
+from coach.model.log import LogFile, LogTail, Signature
+from coach.model.reading import LogChunk, LogFiles, Reading
 from coach.sources.follow import FileFollower, describe
 from coach.sources.io import Io
 from coach.sources.log_scanner import LogScanner
 
 INTERVAL_S = 1.0
 BITE_BYTES = 4 << 20
+FAR_BYTES = 64 << 20
+"""Who is further behind than this shows the end of the log at once, long before all of it was read."""
+
+_END_BYTES = 64 << 10
+_NUM_BITES_PER_END = 64
 
 
 class _FollowedLog:
     """One log file: its follower, its scanner and what was last said about it."""
 
     def __init__(self, io: Io, path: Path, signatures: Sequence[Signature]) -> None:
+        self._io = io
         self._follower = FileFollower(io, path, BITE_BYTES)
         self._path = path
         self._signatures = signatures
         self._scanner = LogScanner(signatures, str(path))
         self._tail: LogTail | None = None
+        self._end: LogTail | None = None
+        self._num_bites = 0
         self._is_flushed = True
 
-    def read(self, target: str) -> tuple[LogChunk, bool]:
-        """What is new, and whether all of the file was read. Raises OSError, but not for a file that is yet to come."""
+    def read(self, target: str) -> tuple[LogChunk, bool, bool]:
+        """What is new, whether all of the file was read, and whether there is one.
+
+        Raises OSError, but not for a file that is yet to come.
+        """
         try:
             bite = self._follower.read()
         except FileNotFoundError:
             if self._follower.offset:
                 raise
-            return LogChunk(target, (), self._scanner.tail()), True
+            return LogChunk(target, (), self._scanner.tail()), True, False
         if bite.is_restart:
             self._scanner = LogScanner(self._signatures, str(self._path))
-            self._tail = None
+            self._tail, self._end = None, None
         hits = self._scanner.feed(bite.data) if bite.data else []
         if bite.data:
             self._is_flushed, self._tail = False, None
-        elif not self._is_flushed:
+        elif not self._is_flushed and bite.is_caught_up:
             # Nothing came since the last look: an unfinished line is taken as it stands.
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
-            self._tail = self._scanner.tail()
-        return LogChunk(target, tuple(hits), self._tail, bite.is_restart), bite.is_caught_up
+            self._tail = self._far_end() or self._scanner.tail()
+        return LogChunk(target, tuple(hits), self._tail, bite.is_restart), bite.is_caught_up, True
+
+    def _far_end(self) -> LogTail | None:
+        """The last lines of a file that is far from being read; looked at anew only now and then."""
+        size = self._follower.size
+        if self._scanner.is_binary or size - self._follower.offset <= FAR_BYTES:
+            self._end, self._num_bites = None, 0
+        else:
+            if self._num_bites % _NUM_BITES_PER_END == 0:
+                scanner = LogScanner((), str(self._path))
+                scanner.feed(self._io.read(self._path, size - _END_BYTES, _END_BYTES))
+                tail = scanner.tail()
+                self._end = replace(tail, lines=tail.lines[1:], size_bytes=size, is_counted=False)
+            self._num_bites += 1
+        return self._end
 
 
 class LogSource:
@@ -69,23 +95,34 @@ class LogSource:
         self._logs: dict[Path, _FollowedLog] = {}
 
     def poll(self) -> Iterable[Reading]:
+        """A part for each log that is there, and then where all of them were looked for."""
         start_s = self._io.now()
         try:
             paths = self._files()
         except OSError as problem:
-            yield Reading(
-                self.name, self._io.now(), self._io.now() - start_s, None, describe(problem), self._target
-            )
+            yield self._reading(start_s, None, describe(problem))
             return
+        seen: list[LogFile] = []
+        are_caught_up = True
         for path in paths:
             if path not in self._logs:
                 self._logs[path] = _FollowedLog(self._io, path, self._signatures())
-            chunk, error, is_caught_up = None, None, True
             try:
-                chunk, is_caught_up = self._logs[path].read(self._target)
+                chunk, is_caught_up, is_found = self._logs[path].read(self._target)
             except OSError as problem:
-                error = describe(problem)
-            now_s = self._io.now()
-            yield Reading(
-                self.name, now_s, now_s - start_s, chunk, error, self._target, is_caught_up=is_caught_up
-            )
+                seen.append(LogFile(str(path), not isinstance(problem, FileNotFoundError), describe(problem)))
+                continue
+            seen.append(LogFile(str(path), is_found))
+            are_caught_up = are_caught_up and is_caught_up
+            yield replace(self._reading(start_s, chunk), is_caught_up=is_caught_up, is_part=True)
+        problems = [file.problem for file in seen if file.problem is not None]
+        # Only a look that brought nothing at all has failed, and is repeated more rarely.
+        error = problems[0] if problems and len(problems) == len(seen) else None
+        last = self._reading(start_s, LogFiles(self._target, tuple(seen)), error)
+        yield replace(last, is_caught_up=are_caught_up)
+
+    def _reading(
+        self, start_s: float, payload: LogChunk | LogFiles | None, error: str | None = None
+    ) -> Reading:
+        now_s = self._io.now()
+        return Reading(self.name, now_s, now_s - start_s, payload, error, self._target)

@@ -6,6 +6,7 @@ decoded, freed of prefixes and searched. Pure: bytes in, hits out.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from dataclasses import dataclass, replace
 from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail, Signature
 from coach.sources.log_text import (
     ANSI,
+    decode,
+    decoder_of,
     is_inside_frames,
     is_traceback_head,
     parse_time_s,
@@ -68,7 +71,7 @@ class _Line:
     @classmethod
     def at(cls, text: bytes, start: int) -> _Line:
         end = _end_of_line(text, start)
-        raw = text[start:end].decode("utf-8", "replace")
+        raw = decode(text[start:end])
         return cls(end, raw, *split_prefix(raw))
 
 
@@ -90,6 +93,8 @@ class LogScanner:
         self._pending = b""
         self._is_overlong = False
         self._num_bytes = 0
+        self._num_text_bytes = 0
+        self._decoder: codecs.IncrementalDecoder | None = None
         self._num_newlines = 0
         self._held: list[LogHit] = []
         self._open: list[_OpenTraceback] = []
@@ -98,8 +103,10 @@ class LogScanner:
 
     def feed(self, data: bytes) -> list[LogHit]:
         """Scan more of the log. Hits that need later bytes to be complete come with a later call."""
-        num_before = self._num_bytes
         self._num_bytes += len(data)
+        data = self._as_utf8(data)
+        num_before = self._num_text_bytes
+        self._num_text_bytes += len(data)
         if num_before < BINARY_CHECK_BYTES and b"\0" in data[: BINARY_CHECK_BYTES - num_before]:
             self.is_binary = True
         if self.is_binary:
@@ -107,8 +114,15 @@ class LogScanner:
             return []
         hits = self._held + self._take(data)
         # Until enough was read to know that this is text, nothing is said about it.
-        self._held = hits if self._num_bytes < BINARY_CHECK_BYTES else []
+        self._held = hits if self._num_text_bytes < BINARY_CHECK_BYTES else []
         return [] if self._held else hits
+
+    def _as_utf8(self, data: bytes) -> bytes:
+        if not self._num_text_bytes:
+            # A program that goes on writing where it was, after its log was cut, leaves a hole of zeros before it.
+            data = data.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)
+            self._decoder = self._decoder or decoder_of(data)
+        return data if self._decoder is None else self._decoder.decode(data).encode("utf-8", "replace")
 
     def flush(self) -> list[LogHit]:
         """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
@@ -127,15 +141,14 @@ class LogScanner:
         if self.is_binary:
             note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
             return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
-        text = (self._context + ANSI.sub(b"", self._pending)).decode("utf-8", "replace")
-        lines = text.split("\n")
+        lines = (self._context + ANSI.sub(b"", self._pending)).split(b"\n")
         num_lines = self._num_newlines + 1
         if not lines[-1]:
             lines.pop()
             num_lines -= 1
         if self._is_context_cut and len(lines) > 1:
             del lines[0]
-        shown = tuple(_last_piece(line) for line in lines[-MAX_TAIL_LINES:])
+        shown = tuple(_last_piece(decode(line)) for line in lines[-MAX_TAIL_LINES:])
         return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines)
 
     def _take(self, data: bytes) -> list[LogHit]:
@@ -310,7 +323,7 @@ def _lines_before(text: bytes, line_start: int) -> Iterator[tuple[int | None, st
             return
         end -= 2 if text[end - 2 : end] == b"\r\n" else 1
         start = _start_of_line(text, end, lowest)
-        yield split_prefix(text[start:end].decode("utf-8", "replace"))
+        yield split_prefix(decode(text[start:end]))
         end = start
 
 
@@ -319,7 +332,7 @@ def _lines_after(text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
     while start < len(text):
         end = _end_of_line(text, start)
         if end > start:
-            yield split_prefix(text[start:end].decode("utf-8", "replace"))
+            yield split_prefix(decode(text[start:end]))
         start = end + 1
 
 

@@ -6,6 +6,7 @@ the rest away and says what it was.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,7 +21,8 @@ _PREFIX = re.compile(
     r"|\[default(?P<default>\d{1,6})\]:"  # torchrun --tee
     r"|\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
-    r"|\((?:[\w.-]+ )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray
+    r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
+    r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"  # vLLM's logger, before each line of a traceback
 )
 _MAX_PREFIXES = 3
 
@@ -35,6 +37,21 @@ _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
+
+
+def decode(data: bytes) -> str:
+    """Text of a log. Where nothing outside of ASCII is UTF-8, it is Latin-1, which older programs and some libraries write."""
+    text = data.decode("utf-8", "replace")
+    if "\ufffd" in text and text.replace("\ufffd", "").isascii():
+        return data.decode("latin-1")
+    return text
+
+
+def decoder_of(data: bytes) -> codecs.IncrementalDecoder | None:
+    """For a log that is UTF-16 by its first bytes: the mark, and soon a character that has a zero; None for every other."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data[:64]:
+        return codecs.getincrementaldecoder("utf-16")("replace")
+    return None
 
 
 def split_prefix(line: str) -> tuple[int | None, str]:

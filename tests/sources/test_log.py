@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import errno
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from coach import runs
-from coach.model.log import Signature
-from coach.model.reading import LogChunk, Reading
+from coach.model.log import LogFile, Signature
+from coach.model.reading import LogChunk, LogFiles, Reading
 from coach.sources.io import SystemIo
 from coach.sources.job_files import JobFiles, parse_output_paths
 from coach.sources.log import BITE_BYTES, LogSource
@@ -21,30 +23,43 @@ def source_of(io: FakeIo, *paths: Path) -> LogSource:
     return LogSource(io, "r", lambda: paths or (PATH,), lambda: (KILLED,))
 
 
-def chunk_of(reading: Reading) -> LogChunk:
-    assert isinstance(reading.payload, LogChunk)
-    return reading.payload
+def chunks_of(readings: Iterable[Reading]) -> list[LogChunk]:
+    """What a look brought; the last reading tells where all logs were looked for."""
+    *parts, last = readings
+    assert isinstance(last.payload, LogFiles)
+    assert [part.is_part for part in parts] == [True] * len(parts)
+    return [part.payload for part in parts if isinstance(part.payload, LogChunk)]
+
+
+def chunk_of(readings: Iterable[Reading]) -> LogChunk:
+    (chunk,) = chunks_of(readings)
+    return chunk
+
+
+def files_of(readings: Iterable[Reading]) -> tuple[LogFile, ...]:
+    *_, last = readings
+    assert isinstance(last.payload, LogFiles)
+    return last.payload.files
 
 
 def test_a_log_that_is_yet_to_come_is_empty_and_no_error() -> None:
-    (reading,) = source_of(FakeIo()).poll()
-    assert chunk_of(reading).tail.size_bytes == 0
+    source = source_of(FakeIo())
+    assert chunk_of(source.poll()).tail.size_bytes == 0
+    assert files_of(source.poll()) == (LogFile(str(PATH), is_found=False),)
 
 
 def test_a_growing_log_is_read_once_and_hits_come_as_they_are_written() -> None:
     io = FakeIo()
     io.write(str(PATH), b"step 1\n" * 2000)
     source = source_of(io)
-    (reading,) = source.poll()
-    assert chunk_of(reading).hits == ()
+    assert chunk_of(source.poll()).hits == ()
     io.append(str(PATH), b"Killed\n")
-    (reading,) = source.poll()
-    (hit,) = chunk_of(reading).hits
+    chunk = chunk_of(source.poll())
+    (hit,) = chunk.hits
     assert (hit.file, hit.line) == (str(PATH), 2001)
-    assert chunk_of(reading).tail.lines[-1] == "Killed"
+    assert chunk.tail.lines[-1] == "Killed"
     io.reads.clear()
-    (reading,) = source.poll()
-    assert chunk_of(reading).hits == ()
+    assert chunk_of(source.poll()).hits == ()
     assert io.reads == []
 
 
@@ -54,12 +69,12 @@ def test_a_log_that_is_a_link_is_followed_from_before_slurm_has_made_the_file(tm
     runs.link_scheduler_logs(paths)
     output, _ = runs.scheduler_logs(tmp_path, paths.run_dir.name)
     source = LogSource(SystemIo({}), "r", lambda: (paths.stdout_log,), lambda: (KILLED,))
-    assert chunk_of(*source.poll()).tail.size_bytes == 0
+    assert chunk_of(source.poll()).tail.size_bytes == 0
     output.write_bytes(b"step 1\n" * 100)
-    assert chunk_of(*source.poll()).tail.lines[-1] == "step 1"
+    assert chunk_of(source.poll()).tail.lines[-1] == "step 1"
     with open(output, "ab") as file:
         file.write(b"Killed\n")
-    (hit,) = [hit for _ in range(2) for hit in chunk_of(*source.poll()).hits]
+    (hit,) = [hit for _ in range(2) for hit in chunk_of(source.poll()).hits]
     assert (hit.file, hit.line) == (str(paths.stdout_log), 101)
 
 
@@ -67,9 +82,9 @@ def test_a_last_line_without_its_end_is_told_at_the_next_look() -> None:
     io = FakeIo()
     io.write(str(PATH), b"step 1\n" * 2000 + b"Killed")
     source = source_of(io)
-    assert chunk_of(*source.poll()).hits == ()
-    assert [hit.line for hit in chunk_of(*source.poll()).hits] == [2001]
-    assert chunk_of(*source.poll()).hits == ()
+    assert chunk_of(source.poll()).hits == ()
+    assert [hit.line for hit in chunk_of(source.poll()).hits] == [2001]
+    assert chunk_of(source.poll()).hits == ()
 
 
 def test_a_log_that_was_replaced_begins_anew() -> None:
@@ -78,7 +93,7 @@ def test_a_log_that_was_replaced_begins_anew() -> None:
     source = source_of(io)
     list(source.poll())
     io.write(str(PATH), b"y\n" * 4096 + b"Killed\n")
-    chunk = chunk_of(*source.poll())
+    chunk = chunk_of(source.poll())
     assert chunk.is_restart
     assert [hit.line for hit in chunk.hits] == [4097]
 
@@ -91,23 +106,24 @@ def test_a_log_that_is_gone_is_an_error_that_names_it() -> None:
     del io.files[str(PATH)]
     (reading,) = source.poll()
     assert reading.error == f"{PATH}: No such file or directory"
+    assert files_of([reading]) == (LogFile(str(PATH), False, reading.error),)
 
 
 def test_a_huge_log_is_read_in_bites() -> None:
     io = FakeIo()
     io.write(str(PATH), b"healthy line of a log\n" * (BITE_BYTES // 10))
     source = source_of(io)
-    first, second = source.poll(), source.poll()
-    assert [reading.is_caught_up for reading in first] == [False]
-    assert chunk_of(*second).tail.num_lines > 0
+    first, second = list(source.poll()), source.poll()
+    assert [reading.is_caught_up for reading in first] == [False, False]
+    assert chunk_of(second).tail.num_lines > 0
 
 
 def test_each_log_of_a_run_is_followed_by_itself() -> None:
     io = FakeIo()
     io.write("/a", b"Killed\n" + b"x\n" * 5000)
     io.write("/b", b"fine\n" * 5000)
-    first, second = source_of(io, Path("/a"), Path("/b")).poll()
-    assert (len(chunk_of(first).hits), len(chunk_of(second).hits)) == (1, 0)
+    first, second = chunks_of(source_of(io, Path("/a"), Path("/b")).poll())
+    assert (len(first.hits), len(second.hits)) == (1, 0)
 
 
 def test_output_paths_are_taken_from_the_fields_and_not_from_a_hostile_job_name() -> None:
@@ -130,3 +146,28 @@ def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> Non
         files()
     io.now_s += 31
     assert files() == (Path("/o"),)
+
+
+def test_a_log_that_cannot_be_read_is_said_and_holds_up_no_other() -> None:
+    io = FakeIo()
+    io.write("/a", b"fine\n" * 5000)
+    io.write("/b", b"x\n")
+    io.failing["/b"] = errno.EACCES
+    *parts, last = source_of(io, Path("/a"), Path("/b")).poll()
+    assert len(parts) == 1
+    assert last.error is None
+    problem = "/b: Permission denied"
+    assert files_of([last]) == (LogFile("/a", True), LogFile("/b", True, problem))
+
+
+def test_the_end_of_a_huge_log_is_shown_long_before_all_of_it_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "slurm-17.out"
+    with path.open("wb") as file:
+        file.write(b"step 1\n" * 1000)
+        file.truncate(10 << 30)
+        file.seek(0, 2)
+        file.write(b"\nstep 999998\nstep 999999\n")
+    source = LogSource(SystemIo({}), "r", lambda: (path,), lambda: (KILLED,))
+    tail = chunk_of(source.poll()).tail
+    assert tail.lines[-2:] == ("step 999998", "step 999999")
+    assert (tail.size_bytes > 10 << 30, tail.is_counted) == (True, False)

@@ -254,3 +254,26 @@ def test_where_an_attempt_of_a_requeued_job_begins_is_found_as_the_batch_script_
     hits = scan(f"step 1\n{requeued}\nstep 1 of an unfinished line {spoken}\n{limit}\n".encode(), ())
     assert [(hit.rule, hit.signature, hit.line) for hit in hits] == [("", "requeued", 2), ("", "attempt", 3)]
     assert hits[0].time_s is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ("caf\xe9 geöffnet: Killed\n".encode("latin-1"), "caf\xe9 geöffnet: Killed"),
+        ("日本 caf\xe9: Killed\n".encode(), "日本 caf\xe9: Killed"),
+        ("日本".encode() + b"\xff: Killed\n", "日本\ufffd: Killed"),
+        ("日本 Killed\n".encode("utf-16"), "日本 Killed"),
+        (b"\xfe\xff" + "日本 Killed\n".encode("utf-16-be"), "日本 Killed"),
+        (b"\xef\xbb\xbfKilled\n", "Killed"),
+        (bytes(5000) + b"Killed\n", "Killed"),
+    ],
+    ids=["latin-1", "utf-8", "torn utf-8", "utf-16", "utf-16, big end first", "utf-8 with a mark", "hole"],
+)
+@pytest.mark.parametrize("size", [11, 100_000])
+def test_a_log_is_read_in_the_encoding_it_was_written_in(data: bytes, shown: str, size: int) -> None:
+    scanner = LogScanner((Signature("MEM007", "killed", ("Killed",), re.compile("Killed$")),), "log")
+    hits = [hit for at in range(0, len(data), size) for hit in scanner.feed(data[at : at + size])]
+    (hit,) = hits + scanner.flush()
+    assert (hit.text, hit.line) == (shown, 1)
+    tail = scanner.tail()
+    assert (tail.lines, tail.is_binary, tail.size_bytes) == ((shown,), False, len(data))
