@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _MISMATCH = re.compile(
-    UNHEEDED + r".*?(?:Error|Exception|what\(\)|Failed running).*?(?:"
+    UNHEEDED + r".*?(?:Error: |Exception: |what\(\): |Failed running).*?(?:"
     r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
     r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
     r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"
@@ -49,19 +49,7 @@ class DeviceMismatch(EndingRule):
         Signature(
             "CUD006",
             "mismatch",
-            (
-                "same device",
-                "weight type (",
-                "device type",
-                "but got",
-                "should be either on",
-                "on device",
-                "to be on CPU",
-                "to be on GPU",
-                ", but expected",
-                "cannot be accessed from Triton",
-                "out of meta tensor",
-            ),
+            ("Error: ", "Exception: ", "what(): ", "Failed running"),
             _MISMATCH,
         ),
     )

@@ -1,0 +1,155 @@
+"""COD001: the program ended with an exception that no other rule knows: a plain mistake of the program, and no more is claimed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.ending import went_on
+from coach.rules.losslines import PROGRESS
+from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
+
+_EXCEPTION = re.compile(
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|exc)\.[A-Z]\w+)"
+    r"(?:: (?P<words>.*))?$"
+)
+_USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
+
+_ECHO = re.compile(
+    r"^(?:ChildFailedError|SignalException|CalledProcessError|ProcessRaisedException|ProcessExitedException|RayTaskError.*"
+    r"|RayActorError|ActorDiedError|EngineDeadError|CancelledError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError)$"
+)
+"""What says that another process ended, never why."""
+_CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
+
+_UNPREFIXED = re.compile(r"^(?:\[\w+\]:? ?|\d+: |\(.*?pid=.*?\) ?)*")
+_INSIDE = re.compile(r"\s{2,}\S|[╰└]")
+_NO_SIGN_OF_LIFE = re.compile(
+    r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat|frame #|^\*+$|^[-=^~]+$|\bERROR\b"
+)
+
+
+class PlainException(Rule):
+    """The program ended with an exception that no other rule knows: a plain mistake of the program.
+
+    What it sees
+        The last line of a Python traceback that no other rule claims, or the words with which a script refuses its arguments
+        (`train.py: error: …`), where the log ends soon after it.
+    Why it matters
+        The job is over, and will end at the same place again until the program is changed.
+    When it stays silent
+        Where the program went on (it completed, losses follow, much more was printed), on the echoes of another process's end
+        (ChildFailedError, CalledProcessError, Ray's wrappers, a broken pipe), and on whatever another rule explains.
+    What to do
+        Look at the innermost frame of the program's own code, which is shown. Try the same for a few steps on a small input, without
+        waiting for the queue.
+    Sources
+        Python's traceback module; argparse; torch.distributed.elastic's error files.
+    """
+
+    code = "COD001"
+    name = "plain-exception"
+    cause = "code_error"
+    severity = Severity.CRITICAL
+    needs = (frozenset({Need.LOG}),)
+    causal_rank = 3
+    thresholds = (
+        Threshold(
+            "max_lines_after",
+            50,
+            "lines",
+            "a dying program flushes some lines and its launcher adds a few; one that caught the error says more",
+        ),
+    )
+    signatures = (
+        Signature(
+            "COD001",
+            "exception",
+            (
+                "Error",
+                "Exception",
+                "errors.",
+                "exceptions.",
+                "error.",
+                "exception.",
+                ".exc.",
+                "StopIteration",
+            ),
+            _EXCEPTION,
+        ),
+        Signature("COD001", "usage", (".py: error: ",), _USAGE),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        hits = [hit for hit in self._unexplained(snapshot) if not self._went_on(hit, snapshot)]
+        if not hits:
+            return
+        first = earliest(hits)
+        kind, words = first.fields["type"], first.fields.get("words", "")
+        ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
+        frame = own_frame(first)
+        yield Hit(
+            summary=f"The program ended with {kind.rpartition('.')[2] if first.signature == 'exception' else 'an error'}"
+            + (f": {words[:200]}" if words else "")
+            + (f" ({ranks_text(ranks)})" if ranks else ""),
+            evidence=(quote(first), *([frame] if frame else [])),
+            confidence=0.8,
+            subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
+            fixes=(Fix("Correct the program at the line that is shown, and try it for a few steps"),),
+            since_s=first.time_s,
+        )
+
+    def _unexplained(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        others = [hit for hit in snapshot.log_hits if hit.rule not in (self.code, PROGRESS.rule, "")]
+        places = {(hit.file, hit.line) for hit in others}
+        words = {hit.text for hit in others}
+        return [
+            hit
+            for hit in hits_of(snapshot, self.code)
+            if (hit.file, hit.line) not in places
+            and not _is_echo(hit)
+            and not _is_chained_to(hit, words)
+            and (hit.signature == "usage" or hit.traceback or _follows_frames(hit, snapshot))
+        ]
+
+    def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if went_on(hit, snapshot):
+            return True
+        after = _lines_after(hit, snapshot)
+        if after is None:
+            return snapshot.state is None
+        signs = [line for line in after if not _NO_SIGN_OF_LIFE.search(_UNPREFIXED.sub("", line))]
+        return snapshot.state is None and len(signs) > self.values["max_lines_after"]
+
+
+def _is_echo(hit: LogHit) -> bool:
+    name = hit.fields["type"].rpartition(".")[2]
+    return bool(_ECHO.match(name) or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", "")))
+
+
+def _is_chained_to(hit: LogHit, explained: set[str]) -> bool:
+    """Whether an exception in the same chain of tracebacks, above this one, is explained by another rule."""
+    above = [line for line in hit.traceback[:-1] if line[:1].strip() and not line.startswith("Traceback")]
+    return any(text.endswith(line) for line in above for text in explained)
+
+
+def _follows_frames(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether the line above is part of a traceback whose head is not in the log."""
+    for tail in snapshot.log_tails:
+        index = hit.line - tail.first_line - 1
+        if tail.file == hit.file and 0 <= index < len(tail.lines):
+            return bool(_INSIDE.match(_UNPREFIXED.sub("", tail.lines[index])))
+    return False
+
+
+def _lines_after(hit: LogHit, snapshot: TargetSnapshot) -> Sequence[str] | None:
+    """What the log says after the hit; None where that is more than the tail that is kept."""
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    if tail is None or hit.line < tail.first_line:
+        return None
+    return tail.lines[hit.line - tail.first_line + 1 :]

@@ -1,0 +1,83 @@
+"""TOR002: a checkpoint's names or sizes are not those of the model it is loaded into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.quoting import hits_of
+
+_MISMATCH = re.compile(
+    UNHEEDED + r".*?(?:Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
+    r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
+    r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
+    r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
+    r"|Trying to (?:set|load) a tensor of shape))"
+)
+_DETAIL = re.compile(
+    r"^\s*(?P<detail>size mismatch for (?P<name>\S+?): copying a param with shape .*"
+    r"|(?:Missing|Unexpected) key\(s\) in state_dict: .*)"
+)
+
+
+class StateDictMismatch(EndingRule):
+    """A checkpoint's names or sizes are not those of the model it is loaded into.
+
+    What it sees
+        "Error(s) in loading state_dict for MODEL" with the keys that are missing, unexpected or of another size; an optimizer's "loaded
+        state dict contains a parameter group that doesn't match".
+    Why it matters
+        Checkpoint and program belong to different versions or settings of the model. Nothing was trained.
+    When it stays silent
+        Where a logger gives it as a warning. Info when the program went on without the checkpoint.
+    What to do
+        Build the model with the checkpoint's own settings (sizes, number of classes, vocabulary). Keys that all begin with `module.` or
+        `_orig_mod.` come from DDP or torch.compile: save `model.module.state_dict()`, or strip the prefix. `strict=False` hides missing
+        keys: those stay random.
+    Sources
+        torch.nn.Module.load_state_dict; torch.optim.Optimizer.load_state_dict; transformers modeling_utils.
+    """
+
+    code = "TOR002"
+    name = "state-dict-mismatch"
+    cause = "state_dict_mismatch"
+    confidence = 0.97
+    signatures = (
+        Signature(
+            "TOR002",
+            "mismatch",
+            (
+                "in loading state_dict for",
+                "in state_dict",
+                "copying a param with shape",
+                "loaded state dict",
+                "ignore_mismatched_sizes",
+                "in checkpoint state_dict",
+                "a tensor of shape",
+            ),
+            _MISMATCH,
+        ),
+        Signature("TOR002", "detail", ("size mismatch for ", "key(s) in state_dict: "), _DETAIL),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        model = hit.fields.get("model")
+        into = f" {model}" if model else " the model"
+        details = [found.fields["detail"] for found in hits_of(snapshot, self.code, "detail")]
+        return f"The checkpoint does not fit{into}" + (f": {details[0].strip()[:160]}" if details else "")
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        keys = " ".join(found.fields["detail"] for found in hits_of(snapshot, self.code, "detail"))
+        for prefix, origin in (("module.", "DDP"), ("_orig_mod.", "torch.compile")):
+            if f'"{prefix}' in keys:
+                yield Fix(
+                    f"The names differ by {origin}'s prefix {prefix}: strip it from the keys, or save without it"
+                )
+                return
+        yield Fix(
+            "Build the model with the settings that the checkpoint was saved with, or name the right checkpoint"
+        )

@@ -1,0 +1,79 @@
+"""TOR003: torch.compile could not compile the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_FAILED = re.compile(
+    UNHEEDED
+    + r".*?(?P<error>torch\._(?:dynamo|inductor)\.exc\.(?!.*Warning)\w+|\bBackendCompilerFailed|\bInternalTorchDynamoError"
+    r"|triton\.(?:compiler|runtime)\.\w+\.(?:CompilationError|\w*OutOfResources\w*)|\bLoweringException|\bInductorError"
+    r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing|PassManager::run failed"
+    r"|(?:Error|Exception): (?:Dynamo is not supported|Python \S+ not yet supported for torch\.compile|Windows not yet supported for torch\.compile"
+    r"|torch\.compile is not supported))(?P<words>:.*)?"
+)
+
+
+class CompileFailed(EndingRule):
+    """torch.compile, or a part of it (dynamo, inductor, Triton), could not compile the model.
+
+    What it sees
+        The exceptions of torch._dynamo and torch._inductor (BackendCompilerFailed, InternalTorchDynamoError, Unsupported,
+        InductorError, LoweringException), Triton's CompilationError, and "Cannot find a working triton installation".
+    Why it matters
+        The model runs without compilation: the error is in the compiler, in what it needs (a C++ compiler, Triton), or in code that it
+        cannot trace.
+    When it stays silent
+        Where dynamo falls back to eager and only warns. Info when the program went on.
+    What to do
+        Run once without torch.compile: if that works, compile a smaller part, mark the function with `torch.compiler.disable`, or update
+        torch and Triton together. `TORCH_LOGS=+dynamo` says what it was at. A missing compiler: load a gcc module in the job.
+        `suppress_errors` hides the loss of speed.
+    Sources
+        torch._dynamo.exc, torch._inductor.exc; torch.compile troubleshooting; triton.compiler.errors.
+    """
+
+    code = "TOR003"
+    name = "compile-failed"
+    cause = "torch_compile_error"
+    signatures = (
+        Signature(
+            "TOR003",
+            "failed",
+            (
+                "torch._dynamo.exc.",
+                "torch._inductor.exc.",
+                "BackendCompilerFailed",
+                "InternalTorchDynamoError",
+                "triton.compiler.",
+                "triton.runtime.",
+                "LoweringException",
+                "InductorError",
+                "working triton installation",
+                "TritonMissing",
+                "PassManager::run failed",
+                "Dynamo is not supported",
+                "supported for torch.compile",
+                "torch.compile is not supported",
+            ),
+            _FAILED,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"torch.compile failed: {hit.fields['error'].rpartition('.')[2]}{(hit.fields.get('words') or '')[:140]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if snapshot.run is not None and snapshot.run.parameters.get("compile") is True:
+            yield Fix("Without compilation", {"compile": False})
+            return
+        yield Fix(
+            "Run once without torch.compile, to know that the model itself works",
+            {"env": {"TORCH_COMPILE_DISABLE": "1"}},
+        )
