@@ -20,7 +20,16 @@ def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
     """Whether this row is the run's job, requeued or not. `cluster` is where the row is from, None when it has no name."""
     if job.job_id != (run.job_id or run.run_id):
         return False
-    return run.backend == "local" or fits(run, job.user, job.submit_time_s, cluster)
+    return run.backend == "local" or (
+        not _is_newer(job, run) and fits(run, job.user, job.submit_time_s, cluster)
+    )
+
+
+def _is_newer(job: Job, run: Run) -> bool:
+    """Whether it was submitted after the run's own job, and not because that was requeued."""
+    if job.num_requeues != 0 or job.submit_time_s is None or run.submitted_time_s is None:
+        return False
+    return job.submit_time_s > run.submitted_time_s + MAX_CLOCK_SKEW_S
 
 
 def fits(run: Run, user: str, submitted_s: float | None, cluster: str | None = None) -> bool:

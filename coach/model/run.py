@@ -49,6 +49,8 @@ class Run:
     last_word_time_s: float | None = None
     cluster: str | None = None
     """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its name."""
+    submitted_time_s: float | None = None
+    """When coach submitted it; None for a run that a job began by itself."""
 
     @property
     def num_gpus(self) -> int | None:

@@ -60,6 +60,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         versions=table(value.get("versions")),
         parameter_info=table(value.get("parameter_info")),
         cluster=text(value.get("cluster")),
+        submitted_time_s=finite(value.get("submitted_time_s")),
         user=text(value.get("user")),
         expects=_parse_texts(value.get("expects")),
         sweep=_parse_sweep(table(value.get("sweep"))),

@@ -17,6 +17,8 @@ RUN = parse_run(
     "/runs/20261121-142233-ddp-4f2a",
 )
 
+SUBMITTED = replace(RUN, submitted_time_s=899.0)
+
 
 @pytest.mark.parametrize(
     ("job", "run", "cluster"),
@@ -28,8 +30,21 @@ RUN = parse_run(
         (replace(JOB, submit_time_s=None), RUN, "tiger"),
         (replace(JOB, submit_time_s=5000.0), replace(RUN, state="TIMEOUT", ended_time_s=4990.0), "tiger"),
         (replace(JOB, submit_time_s=1e9), RUN, "tiger"),
+        (replace(JOB, submit_time_s=1e9, num_requeues=1), SUBMITTED, "tiger"),
+        (replace(JOB, num_requeues=0), SUBMITTED, "tiger"),
     ],
-    ids=["same", "case", "no name here", "old record", "no time", "requeued after its end", "requeued later"],
+    ids=[
+        *(
+            "same",
+            "case",
+            "no name here",
+            "old record",
+            "no time",
+            "requeued after its end",
+            "requeued later",
+        ),
+        *("counted as requeued", "never requeued"),
+    ],
 )
 def test_a_row_is_the_run_s_job(job: Job, run: Run, cluster: str | None) -> None:
     assert is_job_of(job, run, cluster)
@@ -47,8 +62,12 @@ def test_a_row_is_the_run_s_job(job: Job, run: Run, cluster: str | None) -> None
             replace(RUN, state="COMPLETED", ended_time_s=1000.0),
             "tiger",
         ),
+        (replace(JOB, submit_time_s=1e9, num_requeues=0), SUBMITTED, "tiger"),
     ],
-    ids=["another number", "another cluster", "another user", "submitted before", "long after the end"],
+    ids=[
+        *("another number", "another cluster", "another user", "submitted before", "long after the end"),
+        "the user's own next job of that number",
+    ],
 )
 def test_a_row_of_the_same_number_is_another_job(job: Job, run: Run, cluster: str | None) -> None:
     assert not is_job_of(job, run, cluster)
