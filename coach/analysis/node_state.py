@@ -86,6 +86,9 @@ _WORDS: dict[str, tuple[str, bool]] = {
     "dynamic_future": ("it joined by itself", True),
     "external": ("it is not managed by Slurm", False),
 }
+STATE_WORDS = frozenset(_WORDS)
+"""Every base state and flag that coach knows."""
+
 _UNREMARKABLE = frozenset({"cloud", "dynamic_norm", "dynamic_future"})
 
 
