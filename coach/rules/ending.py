@@ -68,6 +68,10 @@ class EndingRule(Rule):
         """What proves it beside the line itself and the program's own frame."""
         return ()
 
+    def counts(self, hit: LogHit) -> bool:
+        """Whether a hit is the error itself; others only tell more of it."""
+        return True
+
     def can_matter(self, snapshot: TargetSnapshot) -> bool:
         """Whether the error means anything for this job."""
         return True
@@ -89,7 +93,9 @@ class EndingRule(Rule):
         if said and snapshot.state != "COMPLETED" and refusal is None:
             yield self._refused(said[0].fields["text"], None, said, snapshot, said[0].fields["cause"])
             return
-        hits = [hit for hit in hits_of(snapshot, self.code) if hit.signature != "refused"]
+        hits = [
+            hit for hit in hits_of(snapshot, self.code) if hit.signature != "refused" and self.counts(hit)
+        ]
         if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)
 

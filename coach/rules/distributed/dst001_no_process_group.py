@@ -1,0 +1,61 @@
+"""DST001: a distributed call before the process group was made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_NONE = re.compile(
+    UNHEEDED
+    + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) initialized"
+    r"|Invalid process group specified|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set)"
+)
+
+
+class NoProcessGroup(EndingRule):
+    """A distributed call came before the process group was made.
+
+    What it sees
+        "Default process group has not been initialized, please make sure to call init_process_group", in the wordings of torch and
+        DeepSpeed.
+    Why it matters
+        Mostly the program was written for torchrun and started as one plain process, or a layer (SyncBatchNorm, DDP) was built before
+        `init_process_group`.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program caught it and went on.
+    What to do
+        Start it with `torchrun --nproc-per-node=N` (also with N = 1), and call `init_process_group()` before anything distributed. On one
+        GPU without torchrun, take SyncBatchNorm and DDP out. A DataLoader worker or a child has no process group of its own.
+    Sources
+        torch/distributed/distributed_c10d.py (RuntimeError in 1.x, ValueError since 2.1); deepspeed/comm.
+    """
+
+    code = "DST001"
+    name = "no-process-group"
+    cause = "pg_not_initialized"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "DST001",
+            "none",
+            (
+                "process group",
+                "Process group",
+                "Distributed package is not available",
+                "has not been initialized",
+                "DeepSpeed backend not set",
+            ),
+            _NONE,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "A distributed call was made without a process group"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Start it with torchrun, and call torch.distributed.init_process_group() before that line")

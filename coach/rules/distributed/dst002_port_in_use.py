@@ -1,0 +1,76 @@
+"""DST002: the port on which the ranks were to meet belongs to another program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_IN_USE = re.compile(
+    # c10d says W when it tries the next address; E, or the exception, when there is none left.
+    r"^(?!\[W|\S*\[W\d)(?:" + UNHEEDED.removeprefix("^") + r".*?)(?:"
+    r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
+    r"|(?:Error|Exception|error|ERROR)\b.*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
+    r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)"
+    r")"
+)
+
+
+class PortInUse(EndingRule):
+    """The port on which the ranks were to meet belongs to another program.
+
+    What it sees
+        c10d's "The server socket has failed to listen on any local network address … EADDRINUSE", Python's "[Errno 98] Address already in
+        use", and a launcher's "port N is already in use".
+    Why it matters
+        Two jobs on one node that both take the default (29500) meet each other: the second does not start. Or a rank of an earlier run
+        still lives.
+    When it stays silent
+        On c10d's warning for one of several addresses. Info when the program went on, for example with another port.
+    What to do
+        Let torchrun choose: `--standalone` on one node, `--rdzv-endpoint=localhost:0`; on several take a port from the job's number,
+        `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`. Look for a process of your own that is left over on the node.
+    Sources
+        torch/csrc/distributed/c10d/socket.cpp; torchrun's rendezvous options; errno 98.
+    """
+
+    code = "DST002"
+    name = "port-in-use"
+    cause = "port_in_use"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "DST002",
+            "in_use",
+            (
+                "failed to listen on any",
+                "EADDRINUSE",
+                "already in use",
+                "[Errno 98]",
+                "[Errno 48]",
+                "errno: 98",
+                "is in use",
+                "is occupied",
+                "is being used",
+            ),
+            _IN_USE,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        port = hit.fields.get("port") or hit.fields.get("other") or hit.fields.get("taken")
+        return (
+            f"Port {port} was taken by another program"
+            if port
+            else "The port to meet on was taken by another program"
+        )
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("On one node let torchrun choose the port: torchrun --standalone …")
+        yield Fix(
+            "On several nodes take a port from the job's number: MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))"
+        )

@@ -1,0 +1,88 @@
+"""DST003: the ranks did not find each other in time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_TIMEOUT = re.compile(
+    UNHEEDED + r"(?!\[W|\S*\[W\d)(?!.*?gai error).*?(?:"
+    r"The client socket has timed out after (?P<after>\S+) while trying to connect to \(?(?P<address>[^)\s]+(?:, \d+)?)"
+    r"|Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined"
+    r"|Timed out initializing process group in store based barrier on rank:? ?(?P<rank>\d+)"
+    r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
+    r"|DistStoreError: (?:wait timeout|Socket Timeout|Timeout waiting for key)"
+    r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|Connection refused)\s*$"
+    r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen|Connection (?:reset|closed)|Broken pipe))"
+    r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster|Gloo connectFullMesh.*timed? ?out)"
+    r")"
+)
+
+
+class RendezvousTimeout(EndingRule):
+    """The ranks did not find each other in time.
+
+    What it sees
+        "The client socket has timed out … while trying to connect to (HOST, PORT)", "Timed out after 601 seconds waiting for clients. 1/2
+        clients joined", the store based barrier, and torchrun's RendezvousTimeoutError and RendezvousConnectionError.
+    Why it matters
+        A rank that never came is missing: it failed earlier, or it looks at another address. The one that says so is the one that waited.
+    When it stays silent
+        On single attempts that are repeated. Other errors of a rank that came earlier are the cause, and this the consequence.
+    What to do
+        Look at the nodes that did not join: their first error counts. MASTER_ADDR is the same on all, `scontrol show hostnames
+        $SLURM_JOB_NODELIST | head -1`, and reachable from all; each node runs exactly one torchrun (`--ntasks-per-node=1`) with the same
+        `--nnodes` and `--rdzv-endpoint`. A longer timeout only helps where a rank is known to start late.
+    Sources
+        torch/csrc/distributed/c10d/socket.cpp, TCPStore.cpp; torch/distributed/elastic/rendezvous.
+    """
+
+    code = "DST003"
+    name = "rendezvous-timeout"
+    cause = "rendezvous_timeout"
+    causal_rank = 4
+    consequence_of = ("DST021", "DST002", "CUD005")
+    signatures = (
+        Signature(
+            "DST003",
+            "timeout",
+            (
+                "client socket has timed out",
+                "waiting for clients",
+                "store based barrier on rank",
+                "RendezvousTimeoutError",
+                "RendezvousConnectionError",
+                "RendezvousClosedError",
+                "DistStoreError",
+                "DistNetworkError",
+                "Socket Timeout",
+                "onnection timed out",
+                "wait() timed out",
+                "Connection refused",
+                "arrier timed out",
+                "failed to join the cluster",
+                "connectFullMesh",
+            ),
+            _TIMEOUT,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        fields = hit.fields
+        if "joined" in fields:
+            return f"Only {fields['joined']} of {fields['expected']} ranks came to the rendezvous in {fields['seconds']} s"
+        if "address" in fields:
+            return f"{fields['address'].replace(', ', ':')} could not be reached in {fields['after']}"
+        return "The ranks did not find each other in time"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Look at the first error of the ranks that did not come: it is the cause")
+        yield Fix(
+            "Give all nodes the same address, of the first node of the job",
+            command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
+        )

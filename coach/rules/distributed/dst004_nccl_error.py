@@ -1,0 +1,117 @@
+"""DST004: NCCL gave up a call, for a reason that stands beneath it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+from coach.rules.quoting import hits_of, quote
+
+_ERROR = re.compile(
+    r"(?P<what>NCCL error in: |[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
+    r"|NCCL communicator (?:was|is) aborted|Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
+    r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
+)
+_LAST_ERROR = re.compile(
+    r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU|Error while creating shared memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
+)
+_WARN = re.compile(
+    r"NCCL WARN (?P<words>(?:Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
+)
+
+
+class NcclError(EndingRule):
+    """NCCL gave up a call.
+
+    What it sees
+        "NCCL error in: …", ncclUnhandledCudaError, ncclSystemError, ncclInternalError, ncclInvalidUsage, "Duplicate GPU detected", with the
+        "Last error" that NCCL gives itself; and "Distributed package doesn't have NCCL built in".
+    Why it matters
+        All ranks of the communicator stop. The error names its layer: CUDA (mostly memory), the system (sockets, shared memory, the
+        network), or a wrong use (two ranks on one GPU).
+    When it stays silent
+        On the word NCCL, on NCCL INFO, on warnings that NCCL lives with ("Accept failed Resource temporarily unavailable"), and on
+        "destroy_process_group() was not called". What came before it (out of memory, a network error) is the cause then.
+    What to do
+        Read what stands above it first. Then once with NCCL_DEBUG=INFO: its last WARN before the error names the call. Out of memory: NCCL
+        needs some hundred MiB beside the model. "Duplicate GPU": `torch.cuda.set_device(local_rank)` before the process group is made.
+    Sources
+        NCCL user guide: ncclResult_t, troubleshooting; torch/csrc/distributed/c10d/NCCLUtils.hpp.
+    """
+
+    code = "DST004"
+    name = "nccl-error"
+    cause = "nccl_error"
+    causal_rank = 3
+    consequence_of = ("DST019", "MEM001", "CUD003", "CUD004", "HDW001", "HDW002", "ENV002", "ENV004")
+    signatures = (
+        Signature(
+            "DST004",
+            "error",
+            (
+                "CCL error",
+                "CCL Error",
+                "ncclUnhandledCudaError",
+                "ncclSystemError",
+                "ncclInternalError",
+                "ncclInvalid",
+                "NCCL communicator",
+                "Duplicate GPU detected",
+                "have NCCL built in",
+                "ProcessGroupNCCL is only",
+            ),
+            _ERROR,
+        ),
+        Signature(
+            "DST004",
+            "last_error",
+            (
+                "Failed to CUDA",
+                "Cuda failure",
+                "Error while creating shared memory",
+                "Call to ",
+                "Bootstrap",
+                "Proxy Call",
+            ),
+            _LAST_ERROR,
+        ),
+        Signature("DST004", "warn", ("NCCL WARN",), _WARN),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        said = self._said(snapshot)
+        what = hit.fields.get("what", "").strip(" :'")
+        if said is not None:
+            return f"NCCL gave up: {said.fields['words'][:160]}"
+        return (
+            f"NCCL gave up: {hit.text.partition(what)[2].strip(' :,')[:160] or what}"
+            if what
+            else "NCCL gave up"
+        )
+
+    def counts(self, hit: LogHit) -> bool:
+        return hit.signature == "error"
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        said = self._said(snapshot)
+        if said is not None:
+            yield quote(said)
+
+    def _said(self, snapshot: TargetSnapshot) -> LogHit | None:
+        return next(iter(hits_of(snapshot, self.code, "warn", "last_error")), None)
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and "Duplicate GPU" in hit.text:
+            yield Fix(
+                "Give each rank its own GPU: torch.cuda.set_device(local_rank) before init_process_group"
+            )
+        elif hit is not None and "NCCL built in" in hit.text:
+            yield Fix("Take a CUDA build of torch, or the gloo backend for training on the CPU")
+        else:
+            yield Fix(
+                "Run once with NCCL_DEBUG=INFO: its last WARN names the call", {"env": {"NCCL_DEBUG": "INFO"}}
+            )

@@ -1,0 +1,65 @@
+"""DST010: DDP waits for gradients of parameters that took no part in the loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+from coach.rules.quoting import hits_of, quote
+
+_UNUSED = re.compile(
+    r"Expected to have finished reduction in the prior iteration before starting a new one"
+    r"|your LightningModule has parameters that were not used in producing the loss"
+)
+_WHICH = re.compile(
+    r"(?:Parameter indices which did not receive grad for rank (?P<rank>\d+): (?P<indices>[\d ]+)"
+    r"|Parameters which did not receive grad for rank (?P<of>\d+): (?P<names>.*))"
+)
+
+
+class UnusedParameters(EndingRule):
+    """DDP waits for gradients of parameters that took no part in the loss.
+
+    What it sees
+        "Expected to have finished reduction in the prior iteration before starting a new one", Lightning's wording of it, and the
+        indices or names of the parameters that received no gradient.
+    Why it matters
+        The reduction of the last step never finished, so the next one cannot begin. The job is over.
+    When it stays silent
+        On DDP's note that `find_unused_parameters=True` found none, which is advice. Info when the program went on.
+    What to do
+        See which parameters they are (TORCH_DISTRIBUTED_DEBUG=DETAIL names them). Remove them, freeze them (`requires_grad_(False)` before
+        DDP is built), or let them take part in the loss. `find_unused_parameters=True` also works, and walks the graph at each step.
+    Sources
+        torch/csrc/distributed/c10d/reducer.cpp; torch.nn.parallel.DistributedDataParallel.
+    """
+
+    code = "DST010"
+    name = "unused-parameters"
+    cause = "ddp_unused_parameters"
+    confidence = 0.97
+    signatures = (
+        Signature(
+            "DST010", "unused", ("finished reduction in the prior", "not used in producing the loss"), _UNUSED
+        ),
+        Signature("DST010", "which", ("which did not receive grad for rank",), _WHICH),
+    )
+
+    def counts(self, hit: LogHit) -> bool:
+        return hit.signature == "unused"
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "DDP waited for gradients of parameters that took no part in the loss"
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        yield from (quote(which) for which in hits_of(snapshot, self.code, "which")[:1])
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Freeze or remove the parameters that take no part, before DDP is built")
+        yield Fix(
+            "Have them named: TORCH_DISTRIBUTED_DEBUG=DETAIL", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}}
+        )

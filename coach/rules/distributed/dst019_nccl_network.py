@@ -1,0 +1,85 @@
+"""DST019: the network between the nodes failed beneath NCCL, UCX or MPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+
+_NETWORK = re.compile(
+    r"(?P<what>ncclRemoteError|NCCL WARN (?!.*?Resource temporarily unavailable)(?:NET/(?:IB|Socket|OFI|UCX)\S*|\[?(?:Call to )?(?:connect|recv|send)\b|socket\w+:|[Bb]ootstrap|Connect to).{0,80}?"
+    r"(?:error|failed|fail\b|timed? ?out|[Cc]onnection (?:refused|reset|closed)|No route|no socket interface|Got completion).*"
+    r"|^(?:socketProgress\w*|socketPollConnect|socketStartConnect|NET/(?:IB|Socket)|Call to (?:connect|recv|send|ibv_\w+)|Net(?:IB|Socket)?: ).{0,80}?(?:failed|refused|closed|timed? ?out|error|No route|Got completion).*"
+    r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error)"
+    r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
+    r"|\bibv_(?:reg_mr|create_\w+|modify_qp|post_send|open_device|poll_cq)\w*(?:\(.*?\))? ?failed.*"
+    r"|no socket interface found|No (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
+    r"|CXI.*?(?:error|timed? ?out).*|fi_\w+\(?\)? ?(?:failed|error):?.*|OFI .*?(?:failed|error).*"
+    r")"
+)
+
+
+class NcclNetwork(EndingRule):
+    """The network between the nodes failed beneath NCCL, UCX or MPI.
+
+    What it sees
+        ncclRemoteError, NCCL's warnings about a socket or an InfiniBand call that failed (NET/IB "Got completion … with error", connection
+        refused, reset or timed out, no socket interface found), UCX errors of the ib transport, `ibv_… failed`, "Transport retry count
+        exceeded".
+    Why it matters
+        The communicator is lost on all ranks. Where a peer closed the connection, that peer ended first: its own error is the cause.
+    When it stays silent
+        On NCCL INFO, on "No device found" and missing plugins, after which NCCL takes sockets, and on "Resource temporarily unavailable".
+        Info when the program went on.
+    What to do
+        Look at the rank that the line names. If it ended with an error of its own, that counts. If none did: choose the interface
+        (NCCL_SOCKET_IFNAME, NCCL_IB_HCA, never lo or docker0), see that locked memory is unlimited in the job (`ulimit -l`), and if one
+        node comes back in these errors, leave it out and tell the site.
+    Sources
+        NCCL user guide: troubleshooting, environment variables; UCX; ibv_get_async_event(3), ibv_poll_cq(3).
+    """
+
+    code = "DST019"
+    name = "nccl-network"
+    cause = "nccl_network"
+    causal_rank = 4
+    signatures = (
+        Signature(
+            "DST019",
+            "network",
+            (
+                "ncclRemoteError",
+                "NCCL WARN",
+                "socketProgress",
+                "socketPollConnect",
+                "socketStartConnect",
+                "NET/IB",
+                "NET/Socket",
+                "Call to ",
+                "IBV_WC_",
+                "Got completion from peer",
+                "ransport retry count",
+                "UCX",
+                "ibv_",
+                "socket interface found",
+                "CXI",
+                "fi_",
+                "OFI ",
+            ),
+            _NETWORK,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Look first whether the peer that is named ended with an error of its own")
+        yield Fix(
+            "Run once with NCCL_DEBUG=INFO, and see which interface it takes",
+            {"env": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}},
+        )

@@ -1,0 +1,65 @@
+"""DST020: a gloo connection between two ranks was lost, or never came about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_GLOO = re.compile(
+    UNHEEDED
+    + r"(?!\[W|\S*\[W\d).*?(?:gloo/\S+\.(?:cc|h):\d+\](?: [\w.]+ [!=<>]+ [\w.]+\.?)?\s*(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR).*)"
+    r"|(?:Error|what\(\)).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete)"
+    r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo device))"
+)
+_MAY_BE_A_PEER = re.compile(r"closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting")
+
+
+class GlooConnection(EndingRule):
+    """A gloo connection between two ranks was lost, or never came about.
+
+    What it sees
+        Errors from gloo's transport: "Connection closed by peer [ADDRESS]", "Connection reset by peer", "Timed out waiting …ms for recv
+        operation to complete", "Gloo connectFullMesh failed", "Unable to find address for: INTERFACE".
+    Why it matters
+        "closed by peer" is said by the rank that is left: the other one ended first, and its error is the cause. A connection that never
+        came about is the network's choice: gloo takes the address that the node's own name resolves to.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program went on. Any rank's own error before it is the cause.
+    What to do
+        Find the first error of another rank. If there is none, look for a rank that was killed without a word (out of memory). For
+        connections that never came about, choose the interface (GLOO_SOCKET_IFNAME) and see that the node's name is not 127.0.1.1 in
+        /etc/hosts.
+    Sources
+        gloo/transport/tcp/pair.cc, unbound_buffer.cc, device.cc; torch ProcessGroupGloo.
+    """
+
+    code = "DST020"
+    name = "gloo-connection"
+    cause = "gloo_connect"
+    causal_rank = 4
+    consequence_of = ("MEM007", "DST006", "DST021")
+    signatures = (
+        Signature(
+            "DST020",
+            "gloo",
+            ("gloo/", "connectFullMesh", "Timed out waiting", "Unable to find ", "unsupported gloo device"),
+            _GLOO,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        words = next((hit.fields[key] for key in ("what", "mesh", "wait", "device") if key in hit.fields), "")
+        return f"A gloo connection failed: {words.strip()[:160]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is None or _MAY_BE_A_PEER.search(hit.text):
+            yield Fix("Look for the rank that ended first: its error, or a kill without a word, is the cause")
+        else:
+            yield Fix(
+                "Choose the interface that all nodes share (ip -br address shows their names): GLOO_SOCKET_IFNAME=NAME"
+            )

@@ -1,0 +1,81 @@
+"""DST021: a host name could not be turned into an address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_UNKNOWN = re.compile(
+    UNHEEDED
+    + r"(?!\[W|\S*\[W\d).*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
+    r"|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno -[235]\]|Name or service not known|[Tt]emporary failure in name resolution"
+    r"|nodename nor servname provided|Could not resolve host(?:name)?:? ?(?P<other>\S*)|Failed to resolve '(?P<name>[^']+)'"
+    r"|No address associated with hostname|[Uu]nknown host))"
+)
+
+
+class HostnameResolution(EndingRule):
+    """A host name could not be turned into an address.
+
+    What it sees
+        c10d's "network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known)", Python's
+        `socket.gaierror`, "Temporary failure in name resolution", "Failed to resolve 'HOST'", as the error that ended the program.
+    Why it matters
+        Either MASTER_ADDR is no name that the nodes know, or a compute node without a way to the internet wanted to download.
+    When it stays silent
+        On c10d's warnings for one kind of address, and where a logger gives it as a warning (a tracker that goes on trying). Info when
+        the program went on.
+    What to do
+        MASTER_ADDR comes from `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list such as node[1-2] is no name. For
+        downloads: fetch models and data on the login node and set HF_HUB_OFFLINE=1, WANDB_MODE=offline in the job.
+    Sources
+        torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3); urllib3 NameResolutionError.
+    """
+
+    code = "DST021"
+    name = "hostname-resolution"
+    cause = "hostname_resolution"
+    signatures = (
+        Signature(
+            "DST021",
+            "unknown",
+            (
+                "gai error",
+                "gaierror",
+                "Name or service not known",
+                "ailure in name resolution",
+                "nodename nor servname",
+                "Could not resolve host",
+                "Failed to resolve",
+                "associated with hostname",
+                "nknown host",
+            ),
+            _UNKNOWN,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        host = next((hit.fields[key] for key in ("host", "name", "other") if hit.fields.get(key)), None)
+        return (
+            f"The host name {host} has no address, seen from the job"
+            if host
+            else "A host name has no address, seen from the job"
+        )
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and re.search(
+            r"https?|huggingface|wandb|github|\.com\b|\.org\b|\.co\b|pypi", hit.text
+        ):
+            yield Fix(
+                "Fetch it on the login node, and let the job work offline (HF_HUB_OFFLINE=1, WANDB_MODE=offline)"
+            )
+        else:
+            yield Fix(
+                "Take the first node's name as the address",
+                command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
+            )

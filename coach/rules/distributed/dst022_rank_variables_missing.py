@@ -1,0 +1,73 @@
+"""DST022: the variables that tell a process its rank are not set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_MISSING = re.compile(
+    UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
+    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w+|CUDA_VISIBLE_DEVICES|OMPI_\w+|PMI_\w+)'"
+    r"|(?:Error|Exception): .*?(?P<local>LOCAL_RANK) is not in the environment"
+    r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
+    r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"
+    r"|(?P<shell>[A-Z_]+): unbound variable)"
+)
+_FIELDS = ("name", "key", "local", "other", "set", "shell")
+
+
+class RankVariablesMissing(EndingRule):
+    """The environment variables that tell a process its rank are not set.
+
+    What it sees
+        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, a shell's "unbound variable".
+    Why it matters
+        `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python` and `srun` do not.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program took a default and went on.
+    What to do
+        Start the program with torchrun, one per node. With plain srun set RANK=$SLURM_PROCID, LOCAL_RANK=$SLURM_LOCALID,
+        WORLD_SIZE=$SLURM_NTASKS inside of the task (not in the batch script, where all would be 0), and MASTER_ADDR, MASTER_PORT for all.
+        SLURM_ variables exist in a job's steps only, and some only where the option was given.
+    Sources
+        torch/distributed/rendezvous.py `_env_rendezvous_handler`; torchrun's environment variables; srun(1), output environment.
+    """
+
+    code = "DST022"
+    name = "rank-variables-missing"
+    cause = "env_vars_missing"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "DST022",
+            "missing",
+            (
+                "expected, but not set",
+                "KeyError: '",
+                "LOCAL_RANK is not in",
+                "nvironment variable",
+                "MASTER_",
+                "WORLD_SIZE",
+                "RANK",
+                "unbound variable",
+            ),
+            _MISSING,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        name = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
+        return f"The environment variable {name} is not set"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Start it with torchrun, which sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+        )
+        yield Fix(
+            "With srun alone, set them inside of each task from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS"
+        )

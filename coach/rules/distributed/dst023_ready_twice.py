@@ -1,0 +1,69 @@
+"""DST023: autograd met a variable twice, or one that was changed in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+
+_TWICE = re.compile(
+    r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as ready twice)"
+    r"|(?:Error|what\(\)): .*?(?P<inplace>(?:has|have) been modified by an inplace operation)"
+    r"|(?P<changed>Your training graph has changed in this iteration)"
+)
+
+
+class ReadyTwice(EndingRule):
+    """Autograd met a parameter twice in one step, or a tensor that was changed in place.
+
+    What it sees
+        DDP's "Expected to mark a variable ready only once" with the parameter that "has been marked as ready twice", and autograd's "one
+        of the variables needed for gradient computation has been modified by an inplace operation".
+    Why it matters
+        The backward pass ends there. With DDP it is mostly re-entrant activation checkpointing, a parameter that is used in several
+        forward passes, or buffers that DDP broadcasts between two of them.
+    When it stays silent
+        Where the program caught it and went on: then it is info.
+    What to do
+        Take `use_reentrant=False` for activation checkpointing (in transformers `gradient_checkpointing_kwargs`), do not combine
+        `find_unused_parameters=True` with it, or use `static_graph=True`. For in-place changes: `broadcast_buffers=False` with two forward
+        passes, `x = x + y` instead of `x += y`; `torch.autograd.set_detect_anomaly(True)` names the operation.
+    Sources
+        torch/csrc/distributed/c10d/reducer.cpp; torch/csrc/autograd/saved_variable.cpp; torch.utils.checkpoint.
+    """
+
+    code = "DST023"
+    name = "ready-twice"
+    cause = "ddp_inplace_or_marked_ready_twice"
+    confidence = 0.95
+    signatures = (
+        Signature(
+            "DST023",
+            "twice",
+            (
+                "mark a variable ready only once",
+                "marked as ready twice",
+                "modified by an inplace operation",
+                "training graph has changed",
+            ),
+            _TWICE,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "inplace" in hit.fields:
+            return "A tensor that the backward pass needs was changed in place"
+        return "DDP met a parameter twice in one backward pass"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and "inplace" in hit.fields:
+            yield Fix("Have the operation named: torch.autograd.set_detect_anomaly(True) for a few steps")
+            yield Fix("Under DDP with two forward passes before one backward: broadcast_buffers=False")
+        else:
+            yield Fix(
+                "Activation checkpointing with use_reentrant=False, without find_unused_parameters=True"
+            )
