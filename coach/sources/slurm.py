@@ -20,7 +20,7 @@ from coach.sources.io import COMMAND_TIMEOUT_S, Io, Query
 from coach.sources.polling import poll_loop
 from coach.sources.slurm_jobs import jobs_query, parse_jobs
 from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
-from coach.sources.slurm_text import failure_words
+from coach.sources.slurm_text import failure_words, is_torn
 
 PARTITIONS_INTERVAL_S = 120.0
 """What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each time."""
@@ -72,8 +72,10 @@ class Client:
                 error = f"{error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
         if error is None and result.returncode != 0:
             error = failure_words(result.stderr) or f"{query.argv[0]}: exit status {result.returncode}"
-        self._last_error = error
         text = result.stdout.decode("utf-8", "surrogateescape")
+        if error is None and is_torn(text, query.record_end and result.query.record_end):
+            error = f"{query.argv[0]}: only a part of its answer came"
+        self._last_error = error
         return Answer(result.query, text, error, result.time_s, result.duration_s)
 
 

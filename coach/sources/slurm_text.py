@@ -32,6 +32,14 @@ def split_records(text: str, separator: str, record_end: str) -> list[list[str]]
     return [record.split(separator) for record in records if record]
 
 
+def is_torn(text: str, record_end: str) -> bool:
+    """Whether an answer ends in the middle of a record: its client was ended, or a wrapper lost the rest. Without a record end, lines count."""
+    rest = text.rpartition(record_end or "\n")[2].strip()
+    return bool(rest) and not (
+        record_end and rest.startswith("CLUSTER: ")
+    )  # with -M, also where no job follows
+
+
 def optional(text: str) -> str | None:
     """A word, or None for each of Slurm's spellings of "not set"."""
     return None if text.strip() in _UNSET else text

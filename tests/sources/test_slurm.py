@@ -155,3 +155,16 @@ def test_nodes_that_do_not_change_are_asked_for_ever_more_rarely_but_not_for_lon
     io.answers["nodes"] = captured("scontrol-nodes-22.05.txt").replace(b"State=IDLE", b"State=DRAINED")
     list(source.poll())
     assert source.interval_s == 60
+
+
+@pytest.mark.parametrize("kind", ["jobs", "nodes", "partitions"])
+def test_half_an_answer_is_no_answer_although_its_command_says_that_all_is_well(kind: str) -> None:
+    io = healthy()
+    whole = io.answers[kind]
+    assert isinstance(whole, bytes)
+    io.answers[kind] = whole[: len(whole) // 2]
+    source = JobsSource(io, "root", 10) if kind == "jobs" else NodesSource(io, 30)
+    said = {reading.source: reading for reading in source.poll()}
+    assert said[kind].error is not None
+    assert said[kind].error.endswith("only a part of its answer came")
+    assert said[kind].payload is None

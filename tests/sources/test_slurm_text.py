@@ -9,6 +9,7 @@ import pytest
 from coach.sources.slurm_text import (
     BadRow,
     failure_words,
+    is_torn,
     optional,
     parse_count,
     parse_duration,
@@ -116,3 +117,20 @@ def test_a_name_keeps_its_own_line_breaks_and_the_next_row_gets_none() -> None:
 )
 def test_a_failure_is_told_in_one_line_of_slurms_own_words(stderr: str, words: str) -> None:
     assert failure_words(stderr) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "record_end", "is_half"),
+    [
+        ("", "|END", False),
+        ("a|END\nb|END\n", "|END", False),
+        ("a|END\nb|EN", "|END", True),
+        ("CLUSTER: lion\n", "|END", False),
+        ("NodeName=a\n", "", False),
+        ("NodeName=a\nNodeNa", "", True),
+    ],
+)
+def test_an_answer_that_ends_in_the_middle_is_told_from_one_that_is_empty(
+    text: str, record_end: str, is_half: bool
+) -> None:
+    assert is_torn(text, record_end) == is_half
