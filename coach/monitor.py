@@ -103,6 +103,7 @@ class Monitor:
         self._nodes: tuple[Node, ...] = ()
         self._partitions: tuple[Partition, ...] = ()
         self._jobs: dict[str, Job] = {}
+        self._queue: tuple[Job, ...] = ()
         self._has_jobs = False
         self._runs: tuple[Run, ...] = ()
         self._newest_of_job: dict[str, Run] = {}
@@ -170,7 +171,8 @@ class Monitor:
             case JobList(jobs=jobs):
                 return self._apply_jobs(jobs)
             case NodeList(nodes=nodes):
-                is_news, self._nodes = nodes != self._nodes, nodes
+                is_news = nodes != self._nodes
+                self._nodes = nodes if is_news else self._nodes
                 return is_news
             case PartitionList(partitions=partitions):
                 is_news, self._partitions = partitions != self._partitions, partitions
@@ -190,8 +192,10 @@ class Monitor:
 
     def _apply_jobs(self, jobs: tuple[Job, ...]) -> bool:
         rows = {job.job_id: job for job in sorted(jobs, key=lambda job: job.user != self._user)}
-        is_news = rows != self._jobs
-        self._jobs, self._has_jobs = rows, True
+        is_news, self._has_jobs = rows != self._jobs, True
+        if is_news:
+            # What has not changed stays the same object: screens arrange it anew only when it is another.
+            self._jobs, self._queue = rows, tuple(rows.values())
         for target in self._targets.values():
             self._join_job(target)
         return is_news
@@ -212,7 +216,7 @@ class Monitor:
             now_s=now_s,
             nodes=self._nodes,
             partitions=self._partitions,
-            jobs=tuple(self._jobs.values()),
+            jobs=self._queue,
             runs=tuple(self._with_job_state(run) for run in self._runs),
             run_problems=self._run_problems,
             targets=MappingProxyType(
