@@ -1,241 +1,261 @@
 """The job's GPUs through NVML, each field by itself: what one device cannot tell is left out, and said once as a gap.
 
-NVML numbers all devices of the node, or those that the job's cgroup lets it see; records carry the number that CUDA gives a device
-within the job, and its UUID, which alone is the same everywhere.
+Records carry the number that CUDA gives a device within the job, and its UUID, which alone is the same everywhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import import_module
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-_REASONS = {
-    0x1: "gpu_idle",
-    0x2: "applications_clocks_setting",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
+from coach.node import gpu_fields, visible_gpus
+from coach.node.gap import Failures, Gap, ranges
+from coach.node.gpm import Gpm
+from coach.node.gpu_fields import Field, Scope, Values
+from coach.node.rates import Rates
+from coach.node.xid import XidWatch
 
-Gap = Tuple[str, str, str]
-"""what, because, how."""
+Reader = Tuple[str, Callable[[], Values]]
+"""The name of a field, and what reads it of one device."""
+
+
+class ProcessUse(NamedTuple):
+    """What a process holds on the job's GPUs."""
+
+    memory_mib: float
+    gpus: List[int]
 
 
 class Sample(NamedTuple):
-    """The GPUs at one time: records without time and node, memory in use per process, and what newly could not be read."""
+    """The GPUs at one time: records without time and node, use per process, and what newly could not be read."""
 
     records: List[Dict[str, Any]]
-    process_memory_mib: Dict[int, float]
+    processes: Dict[int, ProcessUse]
     gaps: List[Gap]
 
 
 class _Device:
-    def __init__(self, index: int, handle: Any, uuid: Optional[str], name: Optional[str]) -> None:
+    """One GPU or MIG instance of the job, with the readers of all that it may tell."""
+
+    def __init__(self, index: int, visible: visible_gpus.Visible, nvml: Any) -> None:
         self.index = index
-        self.handle = handle
-        self.facts = {"gpu": index, "uuid": uuid, "name": name}
-        self.unsupported: Set[str] = set()
+        self.handle, self.whole = visible
+        uuid = visible_gpus.uuid_of(nvml, self.handle)
+        self.key: Values = {"gpu": index, "uuid": uuid}
+        self.facts: Values = dict(self.key)
+        with contextlib.suppress(nvml.NVMLError):
+            self.facts["name"] = visible_gpus.as_text(nvml.nvmlDeviceGetName(self.handle))
+        if self.whole is not None:
+            self.facts["whole_uuid"] = visible_gpus.uuid_of(nvml, self.whole)
+        self.every_sample = self._bound(gpu_fields.of_every_sample(nvml))
+        self.limits = self._bound(gpu_fields.of_limits(nvml))
+        self.links = self._bound(gpu_fields.of_links(nvml))
+        self.health = self._bound(gpu_fields.of_health(nvml))
+        self.known_limits: Values = {}
+        self.silent: Set[str] = set()
+        """Fields that failed and were said; of them, `refused` are not asked again."""
+        self.refused: Set[str] = set()
         self.is_lost = False
+        self.slow_due_s: Optional[float] = None
+
+    def _bound(self, fields: List[Field]) -> List[Reader]:
+        readers: List[Reader] = []
+        for field in fields:
+            if self.whole is None or field.scope is Scope.INSTANCE:
+                readers.append((field.name, _reader(field, self.handle)))
+            elif field.scope is Scope.SHARED:
+                readers.append((field.name, _reader(field, self.whole)))
+        return readers
+
+
+def _reader(field: Field, handle: Any) -> Callable[[], Values]:
+    return lambda: field.read(handle)
 
 
 class Gpus:
-    """The devices of the job. Without a driver there are none, and `gaps` says why."""
+    """The devices of the job. Without a driver there are none, and the first sample's gaps say why."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self.gaps: List[Gap] = []
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        has_gpm: bool,
+        slow_interval_s: float,
+        tell_xid: Callable[[int, str, int], None],
+    ) -> None:
+        self._slow_interval_s = slow_interval_s
+        self.counts: Optional[visible_gpus.Counts] = None
+        self._gaps: List[Gap] = []
         self._devices: List[_Device] = []
+        self._rates = Rates()
         self._nvml: Any = None
         try:
             self._nvml = import_module("pynvml")
         except ImportError:
-            self._explain_missing_binding()
+            self._gaps.append(_missing_binding())
             return
         try:
             self._nvml.nvmlInit()
-            self._devices = self._visible_devices(env)
+            found = visible_gpus.find(self._nvml, env)
         except self._nvml.NVMLError as error:
-            self._explain_init(error)
+            self._gaps.append(self._why_no_nvml(error))
             return
-        self._fields = self._readers()
-        self._compare_with_allotted(env)
+        self._devices = [_Device(index, visible, self._nvml) for index, visible in enumerate(found)]
+        self.counts = visible_gpus.count(len(found), env)
+        self._gaps += visible_gpus.explain(self.counts, env)
+        instances = [device.index for device in self._devices if device.whole is not None]
+        if instances:
+            self._gaps.append(_of_instances(instances))
+        if has_gpm:
+            self._add_gpm()
+        self._watch_xids(tell_xid)
 
-    @property
-    def num_devices(self) -> int:
-        return len(self._devices)
-
-    def sample(self) -> Sample:
-        """Read every device once."""
-        records: List[Dict[str, Any]] = []
-        memory: Dict[int, float] = {}
-        gaps: List[Gap] = []
+    def sample(self, time_s: float) -> Sample:
+        """Read every device once. `time_s` is a monotonic clock."""
+        records: List[Values] = []
+        processes: Dict[int, ProcessUse] = {}
+        failed = Failures()
         for device in self._devices:
-            values = self._read(device, gaps)
+            found = self._read_device(device, time_s, failed)
             if device.is_lost:
                 continue
-            records.append({**device.facts, **values})
-            for pid, used_mib in self._process_memory(device).items():
-                memory[pid] = memory.get(pid, 0.0) + used_mib
-        return Sample(records, memory, gaps)
+            records += found
+            for pid, used_mib in self._process_memory(device, failed).items():
+                before = processes.get(pid, ProcessUse(0.0, []))
+                processes[pid] = ProcessUse(before.memory_mib + used_mib, [*before.gpus, device.index])
+        gaps = [*self._gaps, *failed.gaps()]
+        self._gaps = []
+        return Sample(records, processes, gaps)
 
-    def _read(self, device: _Device, gaps: List[Gap]) -> Dict[str, Any]:
-        values: Dict[str, Any] = {}
-        for field, reader in self._fields.items():
-            if field in device.unsupported:
+    def _read_device(self, device: _Device, time_s: float, failed: Failures) -> List[Values]:
+        was_lost, device.is_lost = device.is_lost, False
+        values = self._read(device, device.every_sample, failed)
+        slow: List[Values] = []
+        if not device.is_lost and (device.slow_due_s is None or time_s >= device.slow_due_s):
+            # Spread over the interval, because each device takes its time.
+            share = (device.index + 1) / len(self._devices) if device.slow_due_s is None else 1.0
+            device.slow_due_s = time_s + self._slow_interval_s * share
+            device.known_limits = self._read(device, device.limits, failed)
+            links = self._with_rates(device, self._read(device, device.links, failed, "links"), time_s)
+            health = self._read(device, device.health, failed, "health")
+            slow = [
+                {"kind": "gpu_link", **device.key, **links},
+                {"kind": "gpu_health", **device.key, **health},
+            ]
+        if device.is_lost and not was_lost:
+            failed.gap((f"gpu.{device.index}", f"GPU {device.index} is lost", _HOW_LOST))
+        return [{"kind": "gpu", **device.facts, **values, **device.known_limits}, *slow]
+
+    def _read(
+        self, device: _Device, readers: List[Reader], failed: Failures, group: Optional[str] = None
+    ) -> Values:
+        values: Values = {}
+        for name, read in readers:
+            if device.is_lost or name in device.refused:
                 continue
             try:
-                values.update(reader(device.handle))
+                values.update(read())
             except self._nvml.NVMLError as error:
-                if self._is_lost(error):
-                    if not device.is_lost:
-                        gaps.append((f"gpu.{device.index}", f"GPU {device.index}: {error}", _HOW_LOST))
-                    device.is_lost = True
-                    return {}
-                if self._is_unsupported(error):
-                    device.unsupported.add(field)
-                    gaps.append((f"gpu.{field}", f"GPU {device.index}: {error}", "this device does not tell"))
-        device.is_lost = False
+                self._note(device, name, error, failed, group)
         return values
 
-    def _readers(self) -> Dict[str, Callable[[Any], Dict[str, Any]]]:
+    def _note(
+        self, device: _Device, name: str, error: Any, failed: Failures, group: Optional[str] = None
+    ) -> None:
         nvml = self._nvml
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        reasons = reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons  # its name in older versions
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            device.is_lost = True
+            return
+        if name not in device.silent:
+            device.silent.add(name)
+            failed.add(name, group, device.index, error, self._how(error))
+        if error.value in (
+            nvml.NVML_ERROR_NOT_SUPPORTED,
+            nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            nvml.NVML_ERROR_NO_PERMISSION,
+        ):
+            device.refused.add(name)
 
-        def memory(handle: Any) -> Dict[str, Any]:
-            info = nvml.nvmlDeviceGetMemoryInfo(handle)
-            return {"memory_used_mib": info.used >> 20, "memory_total_mib": info.total >> 20}
+    def _with_rates(self, device: _Device, values: Values, time_s: float) -> Values:
+        for way in ("tx", "rx"):
+            counter = values.pop(f"nvlink_{way}_kib", None)
+            rate = self._rates.of((device.index, way), counter, time_s)
+            if rate is not None:
+                values[f"nvlink_{way}_mib_s"] = round(rate / 1024, 1)
+        return values
 
-        def event_reasons(handle: Any) -> Dict[str, Any]:
-            mask = reasons(handle)
-            return {"clocks_event_reasons": [name for bit, name in _REASONS.items() if mask & bit]}
-
-        def one(key: str, call: Callable[[Any], Any]) -> Callable[[Any], Dict[str, Any]]:
-            return lambda handle: {key: call(handle)}
-
-        clock = nvml.NVML_CLOCK_SM
-        return {
-            "utilization": one(
-                "utilization_pct", lambda handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu
-            ),
-            "memory": memory,
-            "power": one("power_w", lambda handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
-            "power_limit": one(
-                "power_limit_w", lambda handle: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
-            ),
-            "temperature": one(
-                "temperature_c",
-                lambda handle: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            ),
-            "sm_clock": one("sm_clock_mhz", lambda handle: nvml.nvmlDeviceGetClockInfo(handle, clock)),
-            "max_sm_clock": one(
-                "max_sm_clock_mhz", lambda handle: nvml.nvmlDeviceGetMaxClockInfo(handle, clock)
-            ),
-            "clocks_event_reasons": event_reasons,
-        }
-
-    def _process_memory(self, device: _Device) -> Dict[int, float]:
-        if "processes" in device.unsupported:
+    def _process_memory(self, device: _Device, failed: Failures) -> Dict[int, float]:
+        if "processes" in device.refused:
             return {}
         try:
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(device.handle)
         except self._nvml.NVMLError as error:
-            if self._is_unsupported(error):
-                device.unsupported.add("processes")
+            self._note(device, "processes", error, failed)
             return {}
         return {process.pid: process.usedGpuMemory / 2**20 for process in found if process.usedGpuMemory}
 
-    def _visible_devices(self, env: Mapping[str, str]) -> List[_Device]:
-        """In CUDA's order: CUDA_VISIBLE_DEVICES holds numbers or UUIDs, and what follows an entry that does not exist is hidden."""
-        nvml = self._nvml
-        every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        visible = env.get("CUDA_VISIBLE_DEVICES")
-        handles = every
-        if visible is not None:
-            handles = []
-            for entry in visible.split(","):
-                handle = self._handle_of(entry.strip(), every)
-                if handle is None:
-                    break
-                handles.append(handle)
-            if not handles and every:
-                self.gaps.append(
-                    ("gpu.utilization", "CUDA_VISIBLE_DEVICES hides every GPU", "ask for GPUs with --gpus")
-                )
-        if not every:
-            self.gaps.append(("gpu.utilization", "NVML sees no GPU", "ask for GPUs with --gpus"))
-        return [
-            _Device(
-                index,
-                handle,
-                self._text(nvml.nvmlDeviceGetUUID, handle),
-                self._text(nvml.nvmlDeviceGetName, handle),
-            )
-            for index, handle in enumerate(handles)
-        ]
-
-    def _handle_of(self, entry: str, every: List[Any]) -> Any:
-        if entry.isdigit():
-            return every[int(entry)] if int(entry) < len(every) else None
-        if entry.startswith("MIG-"):
+    def _add_gpm(self) -> None:
+        failed = Failures()
+        for device in self._devices:
             try:
-                return self._nvml.nvmlDeviceGetHandleByUUID(entry.encode())
-            except self._nvml.NVMLError:
-                return None
-        for handle in every:
-            # CUDA takes any beginning of a UUID that is long enough to be unique.
-            if entry and (self._text(self._nvml.nvmlDeviceGetUUID, handle) or "").startswith(entry):
-                return handle
-        return None
+                device.every_sample.append(("gpm", Gpm(self._nvml, device.handle, device.whole).read))
+            except (self._nvml.NVMLError, AttributeError) as error:
+                failed.add("gpm", None, device.index, error, "GPM needs a Hopper or newer GPU")
+        self._gaps += failed.gaps()
 
-    def _compare_with_allotted(self, env: Mapping[str, str]) -> None:
-        allotted = env.get("SLURM_GPUS_ON_NODE", "")
-        if self._devices and allotted.isdigit() and int(allotted) > len(self._devices):
-            self.gaps.append(
-                (
-                    "gpu.utilization",
-                    f"{len(self._devices)} of the job's {allotted} GPUs on this node are visible to the sampler",
-                    "one task per node sees all of them: --ntasks-per-node=1, no --gpus-per-task",
-                )
-            )
-
-    def _text(self, call: Callable[[Any], Any], handle: Any) -> Optional[str]:
+    def _watch_xids(self, tell: Callable[[int, str, int], None]) -> None:
+        failed = Failures()
+        seen = set()
         try:
-            value = call(handle)
-        except self._nvml.NVMLError:
-            return None
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            watch = XidWatch(self._nvml, tell)
+        except (self._nvml.NVMLError, AttributeError) as error:
+            self._gaps.append(
+                ("gpu.xid", f"no Xid events: {error}", "`dmesg` on the node has them (NVRM: Xid)")
+            )
+            return
+        for device in self._devices:
+            handle = device.handle if device.whole is None else device.whole
+            uuid = visible_gpus.uuid_of(self._nvml, handle)
+            if uuid is None or uuid in seen:
+                continue  # instances of one device share its events
+            seen.add(uuid)
+            try:
+                watch.register(handle, device.index, uuid)
+            except self._nvml.NVMLError as error:
+                failed.add("xid", None, device.index, error, "`dmesg` on the node has them (NVRM: Xid)")
+        self._gaps += failed.gaps()
+        watch.start()
 
-    def _is_lost(self, error: Any) -> bool:
-        return bool(error.value == self._nvml.NVML_ERROR_GPU_IS_LOST)
+    def _how(self, error: Any) -> str:
+        if error.value == self._nvml.NVML_ERROR_NO_PERMISSION:
+            return "the driver tells it to administrators only: ask them"
+        if error.value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            return "a newer driver tells it"
+        return "this device does not tell"
 
-    def _is_unsupported(self, error: Any) -> bool:
-        nvml = self._nvml
-        return error.value in (
-            nvml.NVML_ERROR_NOT_SUPPORTED,
-            nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            nvml.NVML_ERROR_NO_PERMISSION,
-        )
-
-    def _explain_missing_binding(self) -> None:
-        missing = f"pynvml missing in {sys.executable}"
-        if os.path.exists("/dev/nvidiactl"):  # noqa: PTH110 (no path is kept)
-            self.gaps.append(("gpu.utilization", missing, f"{sys.executable} -m pip install nvidia-ml-py"))
-        else:
-            what, because, how = _NO_DRIVER
-            self.gaps.append((what, f"{missing}, and {because}", how))
-
-    def _explain_init(self, error: Any) -> None:
+    def _why_no_nvml(self, error: Any) -> Gap:
         nvml = self._nvml
         if error.value in (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
-            self.gaps.append(_NO_DRIVER)
-        else:
-            self.gaps.append(("gpu.utilization", f"NVML: {error}", "`nvidia-smi` on this node tells more"))
+            return _NO_DRIVER
+        return ("gpu.utilization", f"NVML: {error}", "`nvidia-smi` on this node tells more")
+
+
+def _of_instances(indices: List[int]) -> Gap:
+    return (
+        "gpu.power",
+        f"GPU {ranges(indices)}: a MIG instance; power and traffic are measured for the whole device only",
+        "`--gpm` measures what an instance does, on Hopper or newer",
+    )
+
+
+def _missing_binding() -> Gap:
+    missing = f"pynvml missing in {sys.executable}"
+    if os.path.exists("/dev/nvidiactl"):  # noqa: PTH110 (no path is kept)
+        return ("gpu.utilization", missing, f"{sys.executable} -m pip install nvidia-ml-py")
+    what, because, how = _NO_DRIVER
+    return (what, f"{missing}, and {because}", how)
 
 
 _NO_DRIVER: Gap = (

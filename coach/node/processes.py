@@ -7,10 +7,14 @@ only those that do are read again: a sample costs what the job is, not what the 
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+# torchrun's and Open MPI's names, in the order in which they count.
+_RANK = (b"RANK", b"OMPI_COMM_WORLD_RANK")
+_LOCAL_RANK = (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK")
 
 # Process numbers are used again: what was once seen not to belong to the job is looked at anew after this many samples.
 _FORGET_STRANGERS_AFTER = 60
@@ -25,6 +29,14 @@ class Stat(NamedTuple):
     cpu_s: float
     rss_mib: float
     start_ticks: int
+    num_threads: int
+
+
+class Ranks(NamedTuple):
+    """What a launcher called a process; None: it said nothing."""
+
+    rank: Optional[int] = None
+    local_rank: Optional[int] = None
 
 
 class Process(NamedTuple):
@@ -32,9 +44,10 @@ class Process(NamedTuple):
 
     pid: int
     name: str
-    rank: Optional[int]
+    ranks: Ranks
     cpu_pct: Optional[float]
     rss_mib: float
+    num_threads: int
 
 
 def parse_stat(pid: int, data: bytes) -> Optional[Stat]:
@@ -45,7 +58,9 @@ def parse_stat(pid: int, data: bytes) -> Optional[Stat]:
         return None
     name = data[opening + 1 : closing].decode("utf-8", "replace")
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-    return Stat(pid, name, int(fields[1]), cpu_s, int(fields[21]) * _PAGE_MIB, int(fields[19]))
+    return Stat(
+        pid, name, int(fields[1]), cpu_s, int(fields[21]) * _PAGE_MIB, int(fields[19]), int(fields[17])
+    )
 
 
 def read_stat(pid: int) -> Optional[Stat]:
@@ -54,12 +69,29 @@ def read_stat(pid: int) -> Optional[Stat]:
     return parse_stat(pid, data) if data else None
 
 
-def rank_of(pid: int) -> Optional[int]:
-    """The rank that a launcher gave to a process in its environment; None when there is none, or it is not ours to read."""
+def ranks_of(pid: int) -> Ranks:
+    """The ranks in a process's environment; none where there are none, or it is not ours to read.
+
+    Slurm's own numbers are of tasks: under torchrun a task is a node, so they are not looked at.
+    """
+    found: Dict[bytes, int] = {}
     for entry in _read(f"/proc/{pid}/environ").split(b"\0"):
-        if entry.startswith(b"RANK=") and entry[5:].isdigit():
-            return int(entry[5:])
-    return None
+        name, _, value = entry.partition(b"=")
+        if name in _RANK + _LOCAL_RANK and value.isdigit():
+            found[name] = int(value)
+    rank, local_rank = ([found[name] for name in names if name in found] for names in (_RANK, _LOCAL_RANK))
+    return Ranks(rank[0] if rank else None, local_rank[0] if local_rank else None)
+
+
+def read_io_bytes(pid: int) -> Optional[Tuple[int, int]]:
+    """(read, written) bytes that a process took from, and gave to, file systems: not what the page cache had already."""
+    found: Dict[bytes, int] = {}
+    for line in _read(f"/proc/{pid}/io").splitlines():
+        name, _, value = line.partition(b": ")
+        if value.isdigit():
+            found[name] = int(value)
+    read, written = found.get(b"read_bytes"), found.get(b"write_bytes")
+    return None if read is None or written is None else (read, written)
 
 
 def step_root(supervisor: int) -> int:
@@ -99,7 +131,7 @@ class ProcessTable:
         self._ignored = set(ignored)
         self._strangers: Set[int] = set()
         self._members: Dict[int, Stat] = {}
-        self._ranks: Dict[int, Optional[int]] = {}
+        self._ranks: Dict[int, Ranks] = {}
         self._time_s: Optional[float] = None
         self._num_samples = 0
 
@@ -119,7 +151,7 @@ class ProcessTable:
         self._admit(present - set(self._members) - self._strangers - self._ignored)
         self._strangers &= present
         self._ranks = {
-            pid: self._ranks[pid] if pid in self._ranks and pid in before else rank_of(pid)
+            pid: self._ranks[pid] if pid in self._ranks and pid in before else ranks_of(pid)
             for pid in self._members
         }
         found = [self._process(stat, before.get(pid), elapsed_s) for pid, stat in self._members.items()]
@@ -129,7 +161,7 @@ class ProcessTable:
         cpu_pct = None
         if before is not None and elapsed_s > 0:
             cpu_pct = max(0.0, (stat.cpu_s - before.cpu_s) / elapsed_s * 100)
-        return Process(stat.pid, stat.name, self._ranks[stat.pid], cpu_pct, stat.rss_mib)
+        return Process(stat.pid, stat.name, self._ranks[stat.pid], cpu_pct, stat.rss_mib, stat.num_threads)
 
     def _admit(self, pids: Set[int]) -> None:
         """Look at the processes not seen before; an orphan of the job stays the job's."""

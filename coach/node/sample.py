@@ -1,7 +1,8 @@
-"""The sampler: every second one look at the job's CPUs, memory, processes and GPUs on this node.
+"""`coach sample`: every second one sample of this node, to a run directory or as a stream of lines.
 
-Beside a training it is a separate process that can fail, hang or be killed without anybody waiting for it. It keeps the pace of the
-wall clock: a late sample is skipped, not made up for. What it cannot measure it says, as a gap, at the top of every file.
+Beside a training it is a separate process that can fail, hang or be killed without anybody waiting for it. It keeps its pace: a late
+sample is skipped, not made up for, also when the reader of its stream is slow. What it cannot measure it says, as a gap, at the top of
+every file.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Callable, Iterable, Optional
 
 from coach import runs
-from coach.node import limits
-from coach.node.gpus import Gap, Gpus
+from coach.node.gpm import GPM_HELP
 from coach.node.node_name import node_name
 from coach.node.parent import die_with_parent
-from coach.node.processes import Process, ProcessTable, own_processes, read_stat, step_root
-from coach.node.telemetry_file import TelemetryFile, encode_short
+from coach.node.processes import read_stat
+from coach.node.sampler import Moment, Options, Sampler, now
+from coach.node.telemetry_file import TelemetryFile
 
-_MAX_PROCESSES = 8
 _FIRST_LOOK_S = 0.3
-
-Record = Dict[str, Any]
+_PATIENCE_S = 10.0  # for one sample alone: a driver that nobody uses takes seconds to start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of `coach sample`. Without --run-dir, records go to standard output."""
-    parser.add_argument(
+    """The options of `coach sample`."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
         "--run-dir", metavar="DIR", help="append to telemetry/NODE.jsonl of this run directory"
     )
+    where.add_argument("--stream", action="store_true", help="print samples, one record a line, for ever")
+    where.add_argument("--once", action="store_true", help="print one sample and end")
     parser.add_argument(
         "--node", metavar="NAME", help="what this node is called (default: Slurm's name, or the host's)"
     )
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pid", type=int, metavar="PID", help="follow this process's descendants, and end with it"
     )
-    parser.add_argument("--once", action="store_true", help="print one sample and end")
+    parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument("--ignore-pid", type=int, metavar="PID", help=argparse.SUPPRESS)
     parser.add_argument("--started-time", type=float, metavar="S", help=argparse.SUPPRESS)
 
@@ -67,19 +69,23 @@ def run(args: argparse.Namespace) -> int:
     def goes_on() -> bool:
         if followed is None:
             return True
-        now = read_stat(followed.pid)
-        return now is not None and now.start_ticks == followed.start_ticks
+        stat = read_stat(followed.pid)
+        return stat is not None and stat.start_ticks == followed.start_ticks
 
     ignored = [os.getpid(), *([args.ignore_pid] if args.ignore_pid else [])]
-    sampler = Sampler(node, args.pid, ignored, os.environ)
+    options = Options(node, args.pid, ignored, args.gpm, min(0.5, args.interval / 2))
     if args.once:
-        sampler.sample()
+        options = options._replace(gpu_limit_s=_PATIENCE_S, slow_interval_s=0.0)
+    sampler = Sampler(options, os.environ)
+    if args.once:
+        sampler.sample(now())
         time.sleep(_FIRST_LOOK_S)
-        _print([*sampler.gap_lines(), *sampler.sample()])
+        lines = sampler.sample(now())
+        _print([*sampler.gap_lines(now()), *lines])
         return 0
-    if not args.run_dir:
-        _print(sampler.gap_lines())
-        keep_pace(args.interval, goes_on, lambda: _print(sampler.sample()))
+    if args.stream:
+        _print(sampler.gap_lines(now()))
+        keep_pace(args.interval, goes_on, lambda: _print(sampler.sample(now())))
         return 0
     paths = runs.RunPaths(Path(args.run_dir))
     # Held until this process ends: of several supervisors on a node one at a time samples.
@@ -87,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         if lock is not None:
             stack.callback(os.close, lock)
-        keep_pace(args.interval, goes_on, _Writer(sampler, paths, node, args.started_time).tick)
+        writer = Writer(sampler, paths, node, args.started_time)
+        keep_pace(args.interval, goes_on, lambda: writer.tick(now()))
     return 0
 
 
@@ -100,78 +107,7 @@ def keep_pace(interval_s: float, goes_on: Callable[[], bool], tick: Callable[[],
         time.sleep(interval_s - late_s % interval_s)
 
 
-class Sampler:
-    """Looks at the node and makes encoded records."""
-
-    def __init__(self, node: str, pid: Optional[int], ignored: Iterable[int], env: Mapping[str, str]) -> None:
-        self._node = node
-        self._gpus = Gpus(env)
-        self._gaps: List[Gap] = list(self._gpus.gaps)
-        self._has_looked = False
-        of_job = pid if pid is not None else os.getpid()
-        self._num_cpus = limits.allotted_cpus(of_job, env)
-        self._memory_limit_mib = limits.memory_limit_mib(of_job, env)
-        if pid is not None:
-            self._processes = ProcessTable(root=step_root(pid), ignored=[*ignored, pid])
-        else:
-            self._processes = ProcessTable(belongs=own_processes(env.get("SLURM_JOB_ID")), ignored=ignored)
-
-    def sample(self) -> List[bytes]:
-        """Host, GPUs, the largest processes, and gaps that are new."""
-        time_s = time.time()
-        processes = self._processes.sample(time.monotonic())
-        gpus = self._gpus.sample()
-        records = [self._host(processes)]
-        self._has_looked = True
-        records += [{"kind": "gpu", **record} for record in gpus.records]
-        records += [self._process(process, gpus.process_memory_mib) for process in processes[:_MAX_PROCESSES]]
-        self._gaps += gpus.gaps
-        return [*self._encode(records, time_s), *self._encode(map(_gap_record, gpus.gaps), time_s)]
-
-    def gap_lines(self) -> List[bytes]:
-        """All gaps known so far, for the top of a file."""
-        return self._encode(map(_gap_record, self._gaps), time.time())
-
-    def add_gap(self, gap: Gap) -> None:
-        """Note something else that is not measured; it is said once."""
-        if gap not in self._gaps:
-            self._gaps.append(gap)
-
-    def _encode(self, records: Iterable[Record], time_s: float) -> List[bytes]:
-        when = {"time_s": round(time_s, 3), "node": self._node}
-        return [encode_short({"kind": record["kind"], **when, **record}) for record in records]
-
-    def _host(self, processes: List[Process]) -> Record:
-        measured = [process.cpu_pct for process in processes if process.cpu_pct is not None]
-        is_measured = bool(measured) or (self._has_looked and not processes)
-        cpu_pct = min(100.0, sum(measured) / self._num_cpus) if is_measured else None
-        used_mib = sum(process.rss_mib for process in processes)
-        available_mib = limits.read_meminfo_mib("MemAvailable")
-        if available_mib is not None and self._memory_limit_mib is not None:
-            available_mib = min(available_mib, max(0.0, self._memory_limit_mib - used_mib))
-        return {
-            "kind": "host",
-            "cpu_pct": _rounded(cpu_pct),
-            "num_cpus": self._num_cpus,
-            "memory_used_mib": _rounded(used_mib),
-            "memory_limit_mib": _rounded(self._memory_limit_mib),
-            "memory_available_mib": _rounded(available_mib),
-            "num_processes": len(processes),
-        }
-
-    def _process(self, process: Process, gpu_memory_mib: Mapping[int, float]) -> Record:
-        return {
-            "kind": "process",
-            "pid": process.pid,
-            "name": process.name,
-            "rank": process.rank,
-            "cpu_pct": _rounded(process.cpu_pct),
-            "rss_mib": _rounded(process.rss_mib),
-            "gpu_memory_mib": _rounded(gpu_memory_mib.get(process.pid)),
-        }
-
-
-class _Writer:
+class Writer:
     """Writes samples to the run directory, and what the trainer says about itself to run.json. No tick raises."""
 
     def __init__(
@@ -184,11 +120,12 @@ class _Writer:
         self._has_said_gaps = False
         self._has_folded_start = False
 
-    def tick(self) -> None:
+    def tick(self, at: Moment) -> None:
+        """Take one sample and write it."""
         # Taken first: a sample returns the gaps that it finds itself.
-        known_gaps = [] if self._has_said_gaps else self._sampler.gap_lines()
+        known_gaps = [] if self._has_said_gaps else self._sampler.gap_lines(at)
         try:
-            lines = self._sampler.sample()
+            lines = self._sampler.sample(at)
         except Exception as error:
             self._sampler.add_gap(
                 ("host", f"the sampler failed: {type(error).__name__}: {error}", "report it")
@@ -236,12 +173,3 @@ def _take_turn(path: Path, interval_s: float, goes_on: Callable[[], bool]) -> Op
 def _print(lines: Iterable[bytes]) -> None:
     sys.stdout.buffer.write(b"".join(lines))
     sys.stdout.flush()
-
-
-def _gap_record(gap: Gap) -> Record:
-    what, because, how = gap
-    return {"kind": "gap", "what": what, "because": because, "how": how}
-
-
-def _rounded(value: Optional[float]) -> Optional[float]:
-    return None if value is None else round(value, 1)

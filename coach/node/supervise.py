@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Mapping, Optional, Set
 
 from coach import runs
 from coach.node import first_look, own_run, peers
+from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.relay import FORWARDED, Witness
 
@@ -36,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
     )
+    parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
     )
@@ -76,7 +78,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
             attempt.record_end(_NOT_FOUND if is_missing else _NOT_EXECUTABLE, set())
         return _NOT_FOUND if is_missing else _NOT_EXECUTABLE
     witness = Witness()
-    sampler = _start_sampler(attempt, args.interval, witness.pid) if attempt else None
+    sampler = _start_sampler(attempt, args.interval, args.gpm, witness.pid) if attempt else None
     if attempt and os.environ.get("SLURM_NNODES", "1") != "1":
         peers.end_with_a_refused_peer(attempt.paths, node, training)
     forwarded = _wait(training, witness, sampler, attempt)
@@ -104,11 +106,11 @@ def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_tim
 
 
 def _start_sampler(
-    attempt: "_Attempt", interval_s: float, witness_pid: int
+    attempt: "_Attempt", interval_s: float, has_gpm: bool, witness_pid: int
 ) -> Optional["subprocess.Popen[bytes]"]:
     argv = [sys.executable, str(Path(__file__).parent), "sample", "--run-dir", str(attempt.paths.run_dir)]
     argv += ["--node", attempt.node, "--interval", str(interval_s), "--pid", str(os.getpid())]
-    argv += ["--ignore-pid", str(witness_pid)]
+    argv += ["--ignore-pid", str(witness_pid), *(["--gpm"] if has_gpm else [])]
     if is_first_node(os.environ):
         argv += ["--started-time", repr(attempt.started_time_s)]
     null = subprocess.DEVNULL

@@ -23,7 +23,16 @@ def build(directory: Path) -> Path:
     if not library.exists():
         directory.mkdir(parents=True, exist_ok=True)
         temporary = directory / f".{_LIBRARY}.{os.getpid()}"
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", f"-Wl,-soname,{_LIBRARY}"]
+        command = [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-pthread",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            f"-Wl,-soname,{_LIBRARY}",
+        ]
         subprocess.run([*command, "-o", temporary, _SOURCE], check=True)
         temporary.replace(library)
     return directory

@@ -1,0 +1,143 @@
+"""What the whole node does, the job's part in it or not: CPU, memory, pressure, disks, network, shared memory. From /proc and /sys alone.
+
+A job that is slow because of its neighbours, or of a disk that all share, looks healthy by its own numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from coach.node.gap import Gap
+from coach.node.rates import Rates
+
+_SECTOR_MIB = 512 / 2**20
+
+
+class Activity:
+    """Reads the node's counters. What a kernel does not have is a gap, found at the start."""
+
+    def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
+        self._proc = proc
+        self._sys = sys
+        self._rates = Rates()
+        # Those with a device behind them: partitions, bridges and virtual interfaces would count the same bytes twice.
+        self._disks = _with_device(sys / "block")
+        self._interfaces = _with_device(sys / "class/net")
+        self.gaps: List[Gap] = []
+        if parse_pressure(_read(proc / "pressure/cpu")) == (None, None):
+            self.gaps.append(
+                (
+                    "host.pressure",
+                    "this kernel has no pressure information",
+                    "boot it with psi=1 (Linux 4.20)",
+                )
+            )
+
+    def sample(self, time_s: float) -> Dict[str, Any]:
+        """Fields of a host record. `time_s` is a monotonic clock."""
+        busy, total = parse_cpu(_read(self._proc / "stat"))
+        busy_rate, total_rate = self._rates.of("busy", busy, time_s), self._rates.of("total", total, time_s)
+        cpu_some, _ = parse_pressure(_read(self._proc / "pressure/cpu"))
+        memory_some, memory_full = parse_pressure(_read(self._proc / "pressure/memory"))
+        io_some, io_full = parse_pressure(_read(self._proc / "pressure/io"))
+        memory = parse_meminfo(_read(self._proc / "meminfo"))
+        total_mib, available_mib = memory.get("MemTotal"), memory.get("MemAvailable")
+        swap_mib, free_swap_mib = memory.get("SwapTotal"), memory.get("SwapFree")
+        read, written = parse_diskstats(_read(self._proc / "diskstats"), self._disks)
+        shared_used, shared_total = _size_of("/dev/shm")
+        return {
+            "node_cpu_pct": 100 * busy_rate / total_rate if busy_rate is not None and total_rate else None,
+            "node_memory_used_mib": _difference(total_mib, available_mib),
+            "node_memory_total_mib": total_mib,
+            "swap_used_mib": _difference(swap_mib, free_swap_mib),
+            "swap_total_mib": swap_mib,
+            "cpu_pressure_pct": cpu_some,
+            "memory_pressure_pct": memory_some,
+            "memory_stall_pct": memory_full,
+            "io_pressure_pct": io_some,
+            "io_stall_pct": io_full,
+            "disk_read_mib_s": self._rates.of("read", read, time_s),
+            "disk_write_mib_s": self._rates.of("written", written, time_s),
+            "network_rx_mib_s": self._rates.of("rx", self._bytes("rx"), time_s),
+            "network_tx_mib_s": self._rates.of("tx", self._bytes("tx"), time_s),
+            "shared_memory_used_mib": shared_used,
+            "shared_memory_total_mib": shared_total,
+        }
+
+    def _bytes(self, way: str) -> Optional[float]:
+        folder = self._sys / "class/net"
+        found = [_read(folder / name / f"statistics/{way}_bytes") for name in self._interfaces]
+        return sum(int(text) / 2**20 for text in found if text.strip().isdigit()) if any(found) else None
+
+
+def parse_cpu(text: str) -> Tuple[Optional[float], Optional[float]]:
+    """(busy, all) ticks of all CPUs since boot, from /proc/stat. Waiting for a disk is not busy."""
+    fields = text.partition("\n")[0].split()
+    if len(fields) < 6 or fields[0] != "cpu" or not all(field.isdigit() for field in fields[1:]):
+        return None, None
+    ticks = [int(field) for field in fields[1:9]]  # a guest's time is counted in its host's already
+    idle = ticks[3] + ticks[4]
+    return float(sum(ticks) - idle), float(sum(ticks))
+
+
+def parse_pressure(text: str) -> Tuple[Optional[float], Optional[float]]:
+    """(some, full): the share of the last ten seconds in which some, or all, tasks were held up. CPU has no `full` on older kernels."""
+    found: Dict[str, float] = {}
+    for line in text.splitlines():
+        kind, _, rest = line.partition(" avg10=")
+        try:
+            found[kind] = float(rest.partition(" ")[0])
+        except ValueError:
+            continue
+    return found.get("some"), found.get("full")
+
+
+def parse_meminfo(text: str) -> Dict[str, float]:
+    """/proc/meminfo in MiB."""
+    found: Dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if len(words) == 2 and words[0].isdigit():
+            found[name] = int(words[0]) / 1024
+    return found
+
+
+def parse_diskstats(text: str, disks: List[str]) -> Tuple[Optional[float], Optional[float]]:
+    """(read, written) MiB of these disks since boot, from /proc/diskstats."""
+    read = written = None
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 10 and fields[2] in disks and fields[5].isdigit() and fields[9].isdigit():
+            read = (read or 0.0) + int(fields[5]) * _SECTOR_MIB
+            written = (written or 0.0) + int(fields[9]) * _SECTOR_MIB
+    return read, written
+
+
+def _with_device(folder: Path) -> List[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir() if (path / "device").exists())
+    except OSError:
+        return []
+
+
+def _size_of(mount: str) -> Tuple[Optional[float], Optional[float]]:
+    try:
+        found = os.statvfs(mount)
+    except OSError:
+        return None, None
+    return (found.f_blocks - found.f_bfree) * found.f_frsize / 2**20, found.f_blocks * found.f_frsize / 2**20
+
+
+def _difference(total: Optional[float], rest: Optional[float]) -> Optional[float]:
+    return None if total is None or rest is None else total - rest
+
+
+def _read(path: Path) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,78 @@
+"""Reads the GPUs in a thread, so that a driver that does not answer costs the GPUs' values and nothing else.
+
+A call into a driver in trouble hangs, for seconds or for ever, and cannot be broken off. The sampler waits for an answer only as long
+as its pace allows; one that comes late is taken with the next sample, and while one is missing no other is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Dict, List, Mapping, Optional
+
+from coach.node.gap import Gap
+from coach.node.gpus import Gpus, Sample
+from coach.node.visible_gpus import Counts
+
+_IS_SILENT_AFTER_S = 5.0
+
+
+class GpuWatch:
+    """The job's GPUs, asked in a thread that starts here and ends with the process."""
+
+    def __init__(self, env: Mapping[str, str], has_gpm: bool, slow_interval_s: float) -> None:
+        self.counts: Optional[Counts] = None
+        self._questions: SimpleQueue[float] = SimpleQueue()
+        self._answers: SimpleQueue[Sample] = SimpleQueue()
+        self._xids: SimpleQueue[Dict[str, Any]] = SimpleQueue()
+        self._asked_s: Optional[float] = None
+        self._has_said_silence = False
+        self._open = partial(Gpus, dict(env), has_gpm, slow_interval_s, self._tell_xid)
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def sample(self, time_s: float, limit_s: float) -> Sample:
+        """What the GPUs answer within the limit, or answered since the last call. `time_s` is a monotonic clock."""
+        if self._asked_s is None:
+            self._asked_s = time_s
+            self._questions.put(time_s)
+        waited_s = time_s - self._asked_s
+        try:
+            answer = self._answers.get(timeout=limit_s)
+        except Empty:
+            gaps: List[Gap] = []
+            if waited_s >= _IS_SILENT_AFTER_S and not self._has_said_silence:
+                self._has_said_silence = True
+                gaps = [("gpu.utilization", f"the driver has not answered for {waited_s:.0f} s", _HOW_SILENT)]
+            return Sample(self._new_xids(), {}, gaps)
+        self._asked_s, self._has_said_silence = None, False
+        # What was read before the driver hung is no news any more.
+        records = answer.records if waited_s < _IS_SILENT_AFTER_S else []
+        return Sample([*records, *self._new_xids()], answer.processes, answer.gaps)
+
+    def _new_xids(self) -> List[Dict[str, Any]]:
+        return [self._xids.get() for _ in range(self._xids.qsize())]
+
+    def _tell_xid(self, gpu: int, uuid: str, xid: int) -> None:
+        self._xids.put({"kind": "gpu_event", "gpu": gpu, "uuid": uuid, "xid": xid})
+
+    def _work(self) -> None:
+        gpus: Optional[Gpus] = None
+        while True:
+            time_s = self._questions.get()
+            try:
+                if gpus is None:
+                    gpus = self._open()
+                    self.counts = gpus.counts
+                answer = gpus.sample(time_s)
+            except (
+                Exception
+            ) as error:  # of a binding or driver that nobody has tried: the host is still sampled
+                why = f"reading the GPUs failed: {type(error).__name__}: {error}"
+                answer = Sample([], {}, [("gpu.utilization", why, "report it")])
+            self._answers.put(answer)
+
+
+_HOW_SILENT = (
+    "`nvidia-smi` will hang there as well: leave this node out (--exclude) and tell its administrators"
+)

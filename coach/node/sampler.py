@@ -1,0 +1,165 @@
+"""One look at a node: the job's CPUs, memory, processes and GPUs, what the node does around it, as encoded records.
+
+The clock is passed in: time stands still in a test, and four hours pass in minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+
+from coach.node import limits
+from coach.node.activity import Activity
+from coach.node.gap import Gap
+from coach.node.gpu_watch import GpuWatch
+from coach.node.gpus import ProcessUse
+from coach.node.mounts import Mounts
+from coach.node.ports import Ports
+from coach.node.processes import Process, ProcessTable, own_processes, read_io_bytes, step_root
+from coach.node.rates import Rates
+from coach.node.telemetry_file import encode_short
+
+_MAX_PROCESSES = 16
+
+Record = Dict[str, Any]
+
+
+class Moment(NamedTuple):
+    """One time on two clocks."""
+
+    wall_s: float
+    monotonic_s: float
+
+
+def now() -> Moment:
+    """The real clocks."""
+    return Moment(time.time(), time.monotonic())
+
+
+class Options(NamedTuple):
+    """What is sampled."""
+
+    node: str
+    pid: Optional[int] = None
+    """Its descendants are the job; None: this user's processes, of this job where there is one."""
+    ignored: Iterable[int] = ()
+    has_gpm: bool = False
+    gpu_limit_s: float = 0.5
+    """How long a sample waits for the GPUs."""
+    slow_interval_s: float = 10.0
+    """Between looks at what changes little, or takes its time: links, health, ports, mounts."""
+
+
+class Sampler:
+    """Looks at the node and makes encoded records."""
+
+    def __init__(self, options: Options, env: Mapping[str, str]) -> None:
+        self._options = options
+        self._gpus = GpuWatch(env, options.has_gpm, options.slow_interval_s)
+        self._activity = Activity()
+        self._ports = Ports()
+        self._mounts = Mounts()
+        self._io = Rates()
+        self._gaps: List[Gap] = [*self._activity.gaps, *self._mounts.gaps]
+        self._has_looked = False
+        self._slow_due_s: Optional[float] = None
+        of_job = options.pid if options.pid is not None else os.getpid()
+        self._num_cpus = limits.allotted_cpus(of_job, env)
+        self._memory_limit_mib = limits.memory_limit_mib(of_job, env)
+        if options.pid is not None:
+            ignored = [*options.ignored, options.pid]
+            self._processes = ProcessTable(root=step_root(options.pid), ignored=ignored)
+        else:
+            self._processes = ProcessTable(
+                belongs=own_processes(env.get("SLURM_JOB_ID")), ignored=options.ignored
+            )
+
+    def sample(self, at: Moment) -> List[bytes]:
+        """Host, GPUs, the processes that matter most, every ten seconds ports and mounts, and gaps that are new."""
+        processes = self._processes.sample(at.monotonic_s)
+        gpus = self._gpus.sample(at.monotonic_s, self._options.gpu_limit_s)
+        records = [self._host(processes, at.monotonic_s)]
+        self._has_looked = True
+        records += [{"kind": "gpu", **record} for record in gpus.records]
+        # Those on a GPU first, then the largest.
+        processes.sort(key=lambda process: process.pid not in gpus.processes)
+        shown = processes[:_MAX_PROCESSES]
+        records += [
+            self._process(process, gpus.processes.get(process.pid), at.monotonic_s) for process in shown
+        ]
+        self._io.keep_only((process.pid, way) for process in shown for way in ("read", "written"))
+        if self._slow_due_s is None or at.monotonic_s >= self._slow_due_s:
+            self._slow_due_s = at.monotonic_s + self._options.slow_interval_s
+            records += self._ports.sample(at.monotonic_s) + self._mounts.sample(at.monotonic_s)
+        self._gaps += gpus.gaps
+        return self._encode([*records, *map(_gap_record, gpus.gaps)], at)
+
+    def gap_lines(self, at: Moment) -> List[bytes]:
+        """All gaps known so far, for the top of a file."""
+        return self._encode(map(_gap_record, self._gaps), at)
+
+    def add_gap(self, gap: Gap) -> None:
+        """Note something else that is not measured; it is said once."""
+        if gap not in self._gaps:
+            self._gaps.append(gap)
+
+    def _encode(self, records: Iterable[Record], at: Moment) -> List[bytes]:
+        when = {"time_s": round(at.wall_s, 3), "node": self._options.node}
+        return [encode_short({"kind": record["kind"], **when, **_known(record)}) for record in records]
+
+    def _host(self, processes: List[Process], time_s: float) -> Record:
+        measured = [process.cpu_pct for process in processes if process.cpu_pct is not None]
+        is_measured = bool(measured) or (self._has_looked and not processes)
+        cpu_pct = min(100.0, sum(measured) / self._num_cpus) if is_measured else None
+        used_mib = sum(process.rss_mib for process in processes)
+        activity = self._activity.sample(time_s)
+        total_mib, node_used_mib = activity["node_memory_total_mib"], activity["node_memory_used_mib"]
+        available_mib = None if total_mib is None or node_used_mib is None else total_mib - node_used_mib
+        if available_mib is not None and self._memory_limit_mib is not None:
+            available_mib = min(available_mib, max(0.0, self._memory_limit_mib - used_mib))
+        counts = self._gpus.counts
+        return {
+            "kind": "host",
+            "cpu_pct": cpu_pct,
+            "num_cpus": self._num_cpus,
+            "memory_used_mib": used_mib,
+            "memory_limit_mib": self._memory_limit_mib,
+            "memory_available_mib": available_mib,
+            "num_processes": len(processes),
+            **(counts._asdict() if counts else {}),
+            **activity,
+        }
+
+    def _process(self, process: Process, use: Optional[ProcessUse], time_s: float) -> Record:
+        read, written = read_io_bytes(process.pid) or (None, None)
+        read_rate = self._io.of((process.pid, "read"), read, time_s)
+        write_rate = self._io.of((process.pid, "written"), written, time_s)
+        return {
+            "kind": "process",
+            "pid": process.pid,
+            "name": process.name,
+            "rank": process.ranks.rank,
+            "local_rank": process.ranks.local_rank,
+            "cpu_pct": process.cpu_pct,
+            "rss_mib": process.rss_mib,
+            "num_threads": process.num_threads,
+            "read_mib_s": None if read_rate is None else read_rate / 2**20,
+            "write_mib_s": None if write_rate is None else write_rate / 2**20,
+            "gpu_memory_mib": use.memory_mib if use else None,
+            "gpus": use.gpus if use else None,
+        }
+
+
+def _known(record: Record) -> Record:
+    """Without what is not known, and with no more digits than were measured."""
+    return {
+        key: round(value, 1) if isinstance(value, float) else value
+        for key, value in record.items()
+        if value is not None
+    }
+
+
+def _gap_record(gap: Gap) -> Record:
+    what, because, how = gap
+    return {"kind": "gap", "what": what, "because": because, "how": how}

@@ -1,0 +1,118 @@
+"""Which of a node's GPUs are the job's, in CUDA's order, and how many there are to compare with.
+
+NVML numbers all devices of the node, or those that the job's cgroup lets it see; CUDA_VISIBLE_DEVICES narrows them further. A device
+that is divided into MIG instances stands for its instances.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Mapping, NamedTuple, Optional
+
+from coach.node.gap import Gap
+
+_EVERY_GPU_OF_THE_NODE = "/proc/driver/nvidia/gpus"
+
+
+class Visible(NamedTuple):
+    """One GPU or MIG instance of the job. `whole` is the device that an instance is a part of, otherwise None."""
+
+    handle: Any
+    whole: Any = None
+
+
+class Counts(NamedTuple):
+    """GPUs: those that the sampler sees, those allotted to the job on this node, those of the node. None: not known."""
+
+    num_gpus: int
+    num_gpus_allotted: Optional[int]
+    num_gpus_of_node: Optional[int]
+
+
+def find(nvml: Any, env: Mapping[str, str]) -> List[Visible]:
+    """CUDA_VISIBLE_DEVICES holds numbers or UUIDs, and what follows an entry that does not exist is hidden."""
+    every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    visible = env.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [part for handle in every for part in _instances(nvml, handle)]
+    found: List[Visible] = []
+    for entry in visible.split(","):
+        parts = _named(nvml, entry.strip(), every)
+        if not parts:
+            break
+        found += parts
+    return found
+
+
+def count(num_gpus: int, env: Mapping[str, str]) -> Counts:
+    """Slurm says what it allotted; the driver's files tell of all GPUs, also of those that a cgroup hides."""
+    allotted = env.get("SLURM_GPUS_ON_NODE", "")
+    try:
+        of_node: Optional[int] = len(os.listdir(_EVERY_GPU_OF_THE_NODE))  # noqa: PTH208 (only the number is wanted)
+    except OSError:
+        of_node = None
+    return Counts(num_gpus, int(allotted) if allotted.isdigit() else None, of_node)
+
+
+def explain(counts: Counts, env: Mapping[str, str]) -> List[Gap]:
+    """Why fewer GPUs are seen than there should be."""
+    if counts.num_gpus_allotted and 0 < counts.num_gpus < counts.num_gpus_allotted:
+        return [
+            (
+                "gpu.utilization",
+                f"{counts.num_gpus} of the job's {counts.num_gpus_allotted} GPUs on this node are visible to the sampler",
+                "one task per node sees all of them: --ntasks-per-node=1, no --gpus-per-task",
+            )
+        ]
+    if counts.num_gpus:
+        return []
+    if env.get("CUDA_VISIBLE_DEVICES") is not None:
+        return [("gpu.utilization", "CUDA_VISIBLE_DEVICES hides every GPU", "ask for GPUs with --gpus")]
+    of_node = f", of {counts.num_gpus_of_node} on this node" if counts.num_gpus_of_node else ""
+    return [("gpu.utilization", f"NVML sees no GPU{of_node}", "ask for GPUs with --gpus")]
+
+
+def uuid_of(nvml: Any, handle: Any) -> Optional[str]:
+    """A device's UUID; None when it does not say."""
+    try:
+        return as_text(nvml.nvmlDeviceGetUUID(handle))
+    except nvml.NVMLError:
+        return None
+
+
+def as_text(value: Any) -> str:
+    """Older bindings answer in bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _named(nvml: Any, entry: str, every: List[Any]) -> List[Visible]:
+    if entry.isdigit():
+        return _instances(nvml, every[int(entry)]) if int(entry) < len(every) else []
+    if entry.startswith("MIG-"):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(entry.encode())
+            return [Visible(handle, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle))]
+        except nvml.NVMLError:
+            return []
+    for handle in every:
+        # CUDA takes any beginning of a UUID that is long enough to be unique.
+        if entry and (uuid_of(nvml, handle) or "").startswith(entry):
+            return _instances(nvml, handle)
+    return []
+
+
+def _instances(nvml: Any, handle: Any) -> List[Visible]:
+    """The MIG instances of a device, or the device itself where it is not divided."""
+    try:
+        if not nvml.nvmlDeviceGetMigMode(handle)[0]:
+            return [Visible(handle)]
+        places = range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))
+    except (nvml.NVMLError, AttributeError):  # a device, a driver or a binding that knows no MIG
+        return [Visible(handle)]
+    found = []
+    for place in places:
+        try:
+            found.append(Visible(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place), handle))
+        except nvml.NVMLError:
+            continue  # an empty place, or an instance that is another job's
+    return found
