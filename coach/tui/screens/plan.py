@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -33,6 +33,7 @@ from coach.tui.render.plan import (
     script_lines,
 )
 from coach.tui.render.text import clip, line, muted
+from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.lines import LinesView
 
 EDIT_PAUSE_S = 0.25
@@ -123,7 +124,7 @@ class PlanScreen(AskingScreen):
         yield LinesView(id="heading", can_focus=False)
         with Horizontal(id="plan"):
             with Vertical(id="left"):
-                yield VerticalScroll(id="fields", can_focus=False)
+                yield FieldList(id="fields")
                 yield LinesView(id="notes")
             yield LinesView(id="script")
         yield LinesView(id="answer", can_focus=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -26,6 +26,7 @@ from coach.tui.render.recipes import (
     recipe_rows,
 )
 from coach.tui.render.text import Line, Span, line, muted, plural, printable
+from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
@@ -76,7 +77,7 @@ class RecipesScreen(CoachScreen):
             yield KeyedTable(RECIPE_COLUMNS, id="ladder")
             with Vertical(id="recipe"):
                 yield LinesView(id="page")
-                yield VerticalScroll(id="form", can_focus=False)
+                yield FieldList(id="form")
                 yield LinesView(id="meaning", can_focus=False)
         yield FilterLine()
 
