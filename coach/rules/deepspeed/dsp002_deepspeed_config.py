@@ -1,0 +1,79 @@
+"""DSP002: DeepSpeed refused its configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_REFUSED = re.compile(
+    UNHEEDED + r".*?(?P<words>'DeepSpeed\w*Config' object has no attribute '\w+'"
+    r"|(?:DeepSpeedConfigError|ZeRORuntimeException)\b.*"
+    r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.* has to be greater than 0|Gradient accumulation steps: .*greater than 0|Either train_batch_size or).*"
+    r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with).*"
+    r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)\w*.*"
+    r"|Error: .*?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S* .*?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer).*)"
+)
+
+
+class DeepSpeedConfig(EndingRule):
+    """DeepSpeed refused its configuration.
+
+    What it sees
+        DeepSpeedConfigError, "Check batch related parameters. train_batch_size is not equal to …", pydantic's validation errors of DeepSpeed's
+        sections, "'DeepSpeedConfig' object has no attribute …", and transformers' "Please correct the following DeepSpeed config values".
+    Why it matters
+        Nothing was trained. The numbers depend on the number of ranks: a file that was right for eight GPUs is wrong for four.
+    When it stays silent
+        On the configuration that DeepSpeed prints at the start, and on notes about deprecated keys.
+    What to do
+        train_batch_size = micro-batch per GPU × gradient accumulation × number of ranks: give two of the first three and let DeepSpeed
+        compute the third; under transformers write "auto". A section or attribute that is not known: the file and the installed DeepSpeed
+        are of different versions.
+    Sources
+        deepspeed/runtime/config.py, config_utils.py; transformers DeepSpeed integration.
+    """
+
+    code = "DSP002"
+    name = "deepspeed-config"
+    cause = "deepspeed_config_error"
+    signatures = (
+        Signature(
+            "DSP002",
+            "configuration",
+            (
+                "' object has no attribute '",
+                "DeepSpeedConfigError",
+                "ZeRORuntimeException",
+                "AssertionError: Check batch",
+                "greater than 0",
+                "Either train_batch_size",
+                "existing deepspeed config",
+                "DeepSpeed config values",
+                "DeepSpeed",
+                "deepspeed",
+                "validation error",
+                "ds_config",
+                "zero_optimization",
+                "ZeRO",
+            ),
+            _REFUSED,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"DeepSpeed refused its configuration: {hit.fields['words'].removeprefix('AssertionError: ')[:180]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and "atch" in hit.fields["words"]:
+            yield Fix(
+                "Give the micro-batch and the accumulation, and leave train_batch_size out: it follows from the ranks"
+            )
+        else:
+            yield Fix(
+                "Compare the file with the documentation of the DeepSpeed that is installed: python -m deepspeed.env_report"
+            )

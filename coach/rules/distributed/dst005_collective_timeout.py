@@ -1,0 +1,202 @@
+"""DST005: a collective operation timed out, and which rank the others waited for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coach.model.finding import Evidence, Fix, Hit, Subject
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+from coach.rules.launched import int_resource
+from coach.rules.quoting import hits_of, ranks_text
+
+_TIMEOUT = re.compile(
+    r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
+    r"OpType=(?P<op>\w+)(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
+    r"|(?:\[Rank (?P<stuck>\d+)\] )?.*?(?:watchdog got stuck for \d+ seconds|watchdog hang|Timeout at NCCL work: (?P<at>\d+)"
+    r"|Some NCCL operations have failed or timed out)"
+)
+_STATUS = re.compile(
+    r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
+    r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"
+)
+_MAX_RANKS_SHOWN = 8
+
+
+@dataclass(slots=True)
+class _Rank:
+    """What one rank said of the collective in which it waited."""
+
+    seq: int | None = None
+    op: str | None = None
+    enqueued: int | None = None
+    completed: int | None = None
+
+    def __str__(self) -> str:
+        where = f"waits in {self.op}" if self.op else "says no operation"
+        where += f" {self.seq}" if self.seq is not None else ""
+        if self.enqueued is None:
+            return where
+        return f"{where}, enqueued up to {self.enqueued}, completed up to {self.completed}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Odd:
+    """The ranks that differ from the others, and how."""
+
+    ranks: tuple[int, ...]
+    how: str
+    is_mismatch: bool = False
+
+
+class CollectiveTimeout(EndingRule):
+    """A collective operation timed out: some rank did not take part in it.
+
+    What it sees
+        NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each rank, with the last work that
+        it enqueued and completed, in old and new wordings. The lines of all ranks are put side by side, and the odd one is named: the rank
+        that says nothing, waits in an earlier or in another operation, or had nothing left to do.
+    Why it matters
+        The rank that reports the timeout is the victim: it waited for the one that did not come. All were lost for the whole time.
+    When it stays silent
+        On NCCL's settings and INFO lines. Where another error came first (out of memory, an exception of one rank), that is the cause and
+        the timeout its consequence.
+    What to do
+        Look at the odd rank: its last lines, its node, `py-spy dump` if it still lives. Often: `if rank == 0:` around a collective, an
+        evaluation or a checkpoint that one rank does alone, unequal numbers of batches (`drop_last=True`, `Join`), a data loader that
+        hangs. A longer timeout does not help the rank that never comes; it is right only where one rank is known to work that long.
+        TORCH_NCCL_TRACE_BUFFER_SIZE=2000 makes torch keep which calls each rank made.
+    Sources
+        torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (1.13 to 2.13); PyTorch flight recorder tutorial.
+    """
+
+    code = "DST005"
+    name = "collective-timeout"
+    cause = "nccl_timeout"
+    causal_rank = 4
+    confidence = 0.95
+    consequence_of = ("DST006", "MEM007", "DST019")
+    signatures = (
+        Signature(
+            "DST005",
+            "timeout",
+            (
+                "collective operation timeout",
+                "watchdog got stuck",
+                "watchdog hang",
+                "Timeout at NCCL work",
+                "operations have failed or timed out",
+            ),
+            _TIMEOUT,
+        ),
+        Signature("DST005", "status", ("last enqueued",), _STATUS),
+    )
+
+    def counts(self, hit: LogHit) -> bool:
+        return hit.signature == "timeout"
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for hit in super().check(snapshot, history):
+            ranks = self._ranks(snapshot)
+            odd = _odd_one(ranks, _num_ranks(snapshot))
+            table = [
+                Evidence(f"rank {number}: {rank}")
+                for number, rank in sorted(ranks.items())[:_MAX_RANKS_SHOWN]
+            ]
+            yield Hit(
+                summary=self._text(ranks, odd),
+                evidence=(*hit.evidence, *(table if len(ranks) > 1 or odd else ())),
+                confidence=hit.confidence,
+                subject=Subject(rank=odd.ranks[0]) if odd and len(odd.ranks) == 1 else Subject(),
+                fixes=tuple(_fixes(odd)),
+                severity=hit.severity,
+                cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
+                since_s=hit.since_s,
+            )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "A collective operation timed out"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        return ()
+
+    def _ranks(self, snapshot: TargetSnapshot) -> dict[int, _Rank]:
+        ranks: dict[int, _Rank] = {}
+        for hit in hits_of(snapshot, self.code):
+            who = hit.rank if hit.rank is not None else _int(hit.fields.get("who") or hit.fields.get("stuck"))
+            if who is None:
+                continue
+            rank = ranks.setdefault(who, _Rank())
+            if "op" in hit.fields and rank.op is None:
+                rank.op, rank.seq = hit.fields["op"], _int(hit.fields.get("seq"))
+            if "enqueued" in hit.fields and rank.enqueued is None:
+                rank.enqueued, rank.completed = int(hit.fields["enqueued"]), int(hit.fields["completed"])
+        return ranks
+
+    def _text(self, ranks: dict[int, _Rank], odd: _Odd | None) -> str:
+        said = next((rank for rank in ranks.values() if rank.op), None)
+        operation = f"{said.op} {said.seq}" if said and said.seq is not None else (said.op if said else None)
+        text = f"The collective {operation} timed out" if operation else "A collective operation timed out"
+        if odd is None:
+            return f"{text}: a rank did not take part"
+        return f"{text}: {ranks_text(odd.ranks)} {odd.how}"
+
+
+def _num_ranks(snapshot: TargetSnapshot) -> int | None:
+    nodes, per_node = int_resource(snapshot.run, "num_nodes"), int_resource(snapshot.run, "nproc_per_node")
+    return nodes * per_node if nodes and per_node else None
+
+
+def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> _Odd | None:
+    """The ranks that the others waited for, as far as what was said tells."""
+    waiting = {number: rank for number, rank in ranks.items() if rank.op}
+    if not waiting:
+        return None
+    expected = range(max(num_ranks or 0, max(ranks) + 1))
+    absent = tuple(number for number in expected if number not in ranks)
+    if absent and len(absent) < len(expected) / 2 and len(waiting) > 1:
+        return _Odd(absent, "said nothing and did not come")
+    sequences = {rank.seq for rank in waiting.values() if rank.seq is not None}
+    if len(sequences) > 1:
+        first = min(sequences)
+        return _Odd(
+            tuple(n for n, rank in waiting.items() if rank.seq == first),
+            f"stands at {first}, behind the others",
+        )
+    operations = Counter(rank.op for rank in waiting.values())
+    if len(operations) > 1 and sequences:
+        rarest, count = min(operations.items(), key=lambda item: item[1])
+        common = operations.most_common(1)[0][0]
+        if count < operations[common] or len(waiting) == 2:
+            odd = tuple(number for number, rank in waiting.items() if rank.op == rarest)
+            return _Odd(odd, f"called {rarest} where the others called {common}", is_mismatch=True)
+    enqueued = {number: rank.enqueued for number, rank in ranks.items() if rank.enqueued is not None}
+    if len(enqueued) > 1 and min(enqueued.values()) < max(enqueued.values()):
+        least = min(enqueued.values())
+        odd = tuple(number for number, value in enqueued.items() if value == least)
+        return (
+            _Odd(odd, f"had enqueued only {least} of {max(enqueued.values())}")
+            if len(odd) < len(enqueued)
+            else None
+        )
+    return None
+
+
+def _fixes(odd: _Odd | None) -> Iterable[Fix]:
+    whom = ranks_text(odd.ranks) if odd else "the rank that did not come"
+    yield Fix(
+        f"Look at what {whom} did then: its last lines, its node, a collective inside of `if rank == 0:`"
+    )
+    yield Fix(
+        "Let torch keep which collectives each rank called, and dump them at a timeout",
+        {"env": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}},
+    )
+
+
+def _int(text: str | None) -> int | None:
+    return int(text) if text is not None else None

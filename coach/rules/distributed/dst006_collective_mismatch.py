@@ -1,0 +1,75 @@
+"""DST006: ranks called different collectives, or the same one with different shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_MISMATCH = re.compile(
+    UNHEEDED + r".*?(?P<words>Detected mismatch between collectives on ranks.*"
+    r"|Ranks? [\d, ]+ failed to pass monitoredBarrier.*|\[?Rank \d+\]?:? (?:timed out in|Ranks .* failed to pass) monitoredBarrier.*"
+    r"|DDP expects same model across all ranks, but Rank \d+ has .*"
+    r"|params\[\d+\] in this process with sizes .* appears not to match.*"
+    r"|COLLECTIVE_(?:TYPE|STATE|DTYPE)_MISMATCH.*|SIZE_OR_SYNTAX_MISMATCH.*"
+    r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
+    r"|(?:Error|what\(\)): .*?(?:[Mm]ismatched? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
+)
+
+
+class CollectiveMismatch(EndingRule):
+    """Ranks called different collectives, or the same one with different shapes.
+
+    What it sees
+        "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed to pass monitoredBarrier", DDP's
+        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), and the
+        verdicts of the flight recorder.
+    Why it matters
+        A collective only ends when all ranks make the same call. The ranks have gone different ways in the program before it.
+    When it stays silent
+        Where a logger gives it as a warning; info when the program went on.
+    What to do
+        Look for a collective inside of `if rank == 0:`, an early `break` or `continue` on one rank, unequal numbers of batches
+        (`drop_last=True`, DistributedSampler), metrics gathered with unequal sizes, a model built from each rank's own data or seed.
+    Sources
+        torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, reducer.cpp; gloo/transport/tcp/pair.cc; torch flight recorder.
+    """
+
+    code = "DST006"
+    name = "collective-mismatch"
+    cause = "rank_mismatch_collective"
+    confidence = 0.95
+    causal_rank = 3
+    signatures = (
+        Signature(
+            "DST006",
+            "mismatch",
+            (
+                "mismatch between collectives",
+                "monitoredBarrier",
+                "same model across all ranks",
+                "appears not to match",
+                "_MISMATCH",
+                "op.preamble.length",
+                "ismatched collective",
+                "ismatch collective",
+                "essage truncated",
+                "ata size doesn't match",
+                "collective type mismatch",
+            ),
+            _MISMATCH,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"The ranks did not make the same call: {hit.fields['words'][:180]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Make all ranks call the same collectives in the same order with the same shapes; see what differs by rank"
+        )
+        yield Fix("Have the calls compared as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})

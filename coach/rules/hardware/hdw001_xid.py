@@ -1,0 +1,93 @@
+"""HDW001: the NVIDIA driver reported an Xid: what the number means, and whose fault it mostly is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix, Severity
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
+    r"|NVRM: (?P<words>GPU at PCI:\S+ has fallen off the bus|.*?GPU has fallen off the bus)"
+)
+
+_MEANING = {
+    8: "a kernel ran too long",
+    13: "an exception in the graphics engine",
+    31: "a memory page fault",
+    43: "the GPU stopped processing for this program",
+    45: "the program's channel was cleaned up after another error",
+    48: "a double-bit ECC error",
+    61: "a breakpoint of the internal micro-controller",
+    62: "a halt of the internal micro-controller",
+    63: "a row of memory was remapped",
+    64: "a row of memory could not be remapped",
+    69: "an exception in the graphics engine's class",
+    74: "an NVLink error",
+    79: "the GPU has fallen off the bus",
+    92: "a high rate of single-bit ECC errors",
+    94: "a contained ECC error",
+    95: "an uncontained ECC error",
+    109: "a context switch timed out",
+    119: "the GPU's system processor did not answer",
+    120: "an error of the GPU's system processor",
+    140: "an unrecovered ECC error",
+}
+_OF_THE_PROGRAM = frozenset({8, 13, 31, 43, 45, 69, 109})
+
+
+class Xid(EndingRule):
+    """The NVIDIA driver reported an Xid on this node.
+
+    What it sees
+        "NVRM: Xid (PCI:…): N" in a kernel log, or in a log that quotes one, and "GPU … has fallen off the bus".
+    Why it matters
+        An Xid is the driver's own word. 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its firmware: nothing in the program
+        helps, and the next job on that GPU fails as well. 8, 13, 31, 43, 45, 69 and 109 are mostly an access out of range in a kernel.
+    When it stays silent
+        Without such a line; on many sites only root may read the kernel log.
+    What to do
+        Hardware: leave the node out (`--exclude=NODE`), resubmit from the last checkpoint, and tell the site node, GPU and number. The
+        program's: run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; suspect the GPU only if it comes back on that one alone.
+    Sources
+        NVIDIA Xid catalogue; NVIDIA GPU deployment and management: health checks.
+    """
+
+    code = "HDW001"
+    name = "xid"
+    cause = "xid_hw_error"
+    causal_rank = 1
+    consequence_of = ("CUD003", "CUD004")
+    signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus"), _XID),)
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        return Severity.WARNING if _number(hit) in _OF_THE_PROGRAM else None
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        number = _number(hit)
+        if number is None:
+            return "A GPU has fallen off the bus"
+        meaning = _MEANING.get(number)
+        whose = " (mostly the program's own doing)" if number in _OF_THE_PROGRAM else ""
+        return f"The NVIDIA driver reported Xid {number}" + (f": {meaning}{whose}" if meaning else "")
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and _number(hit) in _OF_THE_PROGRAM:
+            yield Fix(
+                "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its own line",
+                {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+            )
+            yield Fix("If it comes back on this node alone, leave the node out and tell the site")
+        else:
+            yield Fix(
+                "Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site the number"
+            )
+
+
+def _number(hit: LogHit) -> int | None:
+    text = hit.fields.get("xid") or hit.fields.get("number")
+    return int(text) if text else None

@@ -1,0 +1,75 @@
+"""HDW002: CUDA says that the GPU itself failed: memory that cannot be corrected, a device that is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix, Severity
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_FAILED = re.compile(
+    UNHEEDED
+    + r".*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
+    r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error|cudaErrorHardwareStackError"
+    r"|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle for GPU\S*"
+    r"|error: system not yet initialized|cudaErrorSystemNotReady"
+    r"|(?P<unsure>CUDA error: unknown error|cudaErrorUnknown\b))"
+)
+
+
+class GpuFailed(EndingRule):
+    """CUDA says that the GPU itself failed.
+
+    What it sees
+        "uncorrectable ECC error encountered", an uncorrectable NVLink error, "GPU is lost", "Unable to determine the device handle for GPU",
+        "system not yet initialized" (the fabric manager does not run); with less certainty "CUDA error: unknown error".
+    Why it matters
+        Nothing in the program helps. The next job on that GPU fails as well, until the site resets or replaces it.
+    When it stays silent
+        On ECC errors that were corrected, and where the words are a setting ("ECC enabled"). Info when the program went on.
+    What to do
+        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU. `nvidia-smi -q -d ECC` and
+        `nvidia-smi -q -d ROW_REMAPPER` on the node show more. Do not switch ECC off.
+    Sources
+        CUDA runtime errors 214, 220, 226, 714, 802, 999; NVIDIA GPU memory error management.
+    """
+
+    code = "HDW002"
+    name = "gpu-failed"
+    cause = "xid_hw_error"
+    causal_rank = 1
+    confidence = 0.9
+    signatures = (
+        Signature(
+            "HDW002",
+            "failed",
+            (
+                "ncorrectable",
+                "ECC_UNCORRECTABLE",
+                "hardware stack error",
+                "HardwareStackError",
+                "GPU is lost",
+                "fallen off the bus",
+                "Unable to determine the device handle",
+                "system not yet initialized",
+                "SystemNotReady",
+                "CUDA error: unknown error",
+                "cudaErrorUnknown",
+            ),
+            _FAILED,
+        ),
+    )
+
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        return Severity.WARNING if "unsure" in hit.fields else None
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "unsure" in hit.fields:
+            return "CUDA knows no name for the error: mostly the GPU, its driver or the node"
+        return f"The GPU itself failed: {hit.fields['what'].removeprefix('error: ')}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site")
