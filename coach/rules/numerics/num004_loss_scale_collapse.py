@@ -1,0 +1,120 @@
+"""NUM004: the loss scale of fp16 training fell so far that every step is skipped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.quoting import hits_of, quote
+
+_NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
+_REDUCED = re.compile(
+    rf"(?i:overflow).*?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to) {_NUMBER}"
+)
+_STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
+_MINIMUM = re.compile(
+    r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?(?:loss scale (?:is )?(?:too small|reached (?:its )?minimum|below minimum))"
+)
+
+
+class LossScaleCollapse(Rule):
+    """The loss scale of fp16 training fell so far that hardly a step is taken.
+
+    What it sees
+        DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at minimum", the same of apex, fairseq
+        and Megatron, or the scale in metrics: down to the floor, or eight halvings in a row to a small scale.
+    Why it matters
+        Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or infinity, so nothing is learned
+        and no scale can help.
+    When it stays silent
+        On the first overflows from a high scale, which settle it: they are how the scale is found. On a scale that grows again, and on
+        a scale that never changes.
+    What to do
+        Use bf16 where the GPU has it (compute capability 8.0 and above): it needs no scale. Else keep softmax, norms and the loss in fp32,
+        lower the learning rate and warm it up. Raising the initial scale makes it worse: a larger scale overflows sooner.
+    Sources
+        torch GradScaler; deepspeed/runtime/fp16/loss_scaler.py; apex amp; fairseq fp16 optimizer.
+    """
+
+    code = "NUM004"
+    name = "loss-scale-collapse"
+    cause = "amp_overflow"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.LOG}), frozenset({Need.METRICS}))
+    causal_rank = 2
+    thresholds = (
+        Threshold("floor", 1, "loss scale", "at 1 nothing is scaled any more, and it still overflows"),
+        Threshold(
+            "halvings",
+            8,
+            "halvings without growth",
+            "calibration from 65536 takes a few; eight more than that mean that no scale is found",
+        ),
+        Threshold(
+            "low",
+            256,
+            "loss scale",
+            "healthy fp16 training settles in the thousands; higher scales are still being calibrated",
+        ),
+    )
+    signatures = (
+        Signature("NUM004", "minimum", ("already at minimum", "loss scale"), _MINIMUM),
+        Signature("NUM004", "reduced", ("OVERFLOW", "verflow"), _REDUCED),
+        Signature("NUM004", "state", ("scale",), _STATE),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        minimum = hits_of(snapshot, self.code, "minimum")
+        if minimum:
+            yield self._hit(
+                minimum[0], "The loss scale is at its minimum, and steps still overflow", Severity.CRITICAL
+            )
+            return
+        for name in ("reduced", "state"):
+            hits = hits_of(snapshot, self.code, name)
+            scales = [float(hit.fields["scale"]) for hit in hits]
+            if self._collapsed(scales):
+                yield self._hit(hits[-1], f"The loss scale fell from {max(scales):g} to {scales[-1]:g}", None)
+                return
+        for rank in history.ranks:
+            scales = [step.loss_scale for step in history.steps(rank) if step.loss_scale is not None]
+            if self._collapsed(scales):
+                yield Hit(
+                    summary=f"The loss scale fell from {max(scales):g} to {scales[-1]:g}",
+                    evidence=(Evidence(f"loss scale of rank {rank}, newest", value=scales[-1]),),
+                    confidence=0.9,
+                    fixes=tuple(_fixes()),
+                )
+                return
+
+    def _collapsed(self, scales: Sequence[float]) -> bool:
+        if len(scales) < 2 or scales[-1] > scales[-2]:
+            return False
+        start = len(scales) - 1
+        while start > 0 and scales[start - 1] >= scales[start]:
+            start -= 1
+        fallen = [
+            scale
+            for index, scale in enumerate(scales[start:])
+            if not index or scale != scales[start + index - 1]
+        ]
+        is_at_floor = fallen[-1] <= self.values["floor"]
+        return len(fallen) > 1 and (
+            is_at_floor or (len(fallen) > self.values["halvings"] and fallen[-1] <= self.values["low"])
+        )
+
+    def _hit(self, hit: LogHit, summary: str, severity: Severity | None) -> Hit:
+        return Hit(summary, (quote(hit),), 0.95, fixes=tuple(_fixes()), severity=severity, since_s=hit.time_s)
+
+
+def _fixes() -> Iterable[Fix]:
+    yield Fix(
+        "bf16 instead of fp16: it has the range of fp32 and needs no loss scale",
+        {"precision": "bf16"},
+        changes_learning=True,
+    )
