@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from coach.analysis.node_state import STATE_WORDS, split_state
 from coach.analysis.query import Field, Vocabulary
-from coach.analysis.query_kinds import COUNT, NAME, TEXT, Expand, node_set, states
+from coach.analysis.query_kinds import COUNT, NAME, SIZE, TEXT, TIME, Expand, node_set, states
 from coach.model.cluster import Node
 
 _STATE = states(STATE_WORDS, {}, split_state, "idle, mixed, drain … (its state, or one of its flags)")
@@ -25,9 +25,11 @@ def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> V
             "part", "partitions", "PARTITIONS", "partition", NAME, attrgetter("partitions"), ("partition",)
         ),
         Field("cpus", "num_cpus", "CPUS", "how many CPUs", COUNT, attrgetter("num_cpus"), ("cpu",)),
+        Field("mem", "memory_mib", "MEMORY", "memory", SIZE, attrgetter("memory_mib"), ("memory",)),
         Field("gpu", "num_gpus", "GPUS", "how many GPUs", COUNT, _num_gpus, ("gpus",)),
         Field("free", "num_gpus_free", "FREE", "how many GPUs a job could have now", COUNT, num_free),
         Field("type", "gpu_types", "TYPE", "type of GPU", NAME, _gpu_types),
+        Field("since", "reason_time_s", "SINCE", "when that was said", TIME, attrgetter("reason_time_s")),
         Field("reason", "reason", "REASON", "why it is drained or down", TEXT, attrgetter("reason")),
     )
     return Vocabulary(fields, _text)

@@ -41,7 +41,7 @@ _DIGITS = re.compile(r"(\d+)")
 class Kind:
     """A sort of value: how it is written, read, shown and sorted."""
 
-    shown_as: Literal["text", "count", "percent", "duration", "time"]
+    shown_as: Literal["text", "count", "percent", "size", "duration", "time"]
     example: str = ""
     read: Callable[[str], Test] | None = None
     """None: nothing to filter by."""
@@ -107,6 +107,17 @@ def _number(text: str) -> float:
     return float(text)
 
 
+def _read_size(text: str) -> Test:
+    return _compared(text, _mib)
+
+
+def _mib(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([MGT])", text.upper())
+    if match is None:
+        raise ValueError
+    return float(match[1]) * {"M": 1, "G": 1024, "T": 1024 * 1024}[match[2]]
+
+
 def seconds_of(text: str) -> float:
     """`30m`, `2h30m`, `1d`, or as Slurm writes it: `2:30:00`, `1-12`, `1-12:30:00`. A bare number has no unit, and is refused."""
     units = _UNITS.fullmatch(text)
@@ -158,6 +169,7 @@ TEXT = Kind("text", "a part of it", _read_text, str.lower)
 NAME = Kind("text", "a name, with * for any letters", _read_name)
 COUNT = Kind("count", "4, >0, >=2, <8 or 2..4", _read_count)
 PERCENT = Kind("percent", "<30, >=90 or 30..60", _read_count)
+SIZE = Kind("size", ">=64G, <512M or 1T..2T", _read_size)
 DURATION = Kind("duration", ">2h, <=30m, 1-00:00:00 or 1h..4h", _read_duration)
 TIME = Kind("time")
 ID = Kind("text", "17 (with all its tasks), 17_3 or 17_[1-4]", _read_id, _id_rank)

@@ -8,30 +8,28 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from coach.analysis.job_query import past_job_vocabulary
+from coach.analysis.query import in_order
 from coach.cli.cluster import add_options
-from coach.cli.text import (
-    format_count,
-    format_duration,
-    format_time,
-    print_bad_rows,
-    print_json,
-    print_table,
-    printable,
-)
+from coach.cli.listing import add_listing, print_listing, read_listing
+from coach.cli.text import print_bad_rows, print_json, printable
 from coach.config import Settings
 from coach.model.accounting import PastJob
 from coach.model.cluster import is_final
 from coach.model.elsewhere import rough_age
+from coach.sources.node_sets import expand_nodes
 
 _DAY_S = 86400.0
+COLUMNS = "id,state,exit,part,gpu,ended,used,use_time,use_cpu,use_mem,use_gpu,name"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    add_listing(parser, past_job_vocabulary(None, expand_nodes))
     parser.add_argument(
         "--days", type=_days, default=7.0, metavar="N", help="how far to look back (default: 7 days)"
     )
     parser.add_argument(
-        "--limit", type=_limit, default=100, metavar="N", help="at most N jobs (default: 100)"
+        "--limit", type=_limit, default=100, metavar="N", help="look at the newest N jobs (default: 100)"
     )
     add_options(parser)
 
@@ -42,32 +40,21 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.workflows.backend import resolve_backend
     from coach.workflows.history import read_past_jobs
 
+    user = user_name()
+    vocabulary = past_job_vocabulary(user, expand_nodes)
+    listing = read_listing(args, vocabulary)
     io = SystemIo(scrubbed_environment(os.environ))
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
-    past = read_past_jobs(settings, io, user_name(), backend, past_s=args.days * _DAY_S, limit=args.limit)
+    past = read_past_jobs(settings, io, user, backend, past_s=args.days * _DAY_S, limit=args.limit)
     for note in past.notes:
         print(f"coach: {printable(note)}", file=sys.stderr)
+    jobs = listing.query.matching(past.jobs)
     if args.format == "json":
-        print_json("jobs", [_as_json(each) for each in past.jobs], past.num_bad_rows)
+        as_json = listing.as_json if listing.columns else _as_json
+        print_json("jobs", [as_json(each) for each in in_order(jobs, listing.orders)], past.num_bad_rows)
         return 0
-    print_table(
-        (
-            "JOB",
-            "STATE",
-            "EXIT",
-            "PARTITION",
-            "GPUS",
-            "ENDED",
-            "TIME",
-            "OF LIMIT",
-            "CPU",
-            "MEMORY",
-            "GPU",
-            "NAME",
-        ),
-        [_row(each, io.now()) for each in past.jobs],
-        "llrlrlrrrrrl",
-    )
+    now_s = io.now()
+    print_listing(jobs, listing, vocabulary.columns(COLUMNS), {"state": lambda each: _state(each, now_s)})
     print_bad_rows(past.num_bad_rows)
     return 0
 
@@ -103,28 +90,10 @@ def _as_json(past: PastJob) -> dict[str, Any]:
     }
 
 
-def _row(past: PastJob, now_s: float) -> tuple[str | None, ...]:
-    job, used = past.job, past.efficiency
-    state = job.state
-    if not is_final(state):
-        # It left the queue unseen: how it ended nobody has said.
-        age = "" if past.last_seen_s is None else f", {rough_age(now_s - past.last_seen_s)} ago"
-        state = f"– (last {job.state}{age})"
-    return (
-        job.job_id,
-        state,
-        format_count(job.exit_code),
-        job.partition or None,
-        format_count(job.num_gpus),
-        format_time(job.end_time_s),
-        format_duration(job.time_used_s),
-        _percent(used.time_pct),
-        _percent(used.cpu_pct),
-        _percent(used.memory_pct),
-        _percent(used.gpu_pct),
-        job.name,
-    )
-
-
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{value:.0f}%"
+def _state(past: PastJob, now_s: float) -> str:
+    state = past.job.state
+    if is_final(state):
+        return state
+    # It left the queue unseen: how it ended nobody has said.
+    age = "" if past.last_seen_s is None else f", {rough_age(now_s - past.last_seen_s)} ago"
+    return f"– (last {state}{age})"

@@ -10,29 +10,32 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.arrays import fold, unfold
+from coach.analysis.job_query import job_vocabulary
 from coach.analysis.pending import explain_job
+from coach.analysis.query import Query, in_order
 from coach.cli.cluster import add_clusters, add_options, look
+from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.place import print_place
-from coach.cli.text import (
-    format_count,
-    format_duration,
-    format_time,
-    print_bad_rows,
-    print_json,
-    print_table,
-    printable,
-)
+from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
 from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, rough_age
 from coach.model.elsewhere import place as place_of
+from coach.model.errors import UserError
+from coach.sources.node_sets import expand_nodes
 
 if TYPE_CHECKING:
     from coach.workflows.place_in_queue import PlaceInQueue
 
 
+COLUMNS = "id,user,state,reason,part,node,cpus,gpu,used,left,start,name"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="everybody's jobs in all partitions")
+    add_listing(parser, job_vocabulary(None, None, expand_nodes))
+    parser.add_argument(
+        "--all", action="store_true", help="everybody's jobs in all partitions; user: implies it"
+    )
     parser.add_argument(
         "--why", action="store_true", help="say what each pending job waits for, and what can be done"
     )
@@ -44,46 +47,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.user import user_name
 
-    answer = look(settings, args.backend, source="jobs", is_all=args.all, clusters=args.clusters)
-    user = user_name()
-    jobs = [job for job in answer.jobs if args.all or job.user == user]
+    user, now_s = user_name(), time.time()
+    vocabulary = job_vocabulary(user, now_s, expand_nodes)
+    listing = read_listing(args, vocabulary)
+    if args.why and listing.columns:
+        raise UserError("--why and --columns: why a job waits is told in columns of its own")
+    is_all = args.all or _names_others(listing.query, user)
+    answer = look(settings, args.backend, source="jobs", is_all=is_all, clusters=args.clusters)
+    jobs = [job for job in answer.jobs if is_all or job.user == user]
     _remember(settings, [job for job in jobs if job.user == user])
     if args.unfold:
         jobs = [row for folded in fold(jobs) for row in unfold(folded)]
+    jobs = listing.query.matching(jobs)
     place = _read_place(user, jobs) if args.why and not args.clusters else None
     if args.format == "json":
         more = {} if place is None else {"place": _place_as_json(place)}
-        print_json("jobs", [_as_json(job) for job in jobs], answer.num_bad_rows, more)
+        as_json = listing.as_json if listing.columns else _as_json
+        jobs = in_order(jobs, listing.orders)
+        print_json("jobs", [as_json(job) for job in jobs], answer.num_bad_rows, more)
         return 0
     if not args.unfold:
         jobs = [folded.job for folded in fold(jobs)]
     if args.why:
-        _print_reasons(jobs)
+        _print_reasons(in_order(jobs, listing.orders))
         if place is not None:
             print_place(place)
     else:
-        print_table(
-            (
-                "JOB",
-                "USER",
-                "STATE",
-                "REASON",
-                "PARTITION",
-                "NODES",
-                "CPUS",
-                "GPUS",
-                "TIME",
-                "LEFT",
-                "START",
-                "NAME",
-            ),
-            [_row(job, time.time()) for job in jobs],
-            "llllllrrrrll",
-        )
-        if any(job.estimated_start_s is not None for job in jobs):
+        special = {
+            "state": _state,
+            "reason": lambda job: _reason(job, now_s),
+            "node": lambda job: job.nodes or format_count(job.num_nodes),
+            "start": _start,
+        }
+        print_listing(jobs, listing, vocabulary.columns(COLUMNS), special)
+        is_start_shown = not listing.columns or any(field.name == "start" for field in listing.columns)
+        if is_start_shown and any(job.estimated_start_s is not None for job in jobs):
             print("~ Slurm's estimate; it changes with the queue", file=sys.stderr)
     print_bad_rows(answer.num_bad_rows)
     return 0
+
+
+def _names_others(query: Query[Job], user: str) -> bool:
+    """Whether somebody else is asked for by name."""
+    named = (word for word in query.words if word.key == "user" and not word.is_negated)
+    return any(not {"me", user}.issuperset(word.values) for word in named)
 
 
 def _remember(settings: Settings, own: list[Job]) -> None:
@@ -147,23 +154,16 @@ def _as_json(job: Job) -> dict[str, Any]:
     }
 
 
-def _row(job: Job, now_s: float) -> tuple[str | None, ...]:
-    state, reason = job.state, job.reason
-    if not job.is_visible:
-        spoke_s = job.last_word_time_s
-        since = rough_age(now_s - spoke_s) if spoke_s is not None else None
-        state, reason = place_of(job.host), last_word(job.state, since)
-    return (
-        job.job_id,
-        job.user,
-        state,
-        reason,
-        job.partition,
-        job.nodes or format_count(job.num_nodes),
-        format_count(job.num_cpus),
-        format_count(job.num_gpus),
-        format_duration(job.time_used_s),
-        format_duration(job.time_left_s),
-        format_time(job.estimated_start_s, "~%m-%d %H:%M"),
-        job.name,
-    )
+def _state(job: Job) -> str:
+    return job.state if job.is_visible else place_of(job.host)
+
+
+def _reason(job: Job, now_s: float) -> str | None:
+    if job.is_visible:
+        return job.reason
+    spoke_s = job.last_word_time_s
+    return last_word(job.state, rough_age(now_s - spoke_s) if spoke_s is not None else None)
+
+
+def _start(job: Job) -> str | None:
+    return format_time(job.start_time_s, "~%m-%d %H:%M" if job.state == "PENDING" else "%m-%d %H:%M")

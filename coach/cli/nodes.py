@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from coach.analysis.free_gpus import NodeGpus, allocation_map, free_gpus
+from coach.analysis.node_query import node_vocabulary
 from coach.analysis.node_state import explain_state
-from coach.cli.cluster import Look, add_clusters, add_options, count_gpus, look, read_allocations
+from coach.analysis.query import in_order
+from coach.cli.cluster import add_clusters, add_options, count_gpus, look, read_allocations
+from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.text import (
-    format_count,
     format_mib,
     format_used,
     print_bad_rows,
@@ -25,12 +28,17 @@ from coach.config import Settings
 from coach.model.cluster import GpuAllocation, Node
 from coach.model.elsewhere import rough_age
 from coach.model.errors import UserError
+from coach.sources.node_sets import expand_nodes
 
 _Free = Mapping[tuple[str | None, str, str | None], NodeGpus]
 """By cluster, node and type."""
 
 
+COLUMNS = "node,state,part,cpus,mem,gpu,free,type,since,reason"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
+    add_listing(parser, node_vocabulary(lambda node: None, expand_nodes))
     parser.add_argument(
         "--gpus",
         action="store_true",
@@ -43,38 +51,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.gpus and args.clusters:
         raise UserError("--gpus and --clusters: which job has which GPU is told by the cluster at hand alone")
+    free: dict[tuple[str | None, str, str | None], NodeGpus] = {}
+    vocabulary = node_vocabulary(lambda node: _free_on(node, free)[0] if node.gpus else None, expand_nodes)
+    listing = read_listing(args, vocabulary)
+    if args.gpus and listing.columns:
+        raise UserError("--gpus and --columns: GPUs are told in columns of their own")
     answer = look(settings, args.backend, source="nodes", clusters=args.clusters)
-    free = {(each.cluster, each.node, each.type): each for each in free_gpus(answer.nodes, answer.partitions)}
+    free |= {
+        (each.cluster, each.node, each.type): each for each in free_gpus(answer.nodes, answer.partitions)
+    }
+    nodes = listing.query.matching(answer.nodes)
     if args.gpus:
-        return _print_map(args, answer)
+        return _print_map(args, in_order(nodes, listing.orders), answer.num_bad_rows)
     if args.format == "json":
-        print_json("nodes", [_as_json(node, free) for node in answer.nodes], answer.num_bad_rows)
+        as_json = listing.as_json if listing.columns else partial(_as_json, free=free)
+        print_json("nodes", [as_json(node) for node in in_order(nodes, listing.orders)], answer.num_bad_rows)
         return 0
-    print_table(
-        ("NODE", "STATE", "PARTITIONS", "CPUS", "MEMORY", "GPUS", "FREE", "TYPE", "SINCE", "REASON"),
-        [_row(node, free, time.time()) for node in answer.nodes],
-        "lllrrrrlll",
-    )
+    now_s = time.time()
+    special: Mapping[str, Callable[[Node], str | None]] = {
+        "cpus": lambda node: format_used(node.num_cpus_allocated, node.num_cpus),
+        "mem": _memory,
+        "gpu": _gpus,
+        "since": lambda node: _since(node, now_s),
+    }
+    print_listing(nodes, listing, vocabulary.columns(COLUMNS), special)
     print_bad_rows(answer.num_bad_rows)
     return 0
 
 
-def _print_map(args: argparse.Namespace, answer: Look) -> int:
+def _print_map(args: argparse.Namespace, nodes: Sequence[Node], num_bad_rows: int) -> int:
     allocations: tuple[GpuAllocation, ...] = ()
-    if any(node.gpu_indices for node in answer.nodes):
+    if any(node.gpu_indices for node in nodes):
         allocations, error = read_allocations()
         if error is not None:
             print(f"coach: which job has which GPU is not told: {printable(error)}", file=sys.stderr)
-    slots = allocation_map(answer.nodes, allocations)
+    slots = allocation_map(nodes, allocations)
     if args.format == "json":
-        print_json("gpus", [asdict(slot) for slot in slots], answer.num_bad_rows)
+        print_json("gpus", [asdict(slot) for slot in slots], num_bad_rows)
         return 0
     print_table(
         ("NODE", "GPU", "JOB"),
         [(slot.node, str(slot.index), slot.job_id or (None if slot.is_used else "idle")) for slot in slots],
         "lrl",
     )
-    print_bad_rows(answer.num_bad_rows)
+    print_bad_rows(num_bad_rows)
     return 0
 
 
@@ -101,21 +121,14 @@ def _as_json(node: Node, free: _Free) -> dict[str, Any]:
     }
 
 
-def _row(node: Node, free: _Free, now_s: float) -> tuple[str | None, ...]:
-    num_gpus, num_allocated = count_gpus(node.gpus)
+def _memory(node: Node) -> str | None:
     memory = format_mib(node.memory_mib)
-    return (
-        node.name,
-        node.state,
-        ",".join(node.partitions),
-        format_used(node.num_cpus_allocated, node.num_cpus),
-        None if memory is None else f"{format_mib(node.memory_allocated_mib) or '–'}/{memory}",
-        format_used(num_allocated, num_gpus),
-        format_count(_free_on(node, free)[0]) if node.gpus else None,
-        ",".join(gpu.type for gpu in node.gpus if gpu.type) or None,
-        _since(node, now_s),
-        node.reason,
-    )
+    return None if memory is None else f"{format_mib(node.memory_allocated_mib) or '–'}/{memory}"
+
+
+def _gpus(node: Node) -> str | None:
+    num_gpus, num_allocated = count_gpus(node.gpus)
+    return format_used(num_allocated, num_gpus)
 
 
 def _since(node: Node, now_s: float) -> str | None:

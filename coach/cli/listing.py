@@ -1,0 +1,93 @@
+"""What `coach jobs`, `nodes` and `history` share: a filter, an order and columns, as options and in print.
+
+All three are words of one vocabulary, of which the help is made as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from coach.analysis.query import Field, Order, Query, Vocabulary, in_order
+from coach.cli.text import format_duration, format_mib, format_time, print_table
+
+T = TypeVar("T")
+
+_RIGHT = frozenset({"count", "percent", "duration", "size"})
+_SHOWN: Mapping[str, Callable[[Any], str | None]] = {
+    "text": lambda value: ",".join(value) if isinstance(value, tuple) else str(value),
+    "count": str,
+    "percent": lambda value: f"{value:.0f}%",
+    "duration": format_duration,
+    "time": format_time,
+    "size": format_mib,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """What was asked for. `columns` are empty where none were named."""
+
+    query: Query[T]
+    orders: tuple[Order[T], ...]
+    columns: tuple[Field[T], ...]
+
+    def as_json(self, row: T) -> dict[str, Any]:
+        """The named columns alone."""
+        return {field.attribute: field.value(row) for field in self.columns}
+
+
+def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) -> None:
+    parser.add_argument(
+        "query",
+        nargs="*",
+        metavar="FILTER",
+        help="words that must all be true: KEY:VALUE[,VALUE], or any text",
+    )
+    parser.add_argument(
+        "--sort", default="", metavar="FIELDS", help="by these fields, with - the largest first: -gpu,user"
+    )
+    parser.add_argument(
+        "--columns", default="", metavar="FIELDS", help="only these, in this order: id,user,gpu"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(
+        (
+            "fields, and how their values are written in a filter:",
+            *vocabulary.help_lines(),
+            "",
+            "-WORD or !WORD is true where WORD is not. Quotes keep blanks. A word without a key is found anywhere.",
+        )
+    )
+
+
+def read_listing(args: argparse.Namespace, vocabulary: Vocabulary[T]) -> Listing[T]:
+    """Raises UserError for a word that means nothing."""
+    return Listing(
+        vocabulary.query(" ".join(args.query)), vocabulary.orders(args.sort), vocabulary.columns(args.columns)
+    )
+
+
+def print_listing(
+    rows: Iterable[T],
+    listing: Listing[T],
+    columns: Sequence[Field[T]],
+    special: Mapping[str, Callable[[T], str | None]],
+) -> None:
+    """Print a table of the columns that were asked for, else of `columns`. `special` has cells that are more than a field, by its name."""
+    columns = listing.columns or columns
+    print_table(
+        [field.title for field in columns],
+        [
+            [special[field.name](row) if field.name in special else _shown(field, row) for field in columns]
+            for row in in_order(rows, listing.orders)
+        ],
+        "".join("r" if field.kind.shown_as in _RIGHT else "l" for field in columns),
+    )
+
+
+def _shown(field: Field[T], row: T) -> str | None:
+    value = field.value(row)
+    return None if value is None or value == () else _SHOWN[field.kind.shown_as](value)
