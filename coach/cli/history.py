@@ -12,6 +12,7 @@ from coach.analysis.job_query import past_job_vocabulary
 from coach.analysis.query import in_order
 from coach.cli.cluster import add_options
 from coach.cli.listing import add_listing, print_listing, read_listing
+from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.text import print_bad_rows, print_json, printable
 from coach.config import Settings
 from coach.model.accounting import PastJob

@@ -15,6 +15,7 @@ from coach.analysis.pending import explain_job
 from coach.analysis.query import Query, in_order
 from coach.cli.cluster import add_clusters, add_options, look
 from coach.cli.listing import add_listing, print_listing, read_listing
+from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings

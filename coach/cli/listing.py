@@ -6,6 +6,7 @@ All three are words of one vocabulary, of which the help is made as well.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -61,6 +62,17 @@ def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) ->
             "-WORD or !WORD is true where WORD is not. Quotes keep blanks. A word without a key is found anywhere.",
         )
     )
+
+
+def unmistakable(arguments: Iterable[str]) -> list[str]:
+    """`--sort -gpu` as `--sort=-gpu`, and `-state:running` as `!state:running`: to argparse, what begins with a dash is an option."""
+    said: list[str] = []
+    for argument in arguments:
+        if said and said[-1] == "--sort":
+            said[-1] = f"--sort={argument}"
+        else:
+            said.append(re.sub(r"^-(?=[A-Za-z_]+:)", "!", argument))
+    return said
 
 
 def read_listing(args: argparse.Namespace, vocabulary: Vocabulary[T]) -> Listing[T]:

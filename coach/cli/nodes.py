@@ -16,6 +16,7 @@ from coach.analysis.node_state import explain_state
 from coach.analysis.query import in_order
 from coach.cli.cluster import add_clusters, add_options, count_gpus, look, read_allocations
 from coach.cli.listing import add_listing, print_listing, read_listing
+from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.text import (
     format_mib,
     format_used,
