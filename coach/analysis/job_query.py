@@ -89,7 +89,7 @@ def job_vocabulary(user: str | None, now_s: float | None, expand: Expand) -> Voc
         return Field(name, attribute, title, about, kind, attrgetter(attribute), aliases)
 
     fields = (
-        field("id", "job_id", "JOB", "job id", ID, "job"),
+        field("id", "job_id", "JOB", "job id", ID, "job", "job_id"),
         field("name", "name", "NAME", "job name", TEXT),
         field("user", "user", "USER", "whose it is", or_me(NAME, user)),
         field("state", "state", "STATE", "state", _STATE),

@@ -22,7 +22,13 @@ def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> V
         Field("node", "name", "NODE", "node", node_set(expand), attrgetter("name"), ("name",)),
         Field("state", "state", "STATE", "state", _STATE, attrgetter("state")),
         Field(
-            "part", "partitions", "PARTITIONS", "partition", NAME, attrgetter("partitions"), ("partition",)
+            "part",
+            "partitions",
+            "PARTITIONS",
+            "partition",
+            NAME,
+            attrgetter("partitions"),
+            ("partition", "partitions"),
         ),
         Field("cpus", "num_cpus", "CPUS", "how many CPUs", COUNT, attrgetter("num_cpus"), ("cpu",)),
         Field("mem", "memory_mib", "MEMORY", "memory", SIZE, attrgetter("memory_mib"), ("memory",)),

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from coach.analysis.query_kinds import Kind
 from coach.model.errors import UserError
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _WORD = re.compile(r'(?:"[^"]*"?|[^\s"])+')
@@ -146,18 +147,21 @@ class Vocabulary(Generic[T]):
         ]
 
 
-def in_order(rows: Iterable[T], orders: Iterable[Order[T]]) -> list[T]:
-    """Sort by the first of these, then by the next. Equal rows stay as they were, and what is not known comes last either way."""
+def in_order(rows: Iterable[R], orders: Iterable[Order[T]], of: Callable[[R], T] | None = None) -> list[R]:
+    """Sort by the first of these, then by the next. Equal rows stay as they were, and what is not known comes last either way.
+
+    `of` tells what a row shows, where the row is not that itself.
+    """
     ordered = list(rows)
     for order in reversed(tuple(orders)):
-        value, rank = order.field.value, order.field.kind.rank
-        known = [row for row in ordered if value(row) is not None]
-        unknown = [row for row in ordered if value(row) is None] if len(known) < len(ordered) else []
-        known.sort(
-            key=value if rank is None else lambda row: rank(value(row)),  # noqa: B023 (used at once)
-            reverse=order.is_reversed,
-        )
-        ordered = known + unknown
+        field, rank = order.field, order.field.kind.rank
+        values = list(map(field.value, cast(Iterable[T], ordered) if of is None else map(of, ordered)))
+        if rank is not None:
+            values = [None if value is None else rank(value) for value in values]
+        known = [place for place, value in enumerate(values) if value is not None]
+        unknown = [row for row, value in zip(ordered, values, strict=True) if value is None]
+        known.sort(key=values.__getitem__, reverse=order.is_reversed)
+        ordered = [*map(ordered.__getitem__, known), *unknown]
     return ordered
 
 

@@ -6,7 +6,7 @@ Widths are fixed per terminal width: nothing is measured from the data, so a new
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar, overload
 
 from coach.tui.render.text import Line, Span, Tone, fit
@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Columns with the highest `priority` numbers are dropped first; `grow` shares what is left over."""
+    """One column. Columns with the highest `priority` numbers are dropped first; `grow` shares what is left over.
+
+    An extra one is shown only to whom asks for it.
+    """
 
     name: str
     title: str
@@ -24,6 +27,7 @@ class Column:
     priority: int = 0
     align: Literal["left", "right"] = "left"
     grow: int = 0
+    is_extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +90,16 @@ GAP = 2
 MARGIN = 1
 
 
-def fit_columns(columns: Sequence[Column], width: int) -> Layout:
-    """Drop columns by priority until the rest fits, then let the growing ones share what is left."""
-    shown = list(enumerate(columns))
+def fit_columns(columns: Sequence[Column], width: int, chosen: Sequence[str] = ()) -> Layout:
+    """Drop columns by priority until the rest fits, then let the growing ones share what is left.
+
+    `chosen` are those that a person asked for, in that order; of them the last are dropped first.
+    """
+    shown = [(index, column) for index, column in enumerate(columns) if not column.is_extra]
+    if chosen:
+        named = {column.name: (index, column) for index, column in enumerate(columns)}
+        wanted = [named[name] for name in chosen if name in named]
+        shown = [(index, replace(column, priority=rank)) for rank, (index, column) in enumerate(wanted)]
 
     def needed() -> int:
         return MARGIN + sum(column.width for _, column in shown) + GAP * (len(shown) - 1)
@@ -104,8 +115,13 @@ def fit_columns(columns: Sequence[Column], width: int) -> Layout:
     return Layout(tuple(result))
 
 
-def header_line(layout: Layout) -> Line:
-    cells = [fit(column.title, width, column.align) for _, column, width in layout.columns]
+def header_line(layout: Layout, order: tuple[str, bool] | None = None) -> Line:
+    """`order` is the column that the rows are sorted by, and whether the largest come first."""
+    cells = []
+    for _, column, width in layout.columns:
+        sign = "" if order is None or order[0] != column.name else "↓" if order[1] else "↑"
+        title = column.title if len(column.title + sign) <= width else column.title[: width - len(sign)]
+        cells.append(fit(title + sign, width, column.align))
     return (Span(" " * MARGIN + (" " * GAP).join(cells), "muted"),)
 
 

@@ -24,8 +24,10 @@ from coach.tui.render.table import (
     header_line,
     matching,
 )
-from coach.tui.render.text import Line, line, muted, pad
+from coach.tui.render.text import Line, Span, line, muted, pad
 from coach.tui.widgets.lines import LinesView
+
+MARK = "●"
 
 
 class KeyedTable(LinesView):
@@ -49,6 +51,8 @@ class KeyedTable(LinesView):
     def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._columns = columns
+        self._chosen: Sequence[str] = ()
+        self._order: tuple[str, bool] | None = None
         self._layout: Layout = fit_columns(columns, 80)
         self._all_rows: Rows = ListRows(())
         self._rows: Rows = self._all_rows
@@ -56,6 +60,7 @@ class KeyedTable(LinesView):
         self._query = ""
         self._cursor = 0
         self._cursor_key: str | None = None
+        self._marks: set[str] = set()
 
     @property
     def num_rows(self) -> int:
@@ -66,6 +71,25 @@ class KeyedTable(LinesView):
     def cursor_key(self) -> str | None:
         """Key of the row under the cursor; None in an empty table."""
         return self._rows.keys[self._cursor] if self.num_rows else None
+
+    @property
+    def marked_keys(self) -> list[str]:
+        """The marked rows, as far as they are shown."""
+        return [key for key in self._rows.keys if key in self._marks] if self._marks else []
+
+    def toggle_mark(self) -> None:
+        """Mark the row under the cursor, or no longer, and go on to the next."""
+        if self._cursor_key is not None:
+            self._marks ^= {self._cursor_key}
+            self._repaint(self._cursor, 1)
+            self.action_move(1)
+
+    def clear_marks(self) -> bool:
+        """False: there was none."""
+        had_marks = bool(self._marks)
+        self._marks.clear()
+        self.refresh()
+        return had_marks
 
     @property
     def query_text(self) -> str:
@@ -81,6 +105,16 @@ class KeyedTable(LinesView):
         """Show only the rows that contain every word."""
         self._query = query
         self._update()
+
+    @property
+    def shown_columns(self) -> list[str]:
+        return [column.name for _, column, _ in self._layout.columns]
+
+    def lay_out(self, chosen: Sequence[str], order: tuple[str, bool] | None) -> None:
+        """Show only these columns (none named: all but the extra ones), and a sign at the one that the rows are sorted by."""
+        if (chosen, order) != (self._chosen, self._order):
+            self._chosen, self._order = chosen, order
+            self._fit(self.room.width)
 
     def _update(self) -> None:
         self._rows = matching(self._all_rows, self._query)
@@ -119,7 +153,10 @@ class KeyedTable(LinesView):
         self._repaint_changes(old, lines, 1)
 
     def on_resize(self, event: events.Resize) -> None:
-        self._layout = fit_columns(self._columns, event.size.width)
+        self._fit(event.size.width)
+
+    def _fit(self, width: int) -> None:
+        self._layout = fit_columns(self._columns, width, self._chosen)
         self._paint_rows()
         self._keep_in_sight()
         self.refresh()
@@ -127,11 +164,13 @@ class KeyedTable(LinesView):
     def render_line(self, y: int) -> Strip:
         width = self.room.width
         if y == 0:
-            return self.strip_of(pad(header_line(self._layout), width))
+            return self.strip_of(pad(header_line(self._layout, self._order), width))
         index = self.scroll_offset.y + y - 1
         if index >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         row = pad(self._lines[index], width)
+        if self._marks and index < self.num_rows and self._rows.keys[index] in self._marks:
+            row = (Span(MARK, "accent"), *row[1:])  # in the margin
         if index == self._cursor and self.num_rows and self.has_focus:
             return self.strip_of(row, self.get_component_rich_style("lines--cursor"))
         return self.strip_of(row)

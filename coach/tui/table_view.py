@@ -1,0 +1,114 @@
+"""How one table of the screens is looked at: what is filtered out, in which order, with which columns.
+
+Apart from the table itself, which shows rows: this works on jobs and nodes before they become rows, by the words of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+from coach.analysis.query import Order, Vocabulary
+from coach.model.errors import UserError
+from coach.tui.render.table import Column
+from coach.workflows.views import View
+
+T = TypeVar("T")
+
+
+class TableView(Generic[T]):
+    """What was said last and could be understood; what could not changes nothing."""
+
+    def __init__(self, vocabulary: Callable[[], Vocabulary[T]], columns: Sequence[Column]) -> None:
+        """`vocabulary` is asked each time, because what is meant by waiting goes on."""
+        self._vocabulary = vocabulary
+        self._columns = columns
+        self.view = View()
+
+    def restore(self, view: View) -> str | None:
+        """Take up what was kept; what of it means nothing any more, if anything."""
+        problems = [self.filter(view.filter), self.choose_columns(view.columns)]
+        try:
+            self._vocabulary().orders(view.sort)
+            self.view = replace(self.view, sort=view.sort)
+        except UserError as problem:
+            problems.append(problem.message)
+        return next(filter(None, problems), None)
+
+    def filter(self, text: str) -> str | None:
+        """What is wrong with it, if anything."""
+        try:
+            self._vocabulary().query(text)
+        except UserError as problem:
+            return problem.message
+        self.view = replace(self.view, filter=text.strip())
+        return None
+
+    def choose_columns(self, text: str) -> str | None:
+        """Only these, in this order: `id,user,gpu`; none: as at first. What is wrong, if anything."""
+        names: list[str] = []
+        for said in text.replace(",", " ").split():
+            name = self._column(said)
+            if name is None:
+                known = self.choices()
+                close = get_close_matches(said.lower(), known, 1, 0.6)
+                meant = f"did you mean {close[0]}?" if close else f"there are: {' '.join(known)}"
+                return f'columns: no column "{said}"; {meant}'
+            names.append(name)
+        self.view = replace(self.view, columns=",".join(dict.fromkeys(names)))
+        return None
+
+    def choices(self) -> list[str]:
+        """The columns by name."""
+        return [column.name for column in self._columns if column.title]
+
+    def sort_by_next(self, shown: Sequence[str]) -> None:
+        """Sort by the column after the one that it is sorted by, of those that are shown; after the last, as at first."""
+        vocabulary = self._vocabulary()
+        names = [field.name for name in shown if (field := vocabulary.field(name)) is not None]
+        at = names.index(self._sorted_by) + 1 if self._sorted_by in names else 0
+        self.view = replace(self.view, sort=names[at] if at < len(names) else "")
+
+    def reverse(self) -> None:
+        if self.view.sort:
+            name = self._sorted_by
+            self.view = replace(self.view, sort=name if self.view.sort.startswith("-") else f"-{name}")
+
+    @property
+    def _sorted_by(self) -> str:
+        return self.view.sort.lstrip("-")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The chosen ones after those without a title, which are signs; none where nothing was chosen."""
+        chosen = tuple(filter(None, self.view.columns.split(",")))
+        return (*(column.name for column in self._columns if not column.title), *chosen) if chosen else ()
+
+    @property
+    def orders(self) -> tuple[Order[T], ...]:
+        return self._vocabulary().orders(self.view.sort)
+
+    @property
+    def sorted_column(self) -> tuple[str, bool] | None:
+        """The column that it is sorted by, and whether the largest come first."""
+        field = self._vocabulary().field(self._sorted_by) if self.view.sort else None
+        if field is None:
+            return None
+        column = self._column(field.name)
+        return (column, self.view.sort.startswith("-")) if column is not None else None
+
+    def matching(self, rows: Iterable[T]) -> Sequence[T]:
+        if not self.view.filter:
+            return rows if isinstance(rows, Sequence) else list(rows)
+        return self._vocabulary().query(self.view.filter).matching(rows)
+
+    def _column(self, said: str) -> str | None:
+        """The column of this name, or of the field that is called so."""
+        vocabulary = self._vocabulary()
+        field = vocabulary.field(said)
+        for column in self._columns:
+            if column.title and (column.name == said or (field and vocabulary.field(column.name) is field)):
+                return column.name
+        return None
