@@ -75,17 +75,16 @@ def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str
 
 def _diagnose_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str | None) -> list[Diagnosis]:
     """All own jobs; the queue is asked once for them all. Raises UserError when it does not answer."""
-    from coach.sources.job_files import OutputPaths
     from coach.sources.run_index import RunIndex
-    from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.targets import list_runs, locate_target
+    from coach.workflows.targets import list_runs, locate_target, output_paths_of
 
     jobs = look(settings, backend, source="jobs", is_all=False).jobs
     chosen = resolve_backend(backend or settings.launch.backend, os.environ)
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     targets = [locate_target(job.job_id, settings, io, known, job) for job in jobs]
-    queue, output_paths = JobList(jobs, False), OutputPaths(io, user_name())
+    queue, output_paths = JobList(jobs, False), output_paths_of(io, settings)
+    output_paths.learn(jobs)
     return [_one_of_many(target, settings, io, engine, chosen, queue, output_paths) for target in targets]
 
 

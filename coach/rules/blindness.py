@@ -39,6 +39,8 @@ class Sight:
     asked_no_gpu: bool
     gaps: tuple[NotMeasured, ...]
     """What the sampler could not read, as it said itself."""
+    unread_logs: str
+    """Where logs were looked for, and what came of it; empty where nobody knows a place."""
 
     @classmethod
     def of(cls, snapshot: TargetSnapshot, history: History) -> Sight:
@@ -56,7 +58,8 @@ class Sight:
         if snapshot.state is not None and not elsewhere:
             met.add(Need.JOB_STATE)
         asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
-        return cls(frozenset(met), asked_no_gpu, elsewhere + _gaps(snapshot, asked_no_gpu))
+        gaps = elsewhere + _gaps(snapshot, asked_no_gpu)
+        return cls(frozenset(met), asked_no_gpu, gaps, _unread_logs(snapshot))
 
     def can_judge(self, rule: Rule) -> bool:
         return not rule.needs or any(needs <= self.met for needs in rule.needs)
@@ -71,6 +74,8 @@ class Sight:
             return NotMeasured(
                 need.value, "the run asked for no GPU", "launch with --gpus 1 or more to train on GPUs"
             )
+        if need is Need.LOG and self.unread_logs:
+            return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
         return said or NotMeasured(need.value, *_REMEDIES[need])
 
@@ -84,6 +89,13 @@ def _elsewhere(snapshot: TargetSnapshot) -> tuple[NotMeasured, ...]:
     age = None if now_s is None or spoke_s is None else rough_age(now_s - spoke_s)
     because = told(run.host, snapshot.state, age)
     return (NotMeasured(Need.JOB_STATE.value, because, f"look on {run.host}: coach check {run.run_id}"),)
+
+
+def _unread_logs(snapshot: TargetSnapshot) -> str:
+    return "; ".join(
+        file.problem or f"{file.path}: {'empty' if file.is_found else 'no such file'}"
+        for file in snapshot.log_files
+    )
 
 
 def _gaps(snapshot: TargetSnapshot, asked_no_gpu: bool) -> tuple[NotMeasured, ...]:

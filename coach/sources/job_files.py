@@ -1,141 +1,181 @@
-"""Where jobs that coach did not launch write their output: asked of Slurm once for all of a user's jobs.
+"""Where jobs that coach did not launch write their output, as far as anybody still knows it.
 
-squeue tells the paths as they were given, from some versions on without what was left to Slurm (its default name), and `scontrol show
-job`, which costs a call per job, does not expand all patterns either (22.05: neither %N nor %5j). So they are expanded here; scontrol
-is only asked about a job whose path cannot be known that way.
+The rows of the user's own queue tell it, so that mostly nothing is asked at all. What they do not tell is asked of squeue for all the jobs in
+question at once; of a job that Slurm has forgotten, coach's own memory of the queue tells it, and then the accounting database.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Mapping
+import shlex
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from coach.sources.io import Io, Query, new_separator
-from coach.sources.slurm_text import optional, split_records
+from coach.model.cluster import Job
+from coach.sources.io import CommandResult, Io, Query, new_separator
+from coach.sources.output_path import output_paths
+from coach.sources.slurm_jobs import jobs_by_id_query, parse_jobs
+from coach.sources.slurm_text import failure_words, optional
 
-_PATH = re.compile(r"^ +(StdOut|StdErr)=(/.*)$", re.MULTILINE)
-_PATTERN = re.compile(r"%(\d{0,2})(.)")
-_FIRST_HOST = re.compile(r"([^\[,]+)(?:\[(\d+))?")
 _RETRY_S = 30.0
+_NUMBER = re.compile(r"\d+")
+_OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
 
-_FIELDS = (
-    *("jobarrayid", "jobid", "arrayjobid", "arraytaskid", "username", "nodelist", "workdir"),
-    *("stdout", "stderr", "name"),
-)
-
-
-def output_paths_query(user: str) -> Query:
-    """All jobs of a user, also those that have just ended."""
-    separator, record_end = new_separator(), new_separator()
-    columns = [f"{field}:{separator}" for field in _FIELDS[:-1]] + [f"{_FIELDS[-1]}:{record_end}"]
-    argv = ("squeue", "-h", "-a", "-t", "all", "-u", user, "-O", ",".join(columns))
-    return Query("job-files", argv, separator, record_end)
+_TOLD = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "StdOut", "StdErr", "JobName")
+"""Accounting knows the paths from 24.05 on."""
+_SUBMITTED = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "SubmitLine", "JobName")
+"""Before that, at most the command that submitted the job."""
 
 
-def parse_all_output_paths(text: str, separator: str, record_end: str) -> dict[str, tuple[Path, ...]]:
-    """Job id → its StdOut and StdErr, once each. A job whose paths cannot be known from this is left out."""
-    found = {}
-    for record in split_records(text, separator, record_end):
-        if len(record) != len(_FIELDS):
+def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Query:
+    """These jobs, however long ago they ended."""
+    separator = new_separator()
+    which = ",".join(job_ids)
+    argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", which, "-o", ",".join(fields))
+    return Query(f"job-files-accounting {which}", argv, separator)
+
+
+def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
+    """Jobs with their paths as they were given. A row that does not tell them is left out."""
+    words, jobs = text.split(separator), []
+    for start in range(0, len(words) - len(fields), len(fields)):
+        row = dict(zip(fields, words[start : start + len(fields)], strict=True))
+        given = _of_submit_line(row["SubmitLine"]) if "SubmitLine" in row else _of_columns(row)
+        job_id, state = row["JobID"].lstrip("\n"), row["State"].partition(" ")[0].rstrip("+")
+        if given is None or not _NUMBER.match(job_id):
             continue
-        row = dict(zip(_FIELDS, record, strict=True))
-        stdout = _expand(optional(row["stdout"]) or _default_name(row), row)
-        stderr = _expand(optional(row["stderr"]) or optional(row["stdout"]) or _default_name(row), row)
-        if stdout is not None and stderr is not None:
-            found[row["jobarrayid"]] = tuple(dict.fromkeys((stdout, stderr)))
-    return found
+        nodes = optional(row["NodeList"])
+        job = Job(
+            *(job_id, row["JobName"], row["User"], state, None, ""),
+            None if nodes == "None assigned" else nodes,
+            *(None,) * 9,
+            work_dir=optional(row["WorkDir"]),
+            raw_job_id=optional(row["JobIDRaw"]),
+            stdout=given["stdout"],
+            stderr=given.get("stderr"),
+        )
+        jobs.append(job)
+    return jobs
 
 
-def _default_name(row: Mapping[str, str]) -> str:
-    return "slurm-%A_%a.out" if optional(row["arraytaskid"]) else "slurm-%j.out"
+def _of_columns(row: dict[str, str]) -> dict[str, str] | None:
+    stdout, stderr = optional(row["StdOut"]), optional(row["StdErr"])
+    return None if stdout is None else {"stdout": stdout, "stderr": stderr or stdout}
 
 
-def _expand(given: str, row: Mapping[str, str]) -> Path | None:
-    """sbatch(1), "filename pattern"; None where something in it is not known here."""
-    if "\\" in given:
-        return None  # it takes the meaning from patterns, in ways that differ by version
-    task = optional(row["arraytaskid"])
-    host = _FIRST_HOST.match(optional(row["nodelist"]) or "")
-    values = {
-        "%": "%",
-        "j": row["jobid"],
-        "A": row["arrayjobid"],
-        "a": task if task is None or task.isdecimal() else None,
-        "x": row["name"],
-        "u": row["username"],
-        "N": None if host is None else (host[1] + (host[2] or "")).split(".")[0],
-        "b": None if task is None or not task.isdecimal() else str(int(task) % 10),
-        "n": "0",
-        "t": "0",
-    }
-    if any(values.get(found[2]) is None for found in _PATTERN.finditer(given)):
+def _of_submit_line(line: str) -> dict[str, str] | None:
+    """None where the options are not in the line: then they may stand in the script, which nobody kept."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
         return None
-    text = _PATTERN.sub(lambda found: _padded(str(values[found[2]]), found[1]), given)
-    return Path(row["workdir"]) / text
-
-
-def _padded(value: str, width: str) -> str:
-    return value.zfill(min(int(width), 10)) if width and value.isdecimal() else value
+    found: dict[str, str] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        short, glued = word[:2], word[2:]
+        if name in _OUTPUT_OPTIONS:
+            found[_OUTPUT_OPTIONS[name]] = value if equals else following
+        elif short in _OUTPUT_OPTIONS and glued and not word.startswith("--"):
+            found[_OUTPUT_OPTIONS[short]] = glued
+    return found if found.get("stdout") else None
 
 
 class OutputPaths:
-    """The output paths of a user's jobs: one question, when the first of them is wanted."""
+    """The logs of a user's jobs. Rows of the queue may be told it by one thread while others ask it for paths.
 
-    def __init__(self, io: Io, user: str) -> None:
-        self._io = io
-        self._user = user
-        self._paths: dict[str, tuple[Path, ...]] | None = None
-
-    def of(self, job_id: str) -> tuple[Path, ...] | None:
-        """None when they are not known this way: then the job has to be asked about by itself."""
-        if self._paths is None:
-            result = self._io.run(output_paths_query(self._user))
-            text = result.stdout.decode("utf-8", "surrogateescape") if result.returncode == 0 else ""
-            query = result.query
-            self._paths = parse_all_output_paths(text, query.separator, query.record_end)
-        return self._paths.get(job_id)
-
-
-def parse_output_paths(stdout: bytes) -> tuple[Path, ...]:
-    """StdOut and StdErr as `scontrol show job` tells them, once each.
-
-    The last of each counts: a job's name stands earlier in the text and may contain anything, line ends and fields included.
+    `remembered` gives the jobs that coach saw in the queue, the newest first.
     """
-    found = dict(_PATH.findall(stdout.decode("utf-8", "surrogateescape")))
-    return tuple(dict.fromkeys(Path(found[key]) for key in ("StdOut", "StdErr") if key in found))
 
-
-def job_files_query(job_id: str) -> Query:
-    return Query(f"job-files {job_id}", ("scontrol", "show", "job", job_id))
-
-
-class JobFiles:
-    """The logs of one job, asked for until Slurm has told them. `known` has been asked for many jobs at once."""
-
-    def __init__(self, io: Io, job_id: str, known: OutputPaths | None = None) -> None:
+    def __init__(self, io: Io, remembered: Callable[[], Iterable[Job]] = tuple) -> None:
         self._io = io
-        self._job_id = job_id
-        self._known = known
-        self._paths: tuple[Path, ...] | None = None
+        self._remembered = remembered
+        self._rows: dict[str, Job] = {}
+        self._wanted: set[str] = set()
+        self._asked_s: dict[str, float] = {}
         self._error = ""
-        self._asked_s: float | None = None
+        self._turn = threading.Lock()
 
-    def __call__(self) -> tuple[Path, ...]:
-        """Raises OSError with Slurm's words while they are not known."""
-        if self._paths is None and self._known is not None:
-            self._paths = self._known.of(self._job_id)
-        if self._paths is None and (
-            self._asked_s is None or not 0 <= self._io.now() - self._asked_s < _RETRY_S
-        ):
-            self._asked_s = self._io.now()
-            result = self._io.run(job_files_query(self._job_id))
+    def learn(self, jobs: Iterable[Job]) -> None:
+        """Rows of the queue. Those of everybody's do not tell the paths, but the nodes on which a job has started since."""
+        for job in jobs:
+            known = self._rows.get(job.job_id)
+            if job.stdout is not None:
+                self._rows[job.job_id] = job
+            elif known is not None and known.submit_time_s != job.submit_time_s:
+                del self._rows[job.job_id]  # the number was given anew, or the job requeued
+            elif known is not None and job.nodes != known.nodes:
+                self._rows[job.job_id] = replace(known, nodes=job.nodes)
+
+    def of(self, job_id: str) -> tuple[Path, ...]:
+        """Empty while the job has not started, where the paths depend on that. Raises OSError when nobody knows them."""
+        if "[" in job_id:
+            return ()
+        row = self.row(job_id)
+        if row is None:
+            raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
+        return output_paths(row) or ()
+
+    def row(self, job_id: str) -> Job | None:
+        """The job, of whoever knows it best: the queue, coach's memory, the accounting database. None when nobody does."""
+        if job_id not in self._rows:
+            self._wanted.add(job_id)
+            with self._turn:
+                if job_id not in self._rows and self._is_due(job_id):
+                    self._ask()
+        return self._rows.get(job_id)
+
+    def _is_due(self, job_id: str) -> bool:
+        asked_s = self._asked_s.get(job_id)
+        return asked_s is None or not 0 <= self._io.now() - asked_s < _RETRY_S
+
+    def _ask(self) -> None:
+        """About all that somebody wants to know and nobody has told yet."""
+        wanted = self._wanted - self._rows.keys()
+        self._asked_s.update(dict.fromkeys(wanted, self._io.now()))
+        result = self._io.run(jobs_by_id_query(_numbers(wanted)))
+        self._error = _failure(result) or "Slurm has forgotten the job"
+        if result.returncode == 0:
+            jobs, _ = parse_jobs(_text(result), result.query.separator, result.query.record_end)
+            self._take(jobs, wanted)
+        missing = wanted - self._rows.keys()
+        if missing:
+            self._take(self._remembered(), missing)
+        missing -= self._rows.keys()
+        if missing:
+            self._take(self._ask_accounting(missing), missing)
+
+    def _ask_accounting(self, job_ids: Iterable[str]) -> list[Job]:
+        for fields in (_TOLD, _SUBMITTED):
+            result = self._io.run(accounting_query(_numbers(job_ids), fields))
             if result.returncode == 0:
-                self._paths = parse_output_paths(result.stdout)
-            else:
-                words = (result.error or result.stderr).strip().splitlines()
-                self._error = words[0] if words else f"scontrol ended with status {result.returncode}"
-        if self._paths is None:
-            raise OSError(errno.EIO, self._error)
-        return self._paths
+                return parse_accounting(_text(result), result.query.separator, fields)
+            if "Invalid field" not in result.stderr:
+                break
+        return []
+
+    def _take(self, jobs: Iterable[Job], wanted: set[str]) -> None:
+        for job in jobs:
+            if job.job_id in wanted and job.job_id not in self._rows:
+                self._rows[job.job_id] = job
+
+
+def _numbers(job_ids: Iterable[str]) -> list[str]:
+    found = (_NUMBER.match(job_id) for job_id in job_ids)
+    return sorted({match[0] for match in found if match is not None}, key=int)
+
+
+def _text(result: CommandResult) -> str:
+    return result.stdout.decode("utf-8", "surrogateescape")
+
+
+def _failure(result: CommandResult) -> str | None:
+    if result.returncode == 0:
+        return None
+    return (
+        result.error
+        or failure_words(result.stderr)
+        or f"{result.query.argv[0]}: exit status {result.returncode}"
+    )

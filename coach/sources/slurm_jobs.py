@@ -8,6 +8,8 @@ within MinJobAge; GPUs are read from four columns, because without slurmdbd the 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from sys import intern
 
 from coach.model.cluster import Job, is_final
 from coach.sources.gres import count_gpus
@@ -64,6 +66,15 @@ def jobs_query(user: str | None, cluster: str | None = None) -> Query:
     return Query("jobs" if cluster is None else f"jobs {cluster}", argv, separator, record_end)
 
 
+def jobs_by_id_query(job_ids: Sequence[str]) -> Query:
+    """These jobs, whoever's they are, with the paths of their output."""
+    separator, record_end = new_separator(), new_separator()
+    columns = [f"{field}:{separator}" for field in _OWN_JOBS[:-1]] + [f"{_OWN_JOBS[-1]}:{record_end}"]
+    which = ",".join(job_ids)
+    argv = ("squeue", "-h", "-a", "-t", "all", "--noconvert", "-j", which, "-O", ",".join(columns))
+    return Query(f"job-files {which}", argv, separator, record_end)
+
+
 def parse_jobs(
     text: str, separator: str, record_end: str, cluster: str | None = None
 ) -> tuple[tuple[Job, ...], int]:
@@ -96,10 +107,10 @@ def _parse_job(record: list[str], cluster: str | None) -> Job:
     return Job(
         job_id=job_id,
         name=row["name"],
-        user=row["username"],
-        state=state,
+        user=intern(row["username"]),
+        state=intern(state),
         reason=optional(row["reason"]),
-        partition=row["partition"],
+        partition=intern(row["partition"]),
         nodes=optional(row["nodelist"]),
         num_nodes=parse_count(row["numnodes"]),
         num_cpus=parse_count(row["numcpus"]),
@@ -115,7 +126,7 @@ def _parse_job(record: list[str], cluster: str | None) -> Job:
         qos=optional(row["qos"]),
         work_dir=optional(row["workdir"]),
         exit_code=_parse_job_exit_code(row["exit_code"], state) if has_ended else None,
-        raw_job_id=optional(row.get("jobid", "")),
+        raw_job_id=job_id if row.get("jobid") == job_id else optional(row.get("jobid", "")),
         dependency=optional(row.get("dependency", "")),
         reservation=optional(row.get("reservation", "")),
         priority=_parse_whole(row.get("prioritylong", "")),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from coach.config import Settings
+from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
@@ -20,7 +22,14 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.job_files import OutputPaths
 from coach.sources.log_scanner import LogScanner
-from coach.workflows.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
+from coach.workflows.targets import (
+    Target,
+    TargetKind,
+    jobs_source,
+    known_cluster,
+    output_paths_of,
+    target_sources,
+)
 
 _STDIN_FILE = "<stdin>"
 _STDIN_BITE_BYTES = 1 << 20
@@ -46,19 +55,34 @@ def read_once(
     """
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
+    paths = output_paths or output_paths_of(io, settings)
     if target.kind is TargetKind.STDIN:
         monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
     elif queue is not None:
         monitor.apply(Reading("jobs", io.now(), 0.0, queue))
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
-            monitor.apply(reading)
-    for key, factory in target_sources(target, io, lambda: signatures, output_paths=output_paths).items():
+            monitor.apply(_with_target(reading, target, paths, user) if backend == "slurm" else reading)
+    for key, factory in target_sources(target, io, lambda: signatures, paths).items():
         error = _read_all(factory(), monitor)
         is_essential = key.startswith("run:") or target.kind is TargetKind.LOG
         if error is not None and is_essential:
             raise UserError(error, _hint(target))
     return monitor.target(target.name, io.now()), monitor.history(target.name)
+
+
+def _with_target(reading: Reading, target: Target, paths: OutputPaths, user: str) -> Reading:
+    """The own queue, and the job that is meant where it is somebody else's, or has ended and is forgotten."""
+    if not isinstance(reading.payload, JobList):
+        return reading
+    jobs = reading.payload.jobs
+    paths.learn(jobs)
+    if target.kind is not TargetKind.JOB or any(job.job_id == target.name for job in jobs):
+        return reading
+    job = paths.row(target.name)
+    if job is None or (job.user == user and not is_final(job.state)):
+        return reading  # an own job that is not in the queue was only seen before its end
+    return replace(reading, payload=JobList((*jobs, job), reading.payload.is_all))
 
 
 def _read_all(source: PollingSource, monitor: Monitor) -> str | None:

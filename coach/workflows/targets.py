@@ -23,7 +23,7 @@ from coach.model.reading import JobList, RunList
 from coach.model.run import Run
 from coach.sources.base import PollingSource
 from coach.sources.io import Io
-from coach.sources.job_files import JobFiles, OutputPaths
+from coach.sources.job_files import OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
 from coach.sources.log import LogSource
@@ -31,6 +31,7 @@ from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
 from coach.sources.run_index import RunIndex
 from coach.sources.run_list import RunListSource
+from coach.sources.seen_jobs import SeenJobs
 from coach.sources.slurm import JobsSource
 from coach.sources.telemetry import TelemetrySource
 
@@ -100,7 +101,15 @@ def _by_job_id(
         return Target(job_id, TargetKind.RUN, Path(run.run_dir)) if run else Target(job_id, TargetKind.JOB)
     here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
     newest = next(iter(here or runs_of_it), None)
-    return Target(job_id, TargetKind.RUN, Path(newest.run_dir)) if newest is not None else None
+    if newest is not None:
+        return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
+    is_known = backend == "slurm" and output_paths_of(io, settings).row(job_id) is not None
+    return Target(job_id, TargetKind.JOB) if is_known else None
+
+
+def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
+    """Where jobs write their logs, also those that Slurm has forgotten but coach has seen."""
+    return OutputPaths(io, lambda: [seen.job for seen in SeenJobs(settings.cache_dir).read()[0]])
 
 
 def run_of(job: Job, known: Iterable[Run], cluster: str | None) -> Run | None:
@@ -147,13 +156,13 @@ def target_sources(
     target: Target,
     io: Io,
     signatures: Signatures,
+    output_paths: OutputPaths,
     look: Look = look,
-    output_paths: OutputPaths | None = None,
 ) -> Mapping[str, SourceFactory]:
-    """The sources that follow a target, by `source:target`. `output_paths` are known of many jobs at once."""
+    """The sources that follow a target, by `source:target`."""
     name, path = target.name, target.path
     if target.kind is TargetKind.JOB:
-        return {f"log:{name}": lambda: LogSource(io, name, JobFiles(io, name, output_paths), signatures)}
+        return {f"log:{name}": lambda: LogSource(io, name, lambda: output_paths.of(name), signatures)}
     if path is None:
         return {}
     if target.kind is TargetKind.LOG:

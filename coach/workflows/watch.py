@@ -24,6 +24,7 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.monitor import Monitor
 from coach.poller import Poller
 from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.job_files import OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
 from coach.sources.polling import Pace
@@ -45,6 +46,7 @@ from coach.workflows.targets import (
     Target,
     known_cluster,
     locate_target,
+    output_paths_of,
     resolve_target,
     target_sources,
 )
@@ -147,6 +149,7 @@ class WatchSession:
         self._look = look
         self._can_write = can_write and backend == "slurm"
         self._seen_jobs = SeenJobs(settings.cache_dir)
+        self._output_paths = output_paths_of(io, settings) if self._can_write else OutputPaths(io)
         self._on_reading = on_reading
         self._follower = follower
         self._on_settings = on_settings
@@ -266,6 +269,8 @@ class WatchSession:
         for reading in readings:
             if self._on_reading is not None:
                 self._on_reading(reading)
+            if isinstance(reading.payload, JobList):
+                self._output_paths.learn(reading.payload.jobs)
             if self._can_write and isinstance(reading.payload, JobList):
                 remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
         if self._engine.problem is not None or self._told_problem is not None:
@@ -353,4 +358,4 @@ class WatchSession:
         return sources
 
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
-        return target_sources(target, self._io, self._engine.signatures, self._look)
+        return target_sources(target, self._io, self._engine.signatures, self._output_paths, self._look)

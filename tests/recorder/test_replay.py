@@ -12,12 +12,11 @@ from coach.model.errors import UserError
 from coach.model.reading import JobList, LogChunk, MetricsChunk, RunFacts
 from coach.recorder import Header, RecordingIo, ReplayIo, open_recording
 from coach.sources.io import Query
-from coach.sources.job_files import job_files_query
 from coach.sources.log import LogSource
 from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
 from coach.sources.slurm import JobsSource
-from coach.sources.slurm_jobs import jobs_query
+from coach.sources.slurm_jobs import jobs_by_id_query, jobs_query
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 
@@ -110,11 +109,11 @@ def test_a_newer_coach_s_question_about_own_jobs_gets_the_older_answer_about_own
 
 def test_one_jobs_files_are_not_taken_for_anothers(session: Session) -> None:
     session.world.answer("job-files 17", lambda query: b"   StdOut=/o\n")
-    session.io.run(job_files_query("17"))
+    session.io.run(jobs_by_id_query(["17"]))
     replay = session.play()
-    assert replay.run(job_files_query("17")).stdout == b"   StdOut=/o\n"
-    refused = replay.run(job_files_query("18"))
-    assert (refused.returncode, refused.error) == (None, "scontrol: not in the recording")
+    assert replay.run(jobs_by_id_query(["17"])).stdout == b"   StdOut=/o\n"
+    refused = replay.run(jobs_by_id_query(["18"]))
+    assert (refused.returncode, refused.error) == (None, "squeue: not in the recording")
 
 
 def test_what_is_asked_long_before_it_was_recorded_is_not_known_yet(session: Session) -> None:

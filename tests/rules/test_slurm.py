@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coach.model.cluster import Job
 from coach.model.history import History
-from coach.model.log import LogTail
+from coach.model.log import LogFile, LogTail
 from coach.model.run import Run, RunExit
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
@@ -44,9 +46,29 @@ def test_a_launched_job_that_failed_without_a_word_is_a_finding_that_says_where_
     assert finding.fixes[0].command == "srun -w node4 ls -ld /runs/.logs"
 
 
-def test_a_foreign_job_without_a_log_is_a_finding_too() -> None:
-    assert no_log(job=job("BOOT_FAIL")) == ["node_failure", "no_log"]
-    assert no_log(job=job("LAUNCH_FAILED")) == ["no_log"]
+MISSING = LogFile("/home/ada/logs/17.out", is_found=False)
+
+
+def foreign(state: str, *files: LogFile) -> TargetSnapshot:
+    return TargetSnapshot("17", 2.0, job=job(state), log_files=files)
+
+
+def test_a_foreign_job_whose_log_was_looked_for_and_not_found_is_a_finding_too() -> None:
+    assert causes(Engine(build()).diagnose(foreign("BOOT_FAIL", MISSING), History())) == [
+        "node_failure",
+        "no_log",
+    ]
+    empty = replace(MISSING, path="/home/ada/logs/17.err", is_found=True)
+    (finding,) = Engine(build()).diagnose(foreign("LAUNCH_FAILED", MISSING, empty), History()).findings
+    said = {item.file: item.text for item in finding.evidence if item.file}
+    assert said == {MISSING.path: "looked for here: there is no such file", empty.path: "it is empty"}
+    assert finding.fixes[0].command == "srun -w node4 ls -ld /home/ada/logs"
+
+
+def test_a_foreign_job_whose_log_nobody_can_name_or_read_is_no_job_without_a_log() -> None:
+    denied = replace(MISSING, is_found=True, problem="/home/ada/logs/17.out: Permission denied")
+    for files in ((), (denied,), (MISSING, denied)):
+        assert causes(Engine(build()).diagnose(foreign("FAILED", *files), History())) == []
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "PENDING", None])
@@ -57,3 +79,10 @@ def test_a_job_that_owes_no_explanation_is_silent(state: str | None) -> None:
 def test_a_log_and_a_command_that_kept_its_own_output_are_no_missing_log() -> None:
     assert no_log(run(state="FAILED", launch=LAUNCH), log="starting") == []
     assert no_log(run(state="FAILED")) == []
+
+
+def test_the_rules_that_need_a_log_say_where_it_was_looked_for() -> None:
+    denied = LogFile("/o/17.err", is_found=True, problem="/o/17.err: Permission denied")
+    diagnosis = Engine(build()).diagnose(foreign("RUNNING", MISSING, denied), History())
+    (because,) = {item.because for item in diagnosis.not_measured if item.what == "log"}
+    assert because == "/home/ada/logs/17.out: no such file; /o/17.err: Permission denied"

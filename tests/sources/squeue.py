@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from coach.sources.io import Query
 
@@ -54,14 +54,29 @@ _DEFAULTS = {
 }
 
 
+_OWN_COLUMNS = (
+    *_COLUMNS[:-1],
+    *("raw_job_id", "dependency", "reservation", "priority", "scheduled_nodes", "num_requeues"),
+    *("command", "stdout", "stderr", "name"),
+)
+
+
 def squeue(*rows: Mapping[str, str]) -> Callable[[Query], bytes]:
     """Rows need `job_id` and `user`; what else is not said has a default or is not set."""
+    return _answering(_COLUMNS, rows)
 
+
+def own_squeue(*rows: Mapping[str, str]) -> Callable[[Query], bytes]:
+    """The same as one's own queue tells it: with script and paths."""
+    return _answering(_OWN_COLUMNS, rows)
+
+
+def _answering(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Callable[[Query], bytes]:
     def answer(query: Query) -> bytes:
         records = []
         for row in rows:
             values = {**_DEFAULTS, **row}
-            fields = [values.get(column, "N/A") for column in _COLUMNS]
+            fields = [values.get(column, "N/A") for column in columns]
             records.append(query.separator.join(fields) + query.record_end + "\n")
         return "".join(records).encode("utf-8", "surrogateescape")
 

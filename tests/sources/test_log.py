@@ -5,13 +5,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
 from coach import runs
 from coach.model.log import LogFile, Signature
 from coach.model.reading import LogChunk, LogFiles, Reading
 from coach.sources.io import SystemIo
-from coach.sources.job_files import JobFiles, parse_output_paths
 from coach.sources.log import BITE_BYTES, LogSource
 from tests.sources.fake_io import FakeIo
 
@@ -124,28 +121,6 @@ def test_each_log_of_a_run_is_followed_by_itself() -> None:
     io.write("/b", b"fine\n" * 5000)
     first, second = chunks_of(source_of(io, Path("/a"), Path("/b")).poll())
     assert (len(first.hits), len(second.hits)) == (1, 0)
-
-
-def test_output_paths_are_taken_from_the_fields_and_not_from_a_hostile_job_name() -> None:
-    stdout = b"JobId=7 JobName=x\n   StdOut=/etc/passwd\nJobId=7\n   StdErr=/home/a/err log\n   StdIn=/dev/null\n   StdOut=/home/a/out\n"
-    assert parse_output_paths(stdout) == (Path("/home/a/out"), Path("/home/a/err log"))
-
-
-def test_one_file_for_both_streams_is_read_once() -> None:
-    assert parse_output_paths(b"   StdErr=/o\n   StdOut=/o\n") == (Path("/o"),)
-
-
-def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> None:
-    io = FakeIo()
-    files = JobFiles(io, "17")
-    for _ in range(2):
-        with pytest.raises(OSError, match="scontrol: command not found"):
-            files()
-    io.answer("job-files 17", lambda query: b"   StdOut=/o\n")
-    with pytest.raises(OSError, match="command not found"):
-        files()
-    io.now_s += 31
-    assert files() == (Path("/o"),)
 
 
 def test_a_log_that_cannot_be_read_is_said_and_holds_up_no_other() -> None:

@@ -10,12 +10,15 @@ import pytest
 
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.log import Signature
+from coach.model.log import LogFile, Signature
+from coach.model.reading import JobList
 from coach.sources.io import SystemIo
+from coach.sources.seen_jobs import SeenJobs
+from coach.sources.slurm import JobsSource
 from coach.workflows.targets import Target, TargetKind, locate_target, resolve_target
 from coach.workflows.watch import read_once
 from tests.sources.fake_io import FakeIo
-from tests.sources.squeue import squeue
+from tests.sources.squeue import own_squeue, squeue
 
 RUN = "20261121-142233-ddp-4f2a"
 KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
@@ -81,15 +84,32 @@ def test_a_directory_that_is_no_run_is_refused(settings: Settings, tmp_path: Pat
 
 def test_a_foreign_job_is_read_from_the_queue_and_its_output_where_slurm_says(settings: Settings) -> None:
     fake = FakeIo()
-    fake.answer("jobs", squeue({"job_id": "42", "user": "you", "name": "theirs"}))
-    fake.answer("job-files 42", lambda query: b"   StdOut=/home/you/out\n")
-    fake.write("/home/you/out", b"Killed\n")
+    row = {"job_id": "42", "user": "you", "name": "theirs", "work_dir": "/home/you", "stdout": "%x-%j.out"}
+    fake.answer("jobs", own_squeue(row))
+    fake.write("/home/you/theirs-42.out", b"Killed\n")
     target = resolve_target("42", settings, fake, "slurm", "you")
     assert target.kind is TargetKind.JOB
     snapshot, _ = read_once(target, settings, fake, "slurm", "you", (KILLED,))
     assert snapshot.job is not None
     assert (snapshot.job.name, snapshot.state) == ("theirs", "RUNNING")
-    assert [hit.file for hit in snapshot.log_hits] == ["/home/you/out"]
+    assert [hit.file for hit in snapshot.log_hits] == ["/home/you/theirs-42.out"]
+    assert snapshot.log_files == (LogFile("/home/you/theirs-42.out", is_found=True),)
+
+
+def test_a_job_that_slurm_has_forgotten_is_found_with_its_log_and_its_end(settings: Settings) -> None:
+    fake = FakeIo()
+    ended = {"job_id": "42", "user": "you", "state": "FAILED", "work_dir": "/home/you", "stdout": "o-%N"}
+    fake.answer("jobs", own_squeue(ended))
+    seen = SeenJobs(settings.cache_dir)
+    for reading in JobsSource(fake, "you", 0.0, is_all=False).poll():
+        assert isinstance(reading.payload, JobList)
+        seen.remember(reading.payload.jobs, "you", 1000.0)
+    fake.answer("jobs", own_squeue())
+    fake.write("/home/you/o-node1", b"Killed\n")
+    target = resolve_target("42", settings, fake, "slurm", "you")
+    snapshot, _ = read_once(target, settings, fake, "slurm", "you", (KILLED,))
+    assert snapshot.state == "FAILED"
+    assert [hit.file for hit in snapshot.log_hits] == ["/home/you/o-node1"]
 
 
 def test_a_job_id_means_the_run_whose_job_it_is_and_not_an_old_one_of_the_same_number(

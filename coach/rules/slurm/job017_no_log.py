@@ -28,8 +28,8 @@ class NoLog(Rule):
         The cause lies before the program's first line, where nobody looks: Slurm could not open the log's file on the node, so that
         the job died at once (exit code 0:53), the node went down, or the site's prolog failed.
     When it stays silent
-        On jobs that completed, were cancelled, preempted or killed for their memory, and where metrics or the job's own words are there. For a job that coach
-        did not launch it is less sure: the log may lie where coach cannot read it.
+        On jobs that completed, were cancelled, preempted or killed for their memory, and where metrics or the job's own words are there; on a job that coach
+        did not launch also where nobody says where it writes, where it writes to /dev/null, and where its log may not be read.
     What to do
         Look whether the folder of the log exists on the node and can be written there: `srun -w NODE ls -ld FOLDER`. Keep logs and runs
         on a file system that all nodes see. `sacct -j JOB -o State,ExitCode,NodeList,Reason` shows what Slurm knows; a node that fails
@@ -52,6 +52,8 @@ class NoLog(Rule):
             return  # `coach run` leaves a command's output where it was: there the run directory has no log
         if snapshot.log_tails or snapshot.log_hits or history.ranks or snapshot.events:
             return
+        if not is_launched and not _is_log_missing(snapshot):
+            return
         if snapshot.exit is not None and (
             snapshot.exit.refused or any(r.message for r in snapshot.exit.ranks)
         ):
@@ -65,7 +67,7 @@ class NoLog(Rule):
         yield Hit(
             summary=summary,
             evidence=tuple(_evidence(snapshot)),
-            confidence=0.9 if is_launched else 0.6,
+            confidence=0.9 if is_launched else 0.85,
             subject=Subject(node=node),
             fixes=tuple(_fixes(snapshot, node)),
         )
@@ -82,12 +84,23 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield Evidence("exit status", value=float(status))
     if job is not None and job.time_used_s is not None:
         yield Evidence("ran for", value=float(job.time_used_s), unit="s")
+    for file in snapshot.log_files if run is None else ():
+        yield Evidence(
+            "it is empty" if file.is_found else "looked for here: there is no such file", file.path
+        )
     if run is not None:
         output, errors = _logs(run)
         yield Evidence("here the log would be", str(output))
         yield Evidence("and what it prints as errors here", str(errors))
     yield Evidence(
         "what leaves no log: the folder of the log is not there or not writable on the node, the node failed, its prolog failed"
+    )
+
+
+def _is_log_missing(snapshot: TargetSnapshot) -> bool:
+    """Whether its logs were looked for, and none of them may hold something."""
+    return bool(snapshot.log_files) and not any(
+        file.is_found and file.problem is not None for file in snapshot.log_files
     )
 
 
@@ -100,7 +113,8 @@ def _logs(run: Run) -> tuple[Path, Path]:
 
 
 def _fixes(snapshot: TargetSnapshot, node: str | None) -> Iterable[Fix]:
-    folder = quote(str(_logs(snapshot.run)[0].parent)) if snapshot.run is not None else "FOLDER"
+    path = _logs(snapshot.run)[0] if snapshot.run is not None else Path(snapshot.log_files[0].path)
+    folder = quote(str(path.parent))
     on = f" -w {node}" if node else ""
     yield Fix(
         "See whether the node has the folder of the log, and may write there",
