@@ -10,13 +10,29 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from coach.model.metrics import Step
-from coach.model.telemetry import GpuSample, HostSample, ProcessSample, TelemetrySample
+from coach.model.telemetry import (
+    GpuEvent,
+    GpuHealth,
+    GpuLink,
+    GpuSample,
+    HostSample,
+    MountSample,
+    PortSample,
+    ProcessSample,
+    TelemetrySample,
+)
+
+_Key = TypeVar("_Key")
+_Look = TypeVar("_Look")
 
 MAX_STEPS_PER_RANK = 4096
 MAX_SAMPLES_PER_DEVICE = 3600  # one hour at the sampler's default interval of 1 s
 MAX_CURVE_POINTS = 512
+MAX_EVENTS = 256
+MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may claim more
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +109,11 @@ class History:
         self._gpus: dict[tuple[str, int], deque[GpuSample]] = {}
         self._hosts: dict[str, deque[HostSample]] = {}
         self._processes: dict[str, tuple[float, list[ProcessSample]]] = {}
+        self._links: dict[tuple[str, int], tuple[GpuLink, GpuLink]] = {}
+        self._health: dict[tuple[str, int], tuple[GpuHealth, GpuHealth]] = {}
+        self._ports: dict[tuple[str, str], tuple[PortSample, PortSample]] = {}
+        self._mounts: dict[tuple[str, str], tuple[MountSample, MountSample]] = {}
+        self._events: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
         self._curve = Curve()
 
     def copy(self) -> History:
@@ -104,6 +125,11 @@ class History:
         other._gpus = {key: samples.copy() for key, samples in self._gpus.items()}
         other._hosts = {node: samples.copy() for node, samples in self._hosts.items()}
         other._processes = dict(self._processes)
+        other._links = dict(self._links)
+        other._health = dict(self._health)
+        other._ports = dict(self._ports)
+        other._mounts = dict(self._mounts)
+        other._events = self._events.copy()
         other._curve = self._curve.copy()
         return other
 
@@ -131,6 +157,16 @@ class History:
                 if sample.time_s != time_s:
                     rows = []
                 self._processes[sample.node] = (sample.time_s, [*rows, sample])
+            elif isinstance(sample, GpuLink):
+                _put(self._links, (sample.node, sample.gpu), sample)
+            elif isinstance(sample, GpuHealth):
+                _put(self._health, (sample.node, sample.gpu), sample)
+            elif isinstance(sample, PortSample):
+                _put(self._ports, (sample.node, sample.name), sample)
+            elif isinstance(sample, MountSample):
+                _put(self._mounts, (sample.node, sample.path), sample)
+            elif isinstance(sample, GpuEvent):
+                self._events.append(sample)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -173,3 +209,31 @@ class History:
     def processes(self, node: str) -> Sequence[ProcessSample]:
         """The newest sample of each large process on a node."""
         return self._processes.get(node, (0.0, []))[1]
+
+    def gpu_link(self, node: str, gpu: int) -> tuple[GpuLink, GpuLink] | None:
+        """The first and the newest look: what was counted between them happened in this run."""
+        return self._links.get((node, gpu))
+
+    def gpu_health(self, node: str, gpu: int) -> tuple[GpuHealth, GpuHealth] | None:
+        """The first and the newest look."""
+        return self._health.get((node, gpu))
+
+    def ports(self, node: str) -> Sequence[tuple[PortSample, PortSample]]:
+        """The first and the newest look at each network port of a node."""
+        return [pair for (of_node, _), pair in self._ports.items() if of_node == node]
+
+    def mounts(self, node: str) -> Sequence[MountSample]:
+        """The newest look at each network file system that a node used."""
+        return [newest for (of_node, _), (_, newest) in self._mounts.items() if of_node == node]
+
+    @property
+    def gpu_events(self) -> Sequence[GpuEvent]:
+        """Xids, oldest first; of very many the newest."""
+        return self._events
+
+
+def _put(looks: dict[_Key, tuple[_Look, _Look]], key: _Key, sample: _Look) -> None:
+    if key in looks:
+        looks[key] = (looks[key][0], sample)
+    elif len(looks) < MAX_NAMES:
+        looks[key] = (sample, sample)

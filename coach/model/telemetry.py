@@ -1,4 +1,7 @@
-"""What the sampler on a node measured. What was not measured is None."""
+"""What the sampler on a node measured. What was not measured is None.
+
+Each class is one kind of record of a telemetry file, field by field: a field that is added here is read from the file by its name.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU at one time, in NVML's terms."""
+    """One GPU, or one MIG instance, at one time, in NVML's terms."""
 
     node: str
     time_s: float
@@ -25,11 +28,90 @@ class GpuSample:
     sm_clock_mhz: float | None = None
     max_sm_clock_mhz: float | None = None
     clocks_event_reasons: tuple[str, ...] | None = None
+    memory_utilization_pct: float | None = None
+    """Share of the sample window in which device memory was read or written."""
+    memory_temperature_c: float | None = None
+    memory_clock_mhz: float | None = None
+    max_memory_clock_mhz: float | None = None
+    whole_uuid: str | None = None
+    """Of a MIG instance: the GPU that it is a part of. Its temperature, clocks and event reasons are those of the whole GPU."""
+    sm_activity_pct: float | None = None
+    """GPM, only where it was asked for: what share of the multiprocessors was busy, over time."""
+    sm_occupancy_pct: float | None = None
+    tensor_activity_pct: float | None = None
+    dram_activity_pct: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLink:
+    """What connects one GPU with the host and with other GPUs. Errors are counted since the driver was loaded."""
+
+    node: str
+    time_s: float
+    gpu: int
+    uuid: str | None
+    pcie_generation: int | None = None
+    """Now: an idle GPU lowers it."""
+    max_pcie_generation: int | None = None
+    pcie_width: int | None = None
+    max_pcie_width: int | None = None
+    pcie_tx_mib_s: float | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_replays: int | None = None
+    num_nvlinks: int | None = None
+    num_active_nvlinks: int | None = None
+    nvlink_tx_mib_s: float | None = None
+    nvlink_rx_mib_s: float | None = None
+    nvlink_crc_errors: int | None = None
+    nvlink_replays: int | None = None
+    nvlink_recoveries: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealth:
+    """Memory errors of one GPU, what was mapped out because of them, its limits of temperature, and its modes."""
+
+    node: str
+    time_s: float
+    gpu: int
+    uuid: str | None
+    has_ecc: bool | None = None
+    ecc_volatile_corrected: int | None = None
+    """Since the driver was loaded; aggregate: in the GPU's life."""
+    ecc_volatile_uncorrected: int | None = None
+    ecc_aggregate_corrected: int | None = None
+    ecc_aggregate_uncorrected: int | None = None
+    remapped_rows_corrected: int | None = None
+    remapped_rows_uncorrected: int | None = None
+    is_row_remap_pending: bool | None = None
+    """A row waits for a reset of the GPU to be mapped out."""
+    has_row_remap_failed: bool | None = None
+    retired_pages_single_bit: int | None = None
+    retired_pages_double_bit: int | None = None
+    is_page_retirement_pending: bool | None = None
+    shutdown_temperature_c: float | None = None
+    slowdown_temperature_c: float | None = None
+    max_memory_temperature_c: float | None = None
+    max_temperature_c: float | None = None
+    is_persistent: bool | None = None
+    compute_mode: str | None = None
+    is_mig: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuEvent:
+    """An Xid: the driver reported trouble of a GPU."""
+
+    node: str
+    time_s: float
+    gpu: int
+    uuid: str | None
+    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
-    """One node at one time, as far as the job may use it."""
+    """One node at one time: first as far as the job may use it, then all of it."""
 
     node: str
     time_s: float
@@ -41,20 +123,80 @@ class HostSample:
     memory_limit_mib: float | None = None
     memory_available_mib: float | None = None
     num_processes: int | None = None
+    num_gpus: int | None = None
+    """GPUs, or MIG instances, that the sampler sees; of those allotted to the job here; of those in the node."""
+    num_gpus_allotted: int | None = None
+    num_gpus_of_node: int | None = None
+    node_cpu_pct: float | None = None
+    node_memory_used_mib: float | None = None
+    node_memory_total_mib: float | None = None
+    swap_used_mib: float | None = None
+    swap_total_mib: float | None = None
+    cpu_pressure_pct: float | None = None
+    """Pressure: the share of the last ten seconds in which some task waited for it; stall: in which all did."""
+    memory_pressure_pct: float | None = None
+    memory_stall_pct: float | None = None
+    io_pressure_pct: float | None = None
+    io_stall_pct: float | None = None
+    disk_read_mib_s: float | None = None
+    disk_write_mib_s: float | None = None
+    network_rx_mib_s: float | None = None
+    network_tx_mib_s: float | None = None
+    shared_memory_used_mib: float | None = None
+    shared_memory_total_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """One of the job's larger processes."""
+    """One of the job's processes: those on a GPU, and the largest of the others."""
 
     node: str
     time_s: float
     pid: int
-    name: str
+    name: str = ""
     rank: int | None = None
     cpu_pct: float | None = None
+    """Of one CPU."""
     rss_mib: float | None = None
     gpu_memory_mib: float | None = None
+    local_rank: int | None = None
+    num_threads: int | None = None
+    read_mib_s: float | None = None
+    write_mib_s: float | None = None
+    gpus: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortSample:
+    """One network port of a node. Errors and link downs are counted since it was started."""
+
+    node: str
+    time_s: float
+    name: str
+    type: str | None = None
+    """`infiniband`, `roce`, `ethernet`, `ipoib`."""
+    state: str | None = None
+    rate_gbit_s: float | None = None
+    rx_mib_s: float | None = None
+    tx_mib_s: float | None = None
+    num_errors: int | None = None
+    num_link_downs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MountSample:
+    """A network file system that the node used in the last ten seconds, and how long its requests took."""
+
+    node: str
+    time_s: float
+    path: str
+    type: str | None = None
+    operations_per_s: float | None = None
+    wait_ms: float | None = None
+    """Mean time of a request, from queued to answered."""
+    read_mib_s: float | None = None
+    write_mib_s: float | None = None
+    num_retransmissions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +205,18 @@ class SensorGap:
 
     node: str
     what: str
-    because: str
-    how: str
+    because: str = ""
+    how: str = ""
 
 
-TelemetrySample = GpuSample | HostSample | ProcessSample | SensorGap
+TelemetrySample = (
+    GpuSample
+    | GpuLink
+    | GpuHealth
+    | GpuEvent
+    | HostSample
+    | ProcessSample
+    | PortSample
+    | MountSample
+    | SensorGap
+)

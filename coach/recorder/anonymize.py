@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from coach.model import cluster, metrics, run, telemetry
 from coach.model.reading import JobList, NodeList, Reading, RunFacts, RunList
@@ -97,6 +97,8 @@ _WORDS = frozenset(
         "rank",
         "ranks",
         "process",
+        "port",
+        "mount",
         "gap",
         "pending",
         "running",
@@ -115,10 +117,7 @@ _FIELDS = frozenset(
         run.Run,
         run.RunExit,
         run.RankExit,
-        telemetry.GpuSample,
-        telemetry.HostSample,
-        telemetry.ProcessSample,
-        telemetry.SensorGap,
+        *get_args(telemetry.TelemetrySample),
     )
     for item in fields(kind)
 )

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from coach import runs
 from coach.model.reading import Reading, TelemetryChunk
-from coach.model.telemetry import GpuSample, HostSample, ProcessSample, SensorGap, TelemetrySample
+from coach.model.telemetry import (
+    GpuEvent,
+    GpuHealth,
+    GpuLink,
+    GpuSample,
+    HostSample,
+    MountSample,
+    PortSample,
+    ProcessSample,
+    SensorGap,
+    TelemetrySample,
+)
 from coach.sources.follow import HEAD_BYTES, RecordFollower, describe
 from coach.sources.io import Io
 from coach.sources.values import finite, text, whole
@@ -25,12 +37,11 @@ def parse_records(records: Iterable[Mapping[str, Any]]) -> tuple[list[TelemetryS
     samples: list[TelemetrySample] = []
     num_bad = 0
     for record in records:
-        parse = _PARSERS.get(text(record.get("kind")) or "")
-        if parse is None:
+        kind = _KINDS.get(text(record.get("kind")) or "")
+        if kind is None:
             num_bad += text(record.get("kind")) is None
             continue
-        node, time_s = text(record.get("node")), finite(record.get("time_s"))
-        sample = None if node is None or time_s is None else parse(record, node, time_s)
+        sample = kind.parse(record)
         if sample is None:
             num_bad += 1
         else:
@@ -38,67 +49,68 @@ def parse_records(records: Iterable[Mapping[str, Any]]) -> tuple[list[TelemetryS
     return samples, num_bad
 
 
-def _parse_gpu(record: Mapping[str, Any], node: str, time_s: float) -> GpuSample | None:
-    gpu = whole(record.get("gpu"))
-    if gpu is None or gpu < 0:
-        return None
-    reasons = record.get("clocks_event_reasons")
-    return GpuSample(
-        node=node,
-        time_s=time_s,
-        gpu=gpu,
-        uuid=text(record.get("uuid")),
-        name=text(record.get("name")),
-        utilization_pct=finite(record.get("utilization_pct")),
-        memory_used_mib=finite(record.get("memory_used_mib")),
-        memory_total_mib=finite(record.get("memory_total_mib")),
-        power_w=finite(record.get("power_w")),
-        power_limit_w=finite(record.get("power_limit_w")),
-        temperature_c=finite(record.get("temperature_c")),
-        sm_clock_mhz=finite(record.get("sm_clock_mhz")),
-        max_sm_clock_mhz=finite(record.get("max_sm_clock_mhz")),
-        clocks_event_reasons=tuple(str(reason) for reason in reasons) if isinstance(reasons, list) else None,
-    )
+def _texts(value: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, value)) if isinstance(value, list) else None
 
 
-def _parse_host(record: Mapping[str, Any], node: str, time_s: float) -> HostSample:
-    return HostSample(
-        node=node,
-        time_s=time_s,
-        cpu_pct=finite(record.get("cpu_pct")),
-        num_cpus=whole(record.get("num_cpus")),
-        memory_used_mib=finite(record.get("memory_used_mib")),
-        memory_limit_mib=finite(record.get("memory_limit_mib")),
-        memory_available_mib=finite(record.get("memory_available_mib")),
-        num_processes=whole(record.get("num_processes")),
-    )
+def _numbers(value: Any) -> tuple[int, ...] | None:
+    known = [whole(item) for item in value] if isinstance(value, list) else [None]
+    return None if None in known else tuple(item for item in known if item is not None)
 
 
-def _parse_process(record: Mapping[str, Any], node: str, time_s: float) -> ProcessSample | None:
-    pid = whole(record.get("pid"))
-    if pid is None:
-        return None
-    return ProcessSample(
-        node=node,
-        time_s=time_s,
-        pid=pid,
-        name=text(record.get("name")) or "",
-        rank=whole(record.get("rank")),
-        cpu_pct=finite(record.get("cpu_pct")),
-        rss_mib=finite(record.get("rss_mib")),
-        gpu_memory_mib=finite(record.get("gpu_memory_mib")),
-    )
+def _truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
-def _parse_gap(record: Mapping[str, Any], node: str, time_s: float) -> SensorGap | None:
-    what = text(record.get("what"))
-    if what is None:
-        return None
-    return SensorGap(node, what, text(record.get("because")) or "", text(record.get("how")) or "")
+_READERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        "float": finite,
+        "int": whole,
+        "str": text,
+        "bool": _truth,
+        "tuple[str, ...]": _texts,
+        "tuple[int, ...]": _numbers,
+    }
+)
 
 
-_PARSERS: Mapping[str, Callable[[Mapping[str, Any], str, float], TelemetrySample | None]] = MappingProxyType(
-    {"gpu": _parse_gpu, "host": _parse_host, "process": _parse_process, "gap": _parse_gap}
+class _Kind:
+    """How one kind of record becomes a sample: each field by its name and type."""
+
+    def __init__(self, sample: type[TelemetrySample]) -> None:
+        self._sample = sample
+        self._readers = {
+            field.name: _READERS[str(field.type).removesuffix(" | None")] for field in fields(sample)
+        }
+        self._required = [
+            field.name
+            for field in fields(sample)
+            if "None" not in str(field.type) and field.default is MISSING
+        ]
+
+    def parse(self, record: Mapping[str, Any]) -> TelemetrySample | None:
+        values: dict[str, Any] = {"uuid": None} if "uuid" in self._readers else {}
+        for name, value in record.items():
+            reader = self._readers.get(name)
+            if reader is not None and (known := reader(value)) is not None:
+                values[name] = known
+        if any(name not in values for name in self._required) or values.get("gpu", 0) < 0:
+            return None
+        return self._sample(**values)
+
+
+_KINDS: Mapping[str, _Kind] = MappingProxyType(
+    {
+        "gpu": _Kind(GpuSample),
+        "gpu_link": _Kind(GpuLink),
+        "gpu_health": _Kind(GpuHealth),
+        "gpu_event": _Kind(GpuEvent),
+        "host": _Kind(HostSample),
+        "process": _Kind(ProcessSample),
+        "port": _Kind(PortSample),
+        "mount": _Kind(MountSample),
+        "gap": _Kind(SensorGap),
+    }
 )
 
 
@@ -125,7 +137,13 @@ class TelemetrySource:
         num_bad, is_caught_up, error = 0, True, None
         try:
             for name, follower in self._followers():
-                bite = follower.read()
+                try:
+                    bite = follower.read()
+                except FileNotFoundError:
+                    if name not in self._old:
+                        raise
+                    self._old[name] = None  # merged into the next one meanwhile
+                    continue
                 new_samples, num_wrong = parse_records(bite.records)
                 samples += new_samples
                 num_bad += bite.num_bad + num_wrong
