@@ -84,9 +84,10 @@ class Io(Protocol):
 def new_separator() -> str:
     """A field separator or record end that no name can contain by accident, or on purpose.
 
-    It does not begin with a digit: `squeue -O field:7…` would take that for a column width.
+    It does not begin with a digit: `squeue -O field:7…` would take that for a column width. It is short because it stands
+    thirty times in each of tens of thousands of rows.
     """
-    return f"|{secrets.token_hex(8)}"
+    return f"|{secrets.token_urlsafe(5)}"
 
 
 def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ can be tried on every odd word that was ever seen. All functions are pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 
@@ -26,22 +27,33 @@ class BadRow(ValueError):
     """A record that is not what was asked for. It is counted and shown as such."""
 
 
-def split_records(text: str, separator: str, record_end: str) -> list[list[str]]:
-    """The fields of each record. The client ends each record with a newline of its own, which is not part of the next one's first field."""
-    records = [record.lstrip("\n") for record in text.split(record_end)]
-    return [record.split(separator) for record in records if record]
+def split_records(text: str, separator: str, record_end: str) -> Iterator[list[str]]:
+    """The fields of each record, one record after the other: a queue of tens of thousands is not taken apart in one piece.
+
+    The client ends each record with a newline of its own, which is not part of the next one's first field.
+    """
+    start = 0
+    while start < len(text):
+        end = text.find(record_end, start)
+        end = len(text) if end < 0 else end
+        record = text[start:end].lstrip("\n")
+        if record:
+            yield record.split(separator)
+        start = end + len(record_end)
 
 
 def is_torn(text: str, record_end: str) -> bool:
     """Whether an answer ends in the middle of a record: its client was ended, or a wrapper lost the rest. Without a record end, lines count."""
-    rest = text.rpartition(record_end or "\n")[2].strip()
-    return bool(rest) and not (
-        record_end and rest.startswith("CLUSTER: ")
-    )  # with -M, also where no job follows
+    end = record_end or "\n"
+    at = text.rfind(end)
+    rest = (text if at < 0 else text[at + len(end) :]).strip()
+    is_heading = record_end and rest.startswith("CLUSTER: ")  # with -M, also where no job follows
+    return bool(rest) and not is_heading
 
 
+@lru_cache(maxsize=_NUM_WORDS)
 def optional(text: str) -> str | None:
-    """A word, or None for each of Slurm's spellings of "not set"."""
+    """A word, or None for each of Slurm's spellings of "not set". The same word is the same object, however many rows say it."""
     return None if text.strip() in _UNSET else text
 
 

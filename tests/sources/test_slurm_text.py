@@ -89,7 +89,7 @@ def test_memory_is_read_as_sbatch_takes_it() -> None:
 
 def test_a_name_keeps_its_own_line_breaks_and_the_next_row_gets_none() -> None:
     text = "1<S>two\nlines\n<R>\n2<S>b<R>\n"
-    assert split_records(text, "<S>", "<R>") == [["1", "two\nlines\n"], ["2", "b"]]
+    assert list(split_records(text, "<S>", "<R>")) == [["1", "two\nlines\n"], ["2", "b"]]
 
 
 @pytest.mark.parametrize(
