@@ -19,7 +19,7 @@ from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
-from coach.tui.actions import ActionApp
+from coach.tui.answers import AnsweringApp
 from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
@@ -30,6 +30,8 @@ from coach.tui.theme import NIGHT
 
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
+_LIKE_BEFORE = frozenset({"help", "plan", "confirm", "doctor", "recipes", "job", "node", "where", "history"})
+"""Screens that leave what is followed as it was."""
 MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
 
@@ -63,7 +65,7 @@ def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]
     return said, f"nothing that was launched is affected; details are in {file}"
 
 
-class CoachApp(ActionApp):
+class CoachApp(AnsweringApp):
     """Lives as long as the user looks."""
 
     CSS_PATH = "styles/coach.tcss"
@@ -134,7 +136,7 @@ class CoachApp(ActionApp):
             if top.PLACE == "cluster":
                 newest = [run for run in newest if not is_final(self.context.state_of(run))]
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
-        elif top is None or top.PLACE in ("help", "plan", "confirm", "job", "doctor", "recipes"):
+        elif top is None or top.PLACE in _LIKE_BEFORE:
             targets = self._watch.targets if self._watch else ()
         watch = Watch(targets=targets)
         if watch != self._watch:
@@ -194,6 +196,7 @@ class CoachApp(ActionApp):
             self.action_open_doctor()
             return
         self.context.session.refresh_soon()
+        self.ask_anew()
         if self.top is not None:
             self.top.note("reading everything again")
 

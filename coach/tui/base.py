@@ -17,6 +17,7 @@ from coach.model.cluster import Job
 from coach.model.finding import Diagnosis
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot
+from coach.tui.asked import Answers, Question
 from coach.tui.keys import Key, Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
@@ -50,6 +51,8 @@ class Context:
     """The last diagnosis of every target that was ever followed."""
     rates: dict[str, float] = field(default_factory=dict)
     """The last throughput of every run that was ever followed."""
+    answers: Answers = field(default_factory=Answers)
+    """What was asked on demand."""
     marked: list[str] = field(default_factory=list)
     asleep_s: float | None = None
     """How long no key was pressed, once nothing is asked any more because of that."""
@@ -91,6 +94,8 @@ class CoachScreen(Screen[None]):
     AUTO_FOCUS = None
     TARGETS: tuple[str, ...] = ()
     """Runs to be followed while this screen is on top."""
+    questions: tuple[Question, ...] = ()
+    """What it shows that is asked only on demand: `^r` asks it again."""
 
     def __init__(self, context: Context, crumbs: tuple[str, ...]) -> None:
         super().__init__()

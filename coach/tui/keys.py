@@ -13,8 +13,8 @@ from textual.binding import Binding, BindingType
 
 from coach.tui.session import RecipeKey
 
-LISTS = frozenset({"cluster", "runs", "recipes"})
-SHOWS = frozenset({"cluster", "runs", "run", "job", "finding", "compare", "recipes"})
+LISTS = frozenset({"cluster", "runs", "recipes", "history"})
+SHOWS = LISTS | {"run", "job", "node", "where", "finding", "compare"}
 ASKS = frozenset({"plan", "confirm", "fix"})
 EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}
 
@@ -56,7 +56,7 @@ KEYS: tuple[Key, ...] = (
         "Enter",
         "open",
         "Open what the cursor is on",
-        "Your run's screen; the detail of a foreign job; a recipe's plan",
+        "A run's screen; a job's or a node's detail; a recipe's plan",
         LISTS,
         "open",
     ),
@@ -166,6 +166,46 @@ KEYS: tuple[Key, ...] = (
         "toggle_all",
     ),
     Key(
+        "unfold",
+        "u",
+        "u",
+        "tasks",
+        "A row for each task of the array",
+        "Also for the parts of a heterogeneous job; u folds them again",
+        frozenset({"cluster"}),
+        "unfold",
+    ),
+    Key(
+        "why",
+        "w",
+        "w",
+        "why",
+        "Why it waits: the job as the queue sees it",
+        "The reason in plain words, what to do, estimated start, priority, fair share and limits",
+        frozenset({"cluster", "run"}),
+        "why",
+    ),
+    Key(
+        "where",
+        "W",
+        "W",
+        "where",
+        "Where a job could start now",
+        "Free GPUs of each partition by type, the most on one node, time limits, and who may use it",
+        SHOWS - {"where"},
+        "app.open_where",
+    ),
+    Key(
+        "history",
+        "H",
+        "H",
+        "history",
+        "Your jobs that have ended",
+        "With how well they used what they had",
+        SHOWS - {"history"},
+        "app.open_history",
+    ),
+    Key(
         "filter",
         "slash",
         "/",
@@ -202,7 +242,7 @@ KEYS: tuple[Key, ...] = (
         "runs",
         "All your runs",
         "Newest first, with state, finding and parent",
-        frozenset({"cluster", "run", "job", "compare", "finding", "recipes"}),
+        SHOWS - {"runs"},
         "app.open_runs",
     ),
     Key(
@@ -318,7 +358,20 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
 def keys_of(place: str, more: Iterable[Key] = ()) -> tuple[Key, ...]:
     """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
     own = [key for key in KEYS if place in key.places]
-    general = ("runs", "recipes", "pane", "zoom", "refresh", "doctor", "back", "help", "palette", "quit")
+    general = (
+        "runs",
+        "history",
+        "where",
+        "recipes",
+        "pane",
+        "zoom",
+        "refresh",
+        "doctor",
+        "back",
+        "help",
+        "palette",
+        "quit",
+    )
     head = [key for key in own if key.id not in general]
     return (*head, *(key for key in more if place in key.places), *(key for key in own if key.id in general))
 

@@ -22,9 +22,15 @@ from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
 
 if TYPE_CHECKING:
     from coach.launch.resources import Site
+    from coach.model.cluster import GpuAllocation
     from coach.workflows.cancel import Cancellation
+    from coach.workflows.history import PastJobs
+    from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
 
+PAST_S = 7 * 86400.0
+MAX_PAST_JOBS = 200
+"""How far the history looks back, and how many jobs it shows."""
 SITE_AGE_S = 60.0
 """How long what the cluster has is taken as known while a plan is changed."""
 
@@ -186,6 +192,29 @@ class LiveLauncher:
 
         settings = with_backend(self.settings, backend)
         return examine(settings, self._env, self._io, read_terminal(self._env))
+
+    def place_in_queue(self) -> PlaceInQueue:
+        from coach.sources.user import user_name
+        from coach.workflows.place_in_queue import read_place
+
+        return read_place(self._io, user_name())
+
+    def allocations(self) -> tuple[GpuAllocation, ...]:
+        from coach.sources.slurm import Client
+        from coach.sources.slurm_start import ALLOCATIONS_QUERY, parse_allocations
+
+        answer = Client(self._io).ask(ALLOCATIONS_QUERY)
+        if answer.error is not None:
+            raise UserError(answer.error)
+        return parse_allocations(answer.text)[0]
+
+    def past_jobs(self, backend: str) -> PastJobs:
+        from coach.sources.user import user_name
+        from coach.workflows.history import read_past_jobs
+
+        return read_past_jobs(
+            self._settings, self._io, user_name(), backend, past_s=PAST_S, limit=MAX_PAST_JOBS
+        )
 
     def cancel_command(self, target: str) -> str:
         from coach.workflows.cancel import plan_cancel

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from textual.message import Message
 
+from coach.model.accounting import PastJob
 from coach.model.launch import LaunchRequest, Plan
 from coach.model.snapshot import Snapshot
+from coach.tui.asked import Question
 from coach.tui.session import RelaunchOffer
 
 
@@ -135,3 +137,26 @@ class RelaunchRequested(Message):
         super().__init__()
         self.offer = offer
         self.parent_choice = parent_choice
+
+
+class NodeOpened(ScreenAsked):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+class PastJobOpened(ScreenAsked):
+    """Show a job that has ended, as the history knows it."""
+
+    def __init__(self, past: PastJob) -> None:
+        super().__init__()
+        self.past = past
+
+
+class Wanted(Message):
+    """A screen shows what is asked only on demand. `is_anew`: also when a fresh answer is there."""
+
+    def __init__(self, question: Question, *, is_anew: bool = False) -> None:
+        super().__init__()
+        self.question = question
+        self.is_anew = is_anew

@@ -19,6 +19,9 @@ from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
 
 if TYPE_CHECKING:
+    from coach.model.cluster import GpuAllocation
+    from coach.workflows.history import PastJobs
+    from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
 
 OnUpdate = Callable[[Snapshot], None]
@@ -115,6 +118,16 @@ class Launcher(Protocol):
         ...
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
+
+    def place_in_queue(self) -> PlaceInQueue:
+        """What one's place in the queue depends on. This and the next two change nothing, and need not wait for their turn."""
+        ...
+
+    def allocations(self) -> tuple[GpuAllocation, ...]:
+        """Which job has which GPUs."""
+        ...
+
+    def past_jobs(self, backend: str) -> PastJobs: ...
 
     def examine(self, backend: str) -> Report:
         """What works here on `slurm`, `local` or `auto`. It changes nothing, so it need not wait for its turn."""

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
-from coach.model.cluster import GpuCount, Job, Node, Partition
+from coach.model.accounting import Part
+from coach.model.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
@@ -24,6 +26,8 @@ from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.telemetry import GpuSample, HostSample, SensorGap
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
+from coach.workflows.history import PastJobs
+from coach.workflows.place_in_queue import PlaceInQueue
 from coach.workflows.recipes import Page
 
 NOW_S = 1_800_000_000.0
@@ -88,6 +92,10 @@ class FakeLauncher:
     refusals: list[UserError] = field(default_factory=list)
     """Refusals of submissions, one after the other."""
     report: Report = field(default_factory=lambda: Report((), 0.0))
+    asked: list[str] = field(default_factory=list)
+    place: PlaceInQueue = field(default_factory=lambda: make_place())  # noqa: PLW0108 (it is defined below)
+    held_gpus: tuple[GpuAllocation, ...] = ()
+    past: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
     before_prepare: Callable[[], None] = lambda: None
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
@@ -116,6 +124,20 @@ class FakeLauncher:
             raise self.refusal
         self.submitted.append(plan)
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
+
+    def place_in_queue(self) -> PlaceInQueue:
+        self.asked.append("place_in_queue")
+        if self.refusal is not None:
+            raise self.refusal
+        return self.place
+
+    def allocations(self) -> tuple[GpuAllocation, ...]:
+        self.asked.append("allocations")
+        return self.held_gpus
+
+    def past_jobs(self, backend: str) -> PastJobs:
+        self.asked.append("past_jobs")
+        return self.past
 
     def examine(self, backend: str) -> Report:
         return self.report
@@ -149,6 +171,13 @@ class FakeLauncher:
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         self.relaunched.append((offer, parent_choice))
         return Submitted(CHILD_ID, f"/runs/{CHILD_ID}", "19", "PENDING")
+
+
+def make_place(**parts: Part[Any]) -> PlaceInQueue:
+    """What a site without accounting tells, but for what a test gives."""
+    untold: Part[Any] = Part(None, "Slurm accounting storage is disabled")
+    named = {"priorities": untold, "fair_share": untold, "associations": untold, "qos": untold}
+    return PlaceInQueue(**{**named, "reservations": Part(()), **parts})
 
 
 def make_pages() -> tuple[Page, ...]:

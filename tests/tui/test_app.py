@@ -327,6 +327,9 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "run": ["enter"],
         "doctor": ["d"],
         "recipes": ["R"],
+        "history": ["H"],
+        "where": ["W"],
+        "node": ["shift+tab", "enter"],
     }
     async with opened() as driver:
         await driver.press(*path[place])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from coach.analysis.free_gpus import TypeGpus
 from coach.model.cluster import GpuCount, Node, Partition
 from coach.tui.render.severity import node_state_sign, node_state_tone
 from coach.tui.render.table import Cell, Column, Row, natural, searchable
@@ -19,6 +20,7 @@ from coach.tui.render.text import (
     of_total,
     plural,
     printable,
+    whole,
 )
 
 NODE_COLUMNS = (
@@ -71,10 +73,17 @@ def _node_row(node: Node) -> Row:
     )
 
 
-def partition_lines(partitions: Iterable[Partition], width: int, max_lines: int) -> list[Line]:
+FreeGpus = Mapping[tuple[str | None, str], Sequence[TypeGpus]]
+"""What is free in each partition, by its cluster and name."""
+
+
+def partition_lines(
+    partitions: Iterable[Partition], free: FreeGpus, width: int, max_lines: int
+) -> list[Line]:
     """The partitions side by side, wrapped; what does not fit is counted."""
     cells = [
-        _partition(partition) for partition in sorted(partitions, key=lambda p: (not p.is_default, p.name))
+        _partition(partition, free.get((partition.cluster, partition.name), ()))
+        for partition in sorted(partitions, key=lambda p: (not p.is_default, p.name))
     ]
     rows: list[list[Line]] = [[]]
     used = 0
@@ -100,18 +109,18 @@ def _spread(cells: list[Line]) -> Line:
     return tuple(spans)
 
 
-def _partition(partition: Partition) -> Line:
-    is_up = partition.state.lower() == "up"
+def _partition(partition: Partition, free: Sequence[TypeGpus]) -> Line:
     parts: list[Span] = [Span(printable(partition.name), "strong")]
     if partition.is_default:
-        parts.append(Span(" default", "muted"))
-    if not is_up:
+        parts.append(muted(" default"))
+    if partition.state != "up":
         parts.append(Span(f" ▲ {printable(partition.state)}", "warning"))
     parts.append(Span(f"  {partition.num_nodes_idle} of {plural(partition.num_nodes, 'node')} idle"))
-    if partition.num_cpus is not None:
+    for gpus in free:
+        text = f", free {whole(gpus.free)} of {gpus.total} {printable(gpus.type) if gpus.type else 'GPUs'}"
+        parts.append(Span(text, "good" if gpus.free else ""))
+    if not free and partition.num_cpus is not None:
         parts.append(Span(f", cpus {of_total(partition.num_cpus_allocated, partition.num_cpus)}"))
-    if partition.gpus:
-        parts.append(Span(f", gpus {gpu_text(partition.gpus)}"))
     limit = clock(partition.time_limit_s) if partition.time_limit_s is not None else "no limit"
     parts.append(muted(f", {limit}"))
     return tuple(parts)

@@ -41,39 +41,39 @@ KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
 
 _SHORT = {
     "None": "just queued",
-    "Resources": "first in line",
+    "Resources": "next in line",
     "Priority": "in line",
     "Reservation": "reservation",
     "BeginTime": "begins later",
-    "JobArrayTaskLimit": "array's limit",
-    "Licenses": "license in use",
+    "JobArrayTaskLimit": "array limit",
+    "Licenses": "no license",
     "Cleaning": "cleaning up",
-    "NodeDown": "node is down",
-    "ReqNodeNotAvail": "nodes blocked",
+    "NodeDown": "node down",
+    "ReqNodeNotAvail": "node blocked",
     "PartitionDown": "partition down",
     "PartitionInactive": "partition off",
-    "QOSUsageThreshold": "share used up",
+    "QOSUsageThreshold": "share used",
     "QOSJobLimit": "limit: jobs",
     "QOSResourceLimit": "limit of QOS",
     "QOSTimeLimit": "limit: time",
     "AssociationJobLimit": "limit: jobs",
     "AssociationResourceLimit": "your limit",
     "AssociationTimeLimit": "limit: time",
-    "PartitionNodeLimit": "too many nodes",
-    "PartitionTimeLimit": "time too long",
-    "PartitionConfig": "not to be had",
+    "PartitionNodeLimit": "node count",
+    "PartitionTimeLimit": "too long",
+    "PartitionConfig": "not offered",
     "BadConstraints": "no such node",
-    "DependencyNeverSatisfied": "job before failed",
+    "DependencyNeverSatisfied": "after failed",
     "InvalidAccount": "bad account",
     "InvalidQOS": "bad QOS",
-    "AccountNotAllowed": "account refused",
-    "QOSNotAllowed": "QOS refused",
+    "AccountNotAllowed": "bad account",
+    "QOSNotAllowed": "bad QOS",
     "ReservationDeleted": "reservation gone",
     "ReservationInvalid": "bad reservation",
-    "DeadLine": "deadline missed",
-    "MaxMemPerLimit": "memory too large",
-    "JobHeldUser": "held by user",
-    "JobHeldAdmin": "held by admin",
+    "DeadLine": "too late",
+    "MaxMemPerLimit": "too much mem",
+    "JobHeldUser": "held: user",
+    "JobHeldAdmin": "held: admin",
     "JobHoldMaxRequeue": "held: failed",
 }
 _DEPENDENCY_WORDS = {
@@ -89,7 +89,7 @@ _LABEL = 14
 
 
 def short_reason(job: Job) -> tuple[str, Tone]:
-    """For example `· in line`, `▲ limit: CPUs`, `✖ time too long`; nothing for a job that does not wait."""
+    """For example `· in line`, `▲ limit: CPUs`, `✖ too long`; nothing for a job that does not wait."""
     why = explain_job(job)
     if why is None:
         return "", ""

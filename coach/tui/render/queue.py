@@ -1,90 +1,154 @@
-"""Jobs as rows: own ones first, and marked by a sign, not by colour alone."""
+"""The queue as rows: arrays folded, own jobs first and marked by a sign, why a job waits in a few words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
+from coach.analysis.arrays import FoldedJob, fold_rows, group_id, unfold
 from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, place
+from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import (
-    UNKNOWN,
-    Line,
-    Span,
-    Tone,
-    age,
-    clock,
-    line,
-    muted,
-    plural,
-    printable,
-    strong,
-    whole,
-)
+from coach.tui.render.text import UNKNOWN, Tone, age, clock, plural, printable, whole
 
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
-    Column("name", "NAME", 12, grow=3),
-    Column("user", "USER", 8, grow=1),
-    Column("state", "STATE", 10),
-    Column("reason", "REASON", 10, grow=2, priority=1),
+    Column("name", "NAME", 10, grow=4),
+    Column("user", "USER", 7, grow=1),
+    Column("state", "STATE", 9, grow=1),
+    Column("reason", "REASON", 14, grow=3, priority=1),
     Column("partition", "PARTITION", 9, priority=4),
-    Column("nodes", "NODES", 12, grow=2, priority=3),
+    Column("nodes", "NODES", 10, grow=2, priority=3),
     Column("gpus", "GPUS", 4, align="right"),
     Column("used", "USED", 10, align="right", priority=2),
-    Column("left", "LEFT", 10, align="right"),
+    Column("left", "LEFT/START", 10, align="right"),
 )
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}
+_CODES = {
+    "RUNNING": "R",
+    "PENDING": "PD",
+    "COMPLETING": "CG",
+    "CONFIGURING": "CF",
+    "SUSPENDED": "S",
+    "COMPLETED": "CD",
+    "FAILED": "F",
+    "CANCELLED": "CA",
+    "TIMEOUT": "TO",
+}
+"""Of squeue: how many tasks of an array are in which state."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task in a row of its own, below the array that was unfolded."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class UnfoldedRow:
+    """The row above them."""
+
+    folded: FoldedJob
+
+
+QueueRow = Job | FoldedJob | UnfoldedRow | TaskRow
 
 
 def is_own(job: Job, user: str | None) -> bool:
     return user is not None and job.user == user
 
 
-def job_rows(jobs: Iterable[Job], user: str | None, are_all_shown: bool, now_s: float | None = None) -> Rows:
-    """Rows of the queue: own first, then running before waiting, newest first. `now_s` is what ages are counted to."""
-    shown = [job for job in jobs if are_all_shown or is_own(job, user)]
-    shown.sort(
-        key=lambda job: (
-            not is_own(job, user),
-            _STATE_ORDER.get(job.state, 4),
-            -(job.submit_time_s or 0.0),
-            natural(job.job_id),
-        )
-    )
-    keys = [job.job_id for job in shown]
-    return LazyRows(keys, shown, lambda job: _job_row(job, is_own(job, user), now_s))
+def job_of(row: QueueRow) -> Job:
+    """The job that a row shows; of a folded one, all of it together."""
+    if isinstance(row, Job):
+        return row
+    return row.folded.job if isinstance(row, UnfoldedRow) else row.job
 
 
-def _job_row(job: Job, own: bool, now_s: float | None) -> Row:
-    name, user = printable(job.name), printable(job.user)
-    state, reason, tone = _state_of(job, now_s)
-    job_id, partition = short_id(job.job_id), printable(job.partition)
+def row_key(row: QueueRow) -> str:
+    """A job's number; for all of an array the array's, which stays while its tasks start and end."""
+    job = job_of(row)
+    return group_id(job.job_id) if isinstance(row, FoldedJob | UnfoldedRow) else job.job_id
+
+
+def arranged(
+    jobs: Iterable[Job], user: str | None, are_all_shown: bool, unfolded: Collection[str] = ()
+) -> list[QueueRow]:
+    """The rows of the queue: own first, then running before waiting, newest first. `unfolded` are the keys of unfolded rows."""
+    rows = fold_rows(jobs if are_all_shown else (job for job in jobs if is_own(job, user)))
+    rows.sort(key=lambda row: _place(row if isinstance(row, Job) else row.job, user))
+    if not unfolded:
+        return [*rows]
+    shown: list[QueueRow] = []
+    for row in rows:
+        if isinstance(row, FoldedJob) and row_key(row) in unfolded:
+            shown += [UnfoldedRow(row), *(TaskRow(job) for job in unfold(row))]
+        else:
+            shown.append(row)
+    return shown
+
+
+def _place(job: Job, user: str | None) -> tuple[object, ...]:
+    own, order = not is_own(job, user), _STATE_ORDER.get(job.state, 4)
+    return own, order, -(job.submit_time_s or 0.0), natural(job.job_id)
+
+
+def job_rows(rows: Sequence[QueueRow], user: str | None, now_s: float | None = None) -> Rows:
+    """Each row is made when it comes into sight. `now_s` is what ages are counted to."""
+    return LazyRows([row_key(row) for row in rows], rows, lambda row: _row(row, user, now_s))
+
+
+def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
+    job = job_of(row)
+    own = is_own(job, user)
+    name, said_by = printable(job.name), printable(job.user)
+    state, reason, tone = state_words(job, now_s)
+    reason_tone: Tone = "muted"
+    if job.state == "PENDING" and job.is_visible:
+        reason, reason_tone = short_reason(job)
+    if isinstance(row, FoldedJob | UnfoldedRow):
+        reason = _counted(row if isinstance(row, FoldedJob) else row.folded, reason)
+    sign = {UnfoldedRow: "▾ ", TaskRow: "└ "}.get(type(row), "")
+    job_id, partition = sign + short_id(job.job_id), printable(job.partition)
     nodes = printable(job.nodes) if job.nodes else "" if job.num_nodes is None else f"({job.num_nodes})"
+    left = clock(job.time_left_s) if job.state != "PENDING" else UNKNOWN
+    start = start_words(job, now_s) if now_s is not None else ""
     return Row(
-        job.job_id,
+        row_key(row),
         (
             Cell("▸" if own else "", "accent"),
             Cell(job_id, "strong" if own else ""),
             Cell(name),
-            Cell(user, "accent" if own else ""),
+            Cell(said_by, "accent" if own else ""),
             Cell(state, tone),
-            Cell(reason, "muted"),
+            Cell(reason, reason_tone),
             Cell(partition),
             Cell(nodes or UNKNOWN),
             Cell(whole(job.num_gpus)),
             Cell(clock(job.time_used_s)),
-            Cell(clock(job.time_left_s)),
+            Cell(start or left),
         ),
-        searchable(printable(job.job_id), name, user, state, reason, partition, nodes),
+        searchable(
+            printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
+        ),
     )
 
 
-def _state_of(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
+def _counted(folded: FoldedJob, reason: str) -> str:
+    """How many tasks are in which state, where not all are in the same: `2 R 6 PD`."""
+    if len(folded.states) < 2:
+        return reason
+    counts = " ".join(f"{count} {_CODES.get(state, printable(state))}" for state, count in folded.states)
+    return f"{reason} {counts}".strip()
+
+
+def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
     """State, reason and tone; for a local run of another machine where it is, and the last word known."""
     if job.is_visible:
         return printable(job.state), printable(job.reason or ""), job_state_tone(job.state)
@@ -112,42 +176,3 @@ def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str) -> str:
     if query:
         return "no job matches the filter; Esc clears it"
     return "the queue is empty" if are_all_shown else "no job of yours; a shows everybody's, 1 and 2 launch"
-
-
-def job_lines(job: Job, now_s: float) -> list[Line]:
-    """All that is known about one job, for the detail of a foreign one."""
-    state, reason, _ = _state_of(job, now_s)
-    facts: Mapping[str, str] = {
-        "job id": printable(job.job_id),
-        "name": printable(job.name),
-        "user": printable(job.user),
-        "account": printable(job.account or UNKNOWN),
-        "qos": printable(job.qos or UNKNOWN),
-        "partition": printable(job.partition),
-        "state": state,
-        "reason": reason or UNKNOWN,
-        "nodes": printable(job.nodes or UNKNOWN),
-        "num nodes": whole(job.num_nodes),
-        "cpus": whole(job.num_cpus),
-        "gpus": whole(job.num_gpus),
-        "time used": clock(job.time_used_s),
-        "time left": clock(job.time_left_s),
-        "time limit": clock(job.time_limit_s),
-        "submitted": _ago(job.submit_time_s, now_s),
-        "started": _ago(job.start_time_s, now_s),
-        "ended": _ago(job.end_time_s, now_s),
-        "exit code": whole(job.exit_code),
-        "work dir": printable(job.work_dir or UNKNOWN),
-    }
-    return [
-        line(muted(f" {name:<12}"), strong(text) if name == "state" else Span(text))
-        for name, text in facts.items()
-    ]
-
-
-def _ago(time_s: float | None, now_s: float) -> str:
-    if time_s is None:
-        return UNKNOWN
-    if time_s > now_s:
-        return f"in {clock(time_s - now_s)}"
-    return f"{clock(now_s - time_s)} ago"

@@ -7,12 +7,24 @@ from collections.abc import Iterator
 from textual.widget import Widget
 from textual.widgets import Input
 
+from coach.analysis.arrays import group_id, is_part
+from coach.analysis.free_gpus import free_by_partition
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
-from coach.tui.messages import CancelRequested, JobOpened, RunOpened
-from coach.tui.render.cluster import NODE_COLUMNS, node_rows, partition_lines
-from coach.tui.render.queue import JOB_COLUMNS, empty_queue_note, is_own, job_rows, queue_title
-from coach.tui.render.text import plural, printable
+from coach.tui.messages import CancelRequested, JobOpened, NodeOpened, RunOpened
+from coach.tui.render.cluster import NODE_COLUMNS, FreeGpus, node_rows, partition_lines
+from coach.tui.render.queue import (
+    JOB_COLUMNS,
+    QueueRow,
+    arranged,
+    empty_queue_note,
+    is_own,
+    job_of,
+    job_rows,
+    queue_title,
+    row_key,
+)
+from coach.tui.render.text import printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
@@ -27,6 +39,11 @@ class ClusterScreen(CoachScreen):
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster",))
         self._are_all_shown = True
+        self._unfolded: set[str] = set()
+        self._free: tuple[object, FreeGpus] = (None, {})
+        """What is free, and of which nodes: counted once per answer."""
+        self._arranged: tuple[object, object, list[QueueRow]] = (None, None, [])
+        """The rows of the queue, and of which jobs in which way."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="partitions", can_focus=False)
@@ -48,7 +65,7 @@ class ClusterScreen(CoachScreen):
     def show(self) -> None:
         snapshot, context = self.context.snapshot, self.context
         width, height = self.app.size
-        strip = partition_lines(snapshot.partitions, width, 2 if height < 30 else 4)
+        strip = partition_lines(snapshot.partitions, self._free_gpus(), width, 2 if height < 30 else 4)
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)
@@ -61,7 +78,7 @@ class ClusterScreen(CoachScreen):
         self.nodes.set_title(
             f"nodes · {len(nodes)}" + (f' · filter "{printable(query)}": {num_shown}' if query else "")
         )
-        rows = job_rows(snapshot.jobs, context.user, self._are_all_shown, context.now_s)
+        rows = job_rows(self._rows(), context.user, context.now_s)
         status = snapshot.sources.get("jobs")
         has_answer = status is not None and status.data_time_s is not None
         query = self.queue.query_text
@@ -69,18 +86,51 @@ class ClusterScreen(CoachScreen):
         title = queue_title(snapshot.jobs, context.user, self._are_all_shown, query, self.queue.num_rows)
         self.queue.set_title(title)
 
+    def _free_gpus(self) -> FreeGpus:
+        nodes, partitions = self.context.snapshot.nodes, self.context.snapshot.partitions
+        if self._free[0] is not nodes:
+            self._free = (nodes, free_by_partition(nodes, partitions))
+        return self._free[1]
+
+    def _rows(self) -> list[QueueRow]:
+        jobs, way = self.context.snapshot.jobs, (self._are_all_shown, frozenset(self._unfolded))
+        if self._arranged[0] is not jobs or self._arranged[1] != way:
+            self._arranged = (jobs, way, arranged(jobs, self.context.user, *way))
+        return self._arranged[2]
+
+    def _row(self) -> QueueRow | None:
+        """The row under the cursor of the queue."""
+        key = self.queue.cursor_key
+        return next((row for row in self._rows() if row_key(row) == key), None) if key is not None else None
+
+    def action_unfold(self) -> None:
+        """A row for each task of the array under the cursor, or one for all of them again."""
+        row = self._row()
+        if row is None or not is_part(job_of(row).job_id):
+            self.note("u unfolds an array: the cursor is on none")
+            return
+        self._unfolded ^= {group_id(job_of(row).job_id)}
+        self.refresh_all()
+
+    def action_why(self) -> None:
+        if self.queue.cursor_key is not None:
+            self.post_message(JobOpened(self.queue.cursor_key))
+
     def action_toggle_all(self) -> None:
         self._are_all_shown = not self._are_all_shown
         self.refresh_all()
 
     def action_open(self) -> None:
-        key = self.queue.cursor_key
-        if not self.queue.has_focus or key is None:
-            self.note(f"Enter opens a job: Tab goes to the queue ({plural(self.queue.num_rows, 'row')})")
+        if self.nodes.has_focus and self.nodes.cursor_key is not None:
+            self.post_message(NodeOpened(self.nodes.cursor_key))
             return
-        job = self.context.job(key)
-        run = self.context.run_of_job(key)
-        if run is not None and (job is None or self.context.user is None or is_own(job, self.context.user)):
+        row = self._row()
+        if row is None:
+            self.note("the queue has no row to open; Tab goes to the nodes")
+            return
+        job, key = job_of(row), row_key(row)
+        run = self.context.run_of_job(job.job_id)
+        if run is not None and (self.context.user is None or is_own(job, self.context.user)):
             self.post_message(RunOpened(run.run_id))
         else:
             self.post_message(JobOpened(key))
@@ -88,13 +138,15 @@ class ClusterScreen(CoachScreen):
     def action_cancel(self) -> None:
         if self.is_off("cancel"):
             return
-        job = self.context.job(self.queue.cursor_key)
-        if job is None or not self.queue.has_focus:
+        row = self._row()
+        if row is None or not self.queue.has_focus:
             self.note("x cancels the job under the cursor of the queue")
-        elif not is_own(job, self.context.user):
+            return
+        job, key = job_of(row), row_key(row)
+        if not is_own(job, self.context.user):
             self.note(f"job {printable(job.job_id)} is {printable(job.user)}'s, not yours")
         else:
-            self.post_message(CancelRequested(job.job_id, f"{job.job_id} {job.name} ({job.state})"))
+            self.post_message(CancelRequested(key, f"{job.job_id} {job.name} ({job.state})"))
 
     def action_filter(self) -> None:
         table = self.nodes if self.nodes.has_focus else self.queue

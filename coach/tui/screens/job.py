@@ -1,4 +1,4 @@
-"""One job that coach did not launch, or somebody else's: all that the queue says about it."""
+"""One job as the queue sees it: why it waits and what to do, its tasks, which GPUs it has, and what its place in the queue is made of."""
 
 from __future__ import annotations
 
@@ -6,34 +6,101 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.analysis.arrays import FoldedJob, fold, group_id, is_part, unfold
+from coach.analysis.free_gpus import GpuSlot, allocation_map
+from coach.model.accounting import PastJob
+from coach.model.cluster import GpuAllocation, Job, is_final
+from coach.sources.node_sets import expand_nodes
+from coach.tui.asked import Question
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
-from coach.tui.render.queue import job_lines
-from coach.tui.render.text import line, muted
+from coach.tui.messages import Wanted
+from coach.tui.render.asked import asked_line
+from coach.tui.render.history import efficiency_lines
+from coach.tui.render.job import held_gpu_lines, job_head, job_lines
+from coach.tui.render.pending import place_lines, task_lines, why_lines
+from coach.tui.render.queue import is_own
+from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
 class JobScreen(CoachScreen):
-    """Facts only."""
+    """Facts first, then what is asked once when it opens: for a waiting job its place, for a running one its GPUs."""
 
     PLACE = "job"
     BINDINGS = bindings_of("job")
 
-    def __init__(self, context: Context, job_id: str) -> None:
+    def __init__(self, context: Context, job_id: str, past: PastJob | None = None) -> None:
+        """`past` is a job that has ended, which the queue no longer knows."""
         super().__init__(context, ("cluster", f"job {job_id}"))
         self._job_id = job_id
+        self._past = past
+        self._found: tuple[tuple[Job, ...], FoldedJob | None] = ((), None)
+        """In which queue it was looked up, and what was found."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
 
     def on_mount(self) -> None:
         self.query_one("#body").focus()
+        folded = self._folded()
+        if folded is None or all(job.raw_job_id is None for job in folded.parts):
+            return
+        if is_own(folded.job, self.context.user) and any(job.state == "PENDING" for job in folded.parts):
+            self.questions += (Question.PLACE_IN_QUEUE,)
+        if any(job.num_gpus and job.nodes and not is_final(job.state) for job in folded.parts):
+            self.questions += (Question.ALLOCATIONS,)
+        for question in self.questions:
+            self.post_message(Wanted(question))
+
+    def _folded(self) -> FoldedJob | None:
+        """The job by its number, or all of an array by the array's."""
+        if self._past is not None:
+            return fold([self._past.job])[0]
+        jobs = self.context.snapshot.jobs
+        if self._found[0] is not jobs:
+            found = [job for job in jobs if job.job_id == self._job_id] or [
+                job for job in jobs if is_part(job.job_id) and group_id(job.job_id) == self._job_id
+            ]
+            self._found = (jobs, fold(found)[0] if found else None)
+        return self._found[1]
 
     def show(self) -> None:
-        job = self.context.job(self._job_id)
-        if job is not None:
-            self.pane("#body").set_lines(job_lines(job, self.context.now_s))
-        elif not self.pane("#body").lines:
-            self.pane("#body").set_lines([line(muted(" this job is no longer in the queue"))])
-        else:
+        folded = self._folded()
+        if folded is not None:
+            self.pane("#body").set_lines(self._lines(folded, self.app.size.width - 2))
+        elif self.pane("#body").lines:
             self.note("no longer in the queue: this is the last that was seen")
+        else:
+            self.pane("#body").set_lines([line(muted(" this job is no longer in the queue; H finds it"))])
+
+    def _lines(self, folded: FoldedJob, width: int) -> list[Line]:
+        job, now_s, answers = folded.job, self.context.now_s, self.context.answers
+        rows = [job_head(job, self.context.user), BLANK]
+        if self._past is not None:
+            rows += [*efficiency_lines(self._past, now_s, width), BLANK]
+        waiting = next((part for part in folded.parts if part.state == "PENDING"), None)
+        if waiting is not None:
+            rows += [*why_lines(waiting, now_s, width), BLANK]
+        if folded.num_tasks > 1:
+            rows += task_lines(folded, unfold(folded), now_s, width)
+        if Question.ALLOCATIONS in self.questions:
+            told = answers[Question.ALLOCATIONS]
+            rows.append(asked_line("gpus", told, now_s))
+            if told.value is not None:
+                rows += held_gpu_lines(self._slots(folded, told.value), width)
+            rows.append(BLANK)
+        if Question.PLACE_IN_QUEUE in self.questions:
+            told = answers[Question.PLACE_IN_QUEUE]
+            rows.append(asked_line("place in the queue", told, now_s))
+            if told.value is not None:
+                rows += place_lines(told.value, job, now_s, width)
+            rows.append(BLANK)
+        return [*rows, *job_lines(job, now_s)]
+
+    def _slots(self, folded: FoldedJob, allocations: tuple[GpuAllocation, ...]) -> list[GpuSlot]:
+        """The GPUs that it has, as far as its nodes say the same."""
+        ids = {job.job_id for job in folded.parts}
+        names = {name for job in folded.parts for name in expand_nodes(job.nodes)}
+        nodes = [node for node in self.context.snapshot.nodes if node.name in names]
+        return [slot for slot in allocation_map(nodes, allocations) if slot.job_id in ids]

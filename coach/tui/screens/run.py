@@ -11,7 +11,14 @@ from coach.model.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import Mode, bindings_of
-from coach.tui.messages import CancelRequested, CompareOpened, FindingsOpened, FixRequested, GroupOpened
+from coach.tui.messages import (
+    CancelRequested,
+    CompareOpened,
+    FindingsOpened,
+    FixRequested,
+    GroupOpened,
+    JobOpened,
+)
 from coach.tui.render.finding import findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import (
@@ -135,6 +142,13 @@ class RunScreen(CoachScreen):
             self.post_message(GroupOpened(run.sweep.group_id))
         else:
             self.note("no parent or child to compare with; m on the Runs screen marks two runs")
+
+    def action_why(self) -> None:
+        run = self.context.run(self.run_id)
+        if run is not None and run.job_id is not None:
+            self.post_message(JobOpened(run.job_id))
+        else:
+            self.note("this run has no job in the queue")
 
     def action_cancel(self) -> None:
         if self.is_off("cancel"):

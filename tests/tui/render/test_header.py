@@ -76,6 +76,6 @@ def test_nodes_that_need_a_look_come_first_with_a_sign() -> None:
 
 def test_partitions_that_do_not_fit_are_counted() -> None:
     partitions = make_snapshot().partitions
-    assert len(partition_lines(partitions, 200, 1)) == 1
-    assert "…and 1 more" in plain(partition_lines(partitions, 70, 1)[0])
-    assert len(partition_lines(partitions, 70, 2)) == 2
+    assert len(partition_lines(partitions, {}, 200, 1)) == 1
+    assert "…and 1 more" in plain(partition_lines(partitions, {}, 70, 1)[0])
+    assert len(partition_lines(partitions, {}, 70, 2)) == 2

@@ -1,0 +1,46 @@
+"""An answer that is asked for only when a screen needs it: kept with its time, so that opening the screen again costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+FRESH_S = 60.0
+"""An answer younger than this is shown again instead of asked for."""
+
+
+class Question(StrEnum):
+    """What is asked once, for everything at a time."""
+
+    PLACE_IN_QUEUE = "place_in_queue"
+    """What one's place in the queue depends on."""
+    ALLOCATIONS = "allocations"
+    """Which job has which GPU."""
+    PAST_JOBS = "past_jobs"
+    """One's jobs that have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """The last answer, or why there is none; `is_under_way` while the next one is waited for."""
+
+    value: T | None = None
+    error: str | None = None
+    time_s: float | None = None
+    is_under_way: bool = False
+
+    def is_fresh(self, now_s: float) -> bool:
+        return self.time_s is not None and now_s - self.time_s < FRESH_S
+
+
+@dataclass(slots=True)
+class Answers:
+    """The last answer to each question, for all screens."""
+
+    by_question: dict[Question, Asked[Any]] = field(default_factory=dict)
+
+    def __getitem__(self, question: Question) -> Asked[Any]:
+        return self.by_question.get(question) or Asked()

@@ -1,0 +1,104 @@
+"""One node as lines: its state in words, each of its GPUs with the job that has it, and why the idle ones are not free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coach.analysis.free_gpus import GpuSlot, NodeGpus
+from coach.analysis.node_state import explain_state
+from coach.model.cluster import Job, Node
+from coach.tui.render.pending import labelled
+from coach.tui.render.severity import job_state_tone, node_state_sign, node_state_tone
+from coach.tui.render.text import (
+    UNKNOWN,
+    Line,
+    Span,
+    age,
+    clip,
+    clock,
+    fit,
+    line,
+    mib,
+    muted,
+    of_total,
+    printable,
+    strong,
+    whole,
+)
+
+
+def node_fact_lines(node: Node, free: Sequence[NodeGpus], now_s: float, width: int) -> list[Line]:
+    """What is known of the node itself, and what a job could have of it now."""
+    state = explain_state(node.state)
+    sign = node_state_sign(node.state).strip() or "●"
+    rows = [
+        line(
+            Span(f" {sign} {printable(node.state)}", node_state_tone(node.state) or "good"),
+            muted("   takes jobs" if state.takes_jobs else "   takes no new jobs"),
+        ),
+        *labelled("state", state.meaning, width, is_strong=True),
+    ]
+    if node.reason is not None:
+        rows += labelled("reason", node.reason, width)
+        given = "" if node.reason_time_s is None else f", {age(now_s - node.reason_time_s)} ago"
+        rows += labelled("given by", f"{node.reason_user or UNKNOWN}{given}", width)
+    if node.owner is not None:
+        rows += labelled("shared with", f"jobs of {node.owner} alone", width)
+    memory = (
+        UNKNOWN if node.memory_mib is None else f"{mib(node.memory_allocated_mib)}/{mib(node.memory_mib)}"
+    )
+    rows += labelled("cpus", f"{of_total(node.num_cpus_allocated, node.num_cpus)} in use", width)
+    rows += labelled("memory", f"{memory} in use", width)
+    rows += labelled("partitions", ", ".join(node.partitions) or UNKNOWN, width)
+    if node.features:
+        rows += labelled("features", ", ".join(node.features), width)
+    for gpus in free:
+        kind = gpus.type or "of no named type"
+        counts = f"{whole(gpus.free)} free of {gpus.total} {kind}, {whole(gpus.allocated)} in use"
+        rows += labelled("gpus", counts, width, is_strong=True)
+        if gpus.why_not is not None:
+            rows += labelled("", f"the idle ones are not free: {gpus.why_not}", width)
+    return rows
+
+
+def slot_lines(slots: Sequence[GpuSlot], jobs: Mapping[str, Job], is_known: bool, width: int) -> list[Line]:
+    """Each GPU by its index: idle, or whose it is. `is_known`: whether it was told which job has which."""
+    rows = []
+    for slot in slots:
+        job = jobs.get(slot.job_id or "")
+        if not slot.is_used:
+            what: tuple[Span, ...] = (muted("idle"),)
+        elif slot.job_id is None:
+            what = (Span("in use"), muted(" by a job that is not told" if is_known else ""))
+        else:
+            what = (strong(f"job {printable(slot.job_id)}"), *_whose(job))
+        sign = Span("■ " if slot.is_used else "□ ", "accent" if slot.is_used else "muted")
+        rows.append(clip(line(f"   gpu {slot.index:<3} ", sign, *what), width))
+    return rows
+
+
+def _whose(job: Job | None) -> tuple[Span, ...]:
+    if job is None:
+        return ()
+    return (
+        Span(f" of {printable(job.user)}"),
+        muted(f"  {printable(job.name)}, {clock(job.time_left_s)} left"),
+    )
+
+
+def node_job_lines(jobs: Sequence[Job], width: int) -> list[Line]:
+    """The jobs of the queue that have this node."""
+    rows = [line(muted("   JOB         USER      STATE        CPUS   USED        LEFT        NAME"))]
+    for job in jobs:
+        rows.append(
+            clip(
+                line(
+                    f"   {fit(printable(job.job_id), 10)}  {fit(printable(job.user), 8)}  ",
+                    Span(fit(printable(job.state), 11), job_state_tone(job.state)),
+                    f"  {whole(job.num_cpus):<5}  {clock(job.time_used_s):<10}  {clock(job.time_left_s):<10}  ",
+                    Span(printable(job.name)),
+                ),
+                width,
+            )
+        )
+    return rows if jobs else [line(muted("   no job of the queue that is shown here"))]

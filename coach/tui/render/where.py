@@ -1,0 +1,85 @@
+"""Where a job could start now: each partition with its free GPUs by type, the most that one node has, and who may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from coach.analysis.access import why_no_access
+from coach.analysis.free_gpus import TypeGpus
+from coach.model.accounting import Limits
+from coach.model.cluster import Partition
+from coach.tui.render.text import (
+    BLANK,
+    Line,
+    Span,
+    clip,
+    clock,
+    line,
+    muted,
+    of_total,
+    plural,
+    printable,
+    strong,
+    whole,
+)
+
+_MAY: dict[bool | None, Span] = {
+    True: Span("● open to you", "good"),
+    False: Span("✖ not for you", "critical"),
+    None: Span("? perhaps for you", "warning"),
+}
+
+
+def where_lines(
+    partitions: Iterable[Partition],
+    free: Mapping[tuple[str | None, str], Sequence[TypeGpus]],
+    associations: Sequence[Limits] | None,
+    width: int,
+) -> list[Line]:
+    """A block for each partition, the default one first. `associations` are the user's; None: not told."""
+    rows: list[Line] = []
+    for partition in sorted(partitions, key=lambda each: (not each.is_default, each.name)):
+        may, asked = why_no_access(partition, associations)
+        limit = (
+            "no time limit" if partition.time_limit_s is None else f"at most {clock(partition.time_limit_s)}"
+        )
+        default = (
+            ""
+            if partition.default_time_s is None
+            else f", {clock(partition.default_time_s)} if you ask for none"
+        )
+        rows += [
+            line(
+                strong(f" {printable(partition.name)}"),
+                muted(" default" if partition.is_default else ""),
+                "  ",
+                _MAY[may],
+                muted(f" ({printable('; '.join(asked))})" if asked else ""),
+            ),
+            line(
+                f"   {partition.num_nodes_idle} of {plural(partition.num_nodes, 'node')} idle"
+                f" · cpus {of_total(partition.num_cpus_allocated, partition.num_cpus)} in use"
+                f" · {limit}{default}{' · whole nodes only' if partition.is_exclusive else ''}"
+            ),
+        ]
+        for gpus in free.get((partition.cluster, partition.name), ()):
+            rows += _gpu_lines(gpus)
+        rows.append(BLANK)
+    return [clip(row, width) for row in rows] or [line(muted(" no partition is known yet"))]
+
+
+def _gpu_lines(gpus: TypeGpus) -> list[Line]:
+    kind = printable(gpus.type) if gpus.type else "GPUs"
+    most = "" if not gpus.largest_free else f", at most {gpus.largest_free} on one node"
+    on = f" on {plural(gpus.num_nodes_free, 'node')}" if gpus.num_nodes_free else ""
+    rows = [
+        line(
+            "   ",
+            Span("● " if gpus.free else "○ ", "good" if gpus.free else "muted"),
+            strong(f"free {whole(gpus.free)} of {gpus.total} {kind}"),
+            f"{on}{most}",
+        )
+    ]
+    for because, count in sorted(gpus.blocked.items(), key=lambda item: -item[1]):
+        rows.append(line(muted(f"       {count} idle but not free: {printable(because)}")))
+    return rows

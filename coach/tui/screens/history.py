@@ -1,0 +1,103 @@
+"""The History screen: one's jobs that have ended, with how well they used what they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from coach.model.accounting import PastJob
+from coach.tui.asked import Asked, Question
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import PastJobOpened, RunOpened, Wanted
+from coach.tui.render.asked import asked_line
+from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
+from coach.tui.render.text import Line, Span, clip, line, plural, printable
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+from coach.workflows.history import PastJobs
+
+
+class HistoryScreen(CoachScreen):
+    """Asked once when it opens: accounting where it answers, else the run directories and what was seen in the queue."""
+
+    PLACE = "history"
+    BINDINGS = bindings_of("history")
+    questions = (Question.PAST_JOBS,)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "history"))
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="told", can_focus=False)
+        yield KeyedTable(HISTORY_COLUMNS, id="runs")
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.post_message(Wanted(Question.PAST_JOBS))
+
+    @property
+    def table(self) -> KeyedTable:
+        return self.query_one("#runs", KeyedTable)
+
+    @property
+    def _told(self) -> Asked[PastJobs]:
+        return self.context.answers[Question.PAST_JOBS]
+
+    def _past(self) -> PastJob | None:
+        """The job under the cursor."""
+        jobs = self._told.value.jobs if self._told.value is not None else ()
+        return next((past for past in jobs if past_key(past) == self.table.cursor_key), None)
+
+    def show(self) -> None:
+        now_s, told, width = self.context.now_s, self._told, self.app.size.width
+        heading = [asked_line("the last seven days", told, now_s), *self._notes(width)]
+        self.pane("#told").styles.height = len(heading)
+        self.pane("#told").set_lines(heading)
+        jobs = told.value.jobs if told.value is not None else ()
+        empty = "no job of yours has ended" if told.value is not None else "waiting for the first answer…"
+        self.table.set_rows(history_rows(jobs, now_s), "nothing is known" if told.error else empty)
+        query = self.table.query_text
+        title = plural(len(jobs), "ended job")
+        self.table.set_title(
+            f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
+        )
+
+    def _notes(self, width: int) -> list[Line]:
+        """Who could not tell his part."""
+        past = self._told.value
+        if past is None:
+            return []
+        notes = [*past.notes]
+        if past.num_bad_rows:
+            notes.append(f"{plural(past.num_bad_rows, 'row')} could not be read and are not shown")
+        return [clip(line(Span(f" ▲ {printable(note)}", "warning")), width) for note in notes]
+
+    def action_open(self) -> None:
+        past = self._past()
+        if past is None:
+            return
+        if past.run_id is not None and self.context.run(past.run_id) is not None:
+            self.post_message(RunOpened(past.run_id))
+        else:
+            self.post_message(PastJobOpened(past))
+
+    def action_filter(self) -> None:
+        self.query_one(FilterLine).edit(self.table)
+
+    def on_keyed_table_opened(self) -> None:
+        self.action_open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one(FilterLine).apply()
+        self.refresh_all()
+
+    def go_back(self) -> bool:
+        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
+        if was_filtered:
+            self.refresh_all()
+        return was_filtered
