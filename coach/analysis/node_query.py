@@ -5,13 +5,15 @@ A table of its own: the words mean the same as for jobs where they have the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from operator import attrgetter
 
+from coach.analysis.free_gpus import free_gpus
 from coach.analysis.node_state import STATE_WORDS, split_state
 from coach.analysis.query import Field, Vocabulary
 from coach.analysis.query_kinds import COUNT, NAME, SIZE, TEXT, TIME, Expand, node_set, states
-from coach.model.cluster import Node
+from coach.model.cluster import Node, Partition
 
 _STATE = states(STATE_WORDS, {}, split_state, "idle, mixed, drain … (its state, or one of its flags)")
 
@@ -39,6 +41,22 @@ def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> V
         Field("reason", "reason", "REASON", "why it is drained or down", TEXT, attrgetter("reason")),
     )
     return Vocabulary(fields, _text)
+
+
+def count_free(nodes: Sequence[Node], partitions: Sequence[Partition]) -> Callable[[Node], int | None]:
+    """How many GPUs of a node a job could have now. Counted when it is first asked; None where there are none, or it is not told."""
+
+    @cache
+    def counts() -> dict[tuple[str | None, str], int | None]:
+        found: dict[tuple[str | None, str], int | None] = {}
+        for each in free_gpus(nodes, partitions):
+            before = found.get((each.cluster, each.node), 0)
+            found[each.cluster, each.node] = (
+                None if None in (before, each.free) else (before or 0) + (each.free or 0)
+            )
+        return found
+
+    return lambda node: counts().get((node.cluster, node.name))
 
 
 def _num_gpus(node: Node) -> int:

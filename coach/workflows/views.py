@@ -31,32 +31,36 @@ class View:
     columns: str = ""
 
 
-def read_views(cache_dir: Path) -> tuple[dict[str, View], str | None]:
-    """By table, and what is wrong with the file, if anything."""
-    file = cache_dir / FILE_NAME
-    try:
-        said = _read(file)
-        kept = json.loads(said) if said is not None else {}
-    except (OSError, ValueError, RecursionError) as problem:
-        words = problem.strerror if isinstance(problem, OSError) else "not what coach wrote"
-        return {}, f"{file}: {words}; filters, order and columns are as at the first start"
-    tables = kept.get("tables") if isinstance(kept, dict) else None
-    views = {
-        name: View(**{field.name: _text(said.get(field.name)) for field in fields(View)})
-        for name, said in (tables.items() if isinstance(tables, dict) else ())
-        if isinstance(said, dict)
-    }
-    return views, None
+class ViewStore:
+    """The views of one user."""
 
+    def __init__(self, cache_dir: Path) -> None:
+        self._file = cache_dir / FILE_NAME
 
-def keep_views(cache_dir: Path, views: Mapping[str, View]) -> None:
-    """Raises UserError when they cannot be written."""
-    file = cache_dir / FILE_NAME
-    try:
-        cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        runs.write_json(file, {"schema": 1, "tables": {name: asdict(view) for name, view in views.items()}})
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+    def read(self) -> tuple[dict[str, View], str | None]:
+        """By table, and what is wrong with the file, if anything."""
+        try:
+            said = _read(self._file)
+            kept = json.loads(said) if said is not None else {}
+        except (OSError, ValueError, RecursionError) as problem:
+            words = problem.strerror if isinstance(problem, OSError) else "not what coach wrote"
+            return {}, f"{self._file}: {words}; filters, order and columns are as at the first start"
+        tables = kept.get("tables") if isinstance(kept, dict) else None
+        views = {
+            name: View(**{field.name: _text(said.get(field.name)) for field in fields(View)})
+            for name, said in (tables.items() if isinstance(tables, dict) else ())
+            if isinstance(said, dict)
+        }
+        return views, None
+
+    def keep(self, views: Mapping[str, View]) -> None:
+        """Raises UserError when they cannot be written."""
+        tables = {name: asdict(view) for name, view in views.items()}
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            runs.write_json(self._file, {"schema": 1, "tables": tables})
+        except OSError as error:
+            raise UserError(f"{self._file}: cannot be written: {error.strerror or error}") from None
 
 
 def _read(file: Path) -> bytes | None:

@@ -1,33 +1,54 @@
-"""The line in which a filter is typed: shown on `/`, gone on Enter or Esc."""
+"""The line in which a filter, or the choice of columns, is typed: shown on its key, gone on Enter or Esc."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from textual.message import Message
 from textual.widgets import Input
 
 from coach.tui.widgets.keyed_table import KeyedTable
 
+WORDS = "filter: every word must occur"
+
 
 class FilterLine(Input):
-    """Filters the table it was opened for while one types."""
+    """What is typed works while one types."""
+
+    class Left(Message):
+        """What was typed stays."""
 
     def __init__(self) -> None:
-        super().__init__(placeholder="filter: every word must occur", id="filter", compact=True)
+        super().__init__(id="filter", compact=True)
         self.cursor_blink = False
         self.can_focus = False
         self._table: KeyedTable | None = None
+        self._on_typed: Callable[[str], object] = lambda text: None
+        self._otherwise = ""
 
     def edit(self, table: KeyedTable) -> None:
-        self._table = table
-        self.value = table.query_text
+        """Filter this table by words that must occur in a row."""
+        self.ask(table, table.query_text, table.set_query, WORDS)
+
+    def ask(
+        self,
+        table: KeyedTable,
+        value: str,
+        on_typed: Callable[[str], object],
+        placeholder: str,
+        otherwise: str = "",
+    ) -> None:
+        """Tell `on_typed` what is typed about this table; `otherwise`, when it is given up."""
+        self._table, self._on_typed, self._otherwise = table, on_typed, otherwise
+        self.placeholder = placeholder
+        self.value = value
         self.display = True
         self.can_focus = True
         self.focus()
 
     def apply(self) -> None:
         if self._table is not None:
-            self._table.set_query(self.value)
+            self._on_typed(self.value)
 
     def clear_filter(self, tables: Iterable[KeyedTable]) -> bool:
         """Drop the filter of these tables. Whether there was one, or one was being typed."""
@@ -35,16 +56,22 @@ class FilterLine(Input):
         filtered = [table for table in tables if table.query_text]
         for table in filtered:
             table.set_query("")
-        self.value = ""
-        self._close()
+        self.close()
         return was_open or bool(filtered)
 
     async def action_submit(self) -> None:
-        self._close()
+        self.close()
+        self.post_message(self.Left())
 
-    def _close(self) -> None:
+    def give_up(self) -> None:
+        self._on_typed(self._otherwise)
+        self.close()
+
+    def close(self) -> None:
+        """Go away, with the focus back where it was."""
+        table, self._table = self._table, None
+        self.value = ""
         self.display = False
         self.can_focus = False
-        if self._table is not None:
-            self._table.focus()
-            self._table = None
+        if table is not None:
+            table.focus()
