@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from coach.model.printable import cut, display_width
 from coach.model.printable import printable as printable
 
 UNKNOWN = "–"
 
 _GAP = "  "
-
-
-def display_width(text: str) -> int:
-    """Terminal cells: wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
+_MAX_CELL = 100
+_MAX_LAST_CELL = 1000
+"""Somebody's name of ten thousand characters must not make the table of everybody else unreadable."""
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | None]], aligns: str = "") -> None:
     """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The last column is not padded."""
     aligns = aligns.ljust(len(headers), "l")
+    limits = [*[_MAX_CELL] * (len(headers) - 1), _MAX_LAST_CELL]
     cells = [list(headers)]
-    cells += [[UNKNOWN if cell is None else printable(cell) for cell in row] for row in rows]
+    cells += [
+        [
+            UNKNOWN if cell is None else cut(printable(cell), limit)
+            for cell, limit in zip(row, limits, strict=True)
+        ]
+        for row in rows
+    ]
     widths = [max(display_width(row[column]) for row in cells) for column in range(len(headers))]
     for row in cells:
         parts = []

@@ -1,25 +1,85 @@
-"""Other people's text made harmless for a terminal: once, for both front ends, for neither may have a gap that the other lacks."""
+"""Other people's text made harmless for a terminal: once, for both front ends, for neither may have a gap that the other lacks.
+
+Harmless means also that its width is known: where terminals disagree about how wide a character is, what follows it would stand elsewhere than
+coach believes, and so would the next column.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from itertools import chain
 
-_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mc", "Me"})
+"""Controls, bidi marks, joiners, surrogates, what has no meaning yet, line ends, and marks that take a cell in some terminals only."""
+_DISPUTED = frozenset(
+    map(
+        chr,
+        chain(
+            range(0xFE00, 0xFE10),  # selectors of another form of the character before
+            range(0xE0100, 0xE01F0),
+            range(0x1F1E6, 0x1F200),  # halves of flags
+            range(0x1F3FB, 0x1F400),  # skin tones
+            range(0x1160, 0x1200),  # parts of Korean syllables, and their fillers
+            range(0xD7B0, 0xD800),
+            (0x3164, 0xFFA0, 0x16FE4, 0x034F),
+            range(0x2630, 0x2638),  # wide since Unicode 16
+            range(0x268A, 0x2690),
+            range(0x4DC0, 0x4E00),
+            range(0x1D300, 0x1D380),
+        ),
+    )
+)
+_MAX_MARKS = 2
+"""So many marks may stand on one letter: more of them cover the lines above and below."""
+_MARK = "Mn"
+_UNSHOWABLE = "\ufffd"
 
 
 def printable(text: str) -> str:
     """Line ends, ESC, bidi marks and bytes that are not UTF-8 become visible signs."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_visible, text))
+    shown: list[str] = []
+    num_marks = _MAX_MARKS  # one without a letter would stand on what coach wrote before it
+    for char in text:
+        category = unicodedata.category(char)
+        num_marks = num_marks + 1 if category == _MARK else 0
+        shown.append(_UNSHOWABLE if num_marks > _MAX_MARKS else _visible(char, category))
+    return "".join(shown)
 
 
-def _visible(char: str) -> str:
+def display_width(text: str) -> int:
+    """Terminal cells of what `printable` made: wide characters take two, marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_width, text))
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` cells, with an ellipsis where something is missing."""
+    if display_width(text) <= width:
+        return text
+    left, kept = width - 1, []
+    for char in text:
+        left -= _width(char)
+        if left < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
+def _visible(char: str, category: str) -> str:
     code = ord(char)
-    if char == "\t":
+    if char == "\t" or category == "Zs":
         return " "
     if code < 0x20:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "\u2421"
-    return "\ufffd" if unicodedata.category(char) in _HARMFUL else char
+    return _UNSHOWABLE if category in _HARMFUL or char in _DISPUTED else char
+
+
+def _width(char: str) -> int:
+    if unicodedata.category(char) == _MARK:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
