@@ -68,7 +68,7 @@ class EndingRule(Rule):
         """What proves it beside the line itself and the program's own frame."""
         return ()
 
-    def counts(self, hit: LogHit) -> bool:
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """Whether a hit is the error itself; others only tell more of it."""
         return True
 
@@ -94,7 +94,9 @@ class EndingRule(Rule):
             yield self._refused(said[0].fields["text"], None, said, snapshot, said[0].fields["cause"])
             return
         hits = [
-            hit for hit in hits_of(snapshot, self.code) if hit.signature != "refused" and self.counts(hit)
+            hit
+            for hit in hits_of(snapshot, self.code)
+            if hit.signature != "refused" and self.counts(hit, snapshot)
         ]
         if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)

@@ -15,6 +15,9 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
 
+_COLLECTIVE_SYMPTOM = 4
+"""The causal rank of what the others say when one rank has ended."""
+
 _Key = tuple[str, str, Subject]
 
 
@@ -172,9 +175,16 @@ def _place(condition: _Condition) -> tuple[str | None, int]:
 
 
 def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
-    """The code of a firing rule that explains this one: the first that the rule names."""
-    codes = {other.rule.code for other in loud if other.rule.code != condition.rule.code}
-    return next((code for code in condition.rule.consequence_of if code in codes), None)
+    """The code of a firing rule that explains this one: the first that the rule names; of a collective's symptom, what ended a rank."""
+    others = [other for other in loud if other.rule.code != condition.rule.code]
+    codes = {other.rule.code for other in others}
+    named = next((code for code in condition.rule.consequence_of if code in codes), None)
+    if named is not None or condition.rule.causal_rank != _COLLECTIVE_SYMPTOM:
+        return named
+    deadly = [
+        c for c in others if c.rule.causal_rank < _COLLECTIVE_SYMPTOM and _severity(c) is Severity.CRITICAL
+    ]
+    return min(deadly, key=lambda c: _rank(c, False)).rule.code if deadly else None
 
 
 def _severity(condition: _Condition) -> Severity:

@@ -1,6 +1,6 @@
-"""Make the logs of `ended/` and `caught/` again: programs that really fail, and the same errors caught by programs that train on.
+"""Make the logs of `ended/`, `caught/`, `plain/`, `curves/` and `silent/` again, by programs that really do what they are named after.
 
-    python tests/recordings/failing_programs.py
+    python tests/recordings/failing_programs.py [NAME…]
 
 Needs a torch that was built without CUDA (the `train` extra), and a python3.9 or newer without torch, which PYTHON_WITHOUT_TORCH names.
 """
@@ -8,12 +8,25 @@ Needs a torch that was built without CUDA (the `train` extra), and a python3.9 o
 from __future__ import annotations
 
 import os
+import re
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
 TRAINING = "for step in range(1, 301): print(f'step {step} loss: {2.3 / step ** 0.5:.4f}', flush=True)"
+ONE_RANK = (
+    "import torch\nimport torch.distributed\n"
+    "torch.distributed.init_process_group('gloo', store=torch.distributed.HashStore(), rank=0, world_size=1)\n"
+)
+TWO_RANKS = """import datetime, os, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=5))
+rank = dist.get_rank()
+"""
 FAILING = {
     "file-not-found": "import pathlib\npathlib.Path('/scratch/data/train.bin').read_bytes()",
     "permission-denied": "import os\nos.setuid(65534)\nopen('/etc/shadow', 'rb')",
@@ -21,6 +34,82 @@ FAILING = {
     "module-not-found": "import a_module_of_the_user",
     "torch-without-cuda": "import torch\ntorch.zeros(1).cuda()",
     "version-conflict": "from torch.distributed.fsdp import fully_sharded",
+    "shape-mismatch": "import torch\ntorch.nn.Linear(512, 10)(torch.zeros(8, 256))",
+    "stacked-samples": "import torch\ntorch.utils.data.default_collate([torch.zeros(3, 32, 32), torch.zeros(3, 30, 32)])",
+    "state-dict-mismatch": "import torch\ntorch.nn.Linear(4, 10).load_state_dict(torch.nn.Linear(4, 100).state_dict())",
+    "device-mismatch": "import torch\ntorch.nn.Linear(4, 2)(torch.zeros(1, 4, device='meta'))",
+    "compile-failed": "import torch\ndef backend(graph, inputs):\n    raise AssertionError('no kernel for this graph')\n"
+    "torch.compile(torch.nn.Linear(4, 2), backend=backend)(torch.zeros(1, 4))",
+    "inplace": "import torch\nx = torch.ones(3, requires_grad=True)\ny = x.exp()\ny += 1\ny.sum().backward()",
+    "no-process-group": "import torch.distributed as dist\ndist.get_rank()",
+    "rank-variables-missing": "import torch.distributed as dist\ndist.init_process_group('gloo')",
+    "local-rank-missing": "import os\nint(os.environ['LOCAL_RANK'])",
+    "port-in-use": "import socket\nimport torch.distributed as dist\ntaken = socket.socket()\ntaken.bind(('127.0.0.1', 0))\ntaken.listen()\n"
+    "port = taken.getsockname()[1]\ndist.init_process_group('gloo', f'tcp://127.0.0.1:{port}', rank=0, world_size=2)",
+    "rendezvous-nobody": "import datetime\nimport torch.distributed as dist\n"
+    "dist.TCPStore('127.0.0.1', 29517, 2, True, datetime.timedelta(seconds=2))",
+    "rendezvous-unreachable": "import datetime\nimport torch.distributed as dist\n"
+    "dist.TCPStore('127.0.0.1', 9, 2, False, datetime.timedelta(seconds=2))",
+    "hostname-resolution": "import datetime\nimport torch.distributed as dist\n"
+    "dist.TCPStore('node[1-2].invalid', 29517, 2, False, datetime.timedelta(seconds=2))",
+    "hostname-of-a-download": "import urllib.request\nurllib.request.urlopen('https://models.invalid/weights.pt')",
+    "unused-parameters": ONE_RANK
+    + "model = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])\n"
+    "class First(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.parts = model\n"
+    "    def forward(self, x):\n        return self.parts[0](x)\n"
+    "ddp = torch.nn.parallel.DistributedDataParallel(First())\n"
+    "for _ in range(2):\n    ddp(torch.ones(1, 2)).sum().backward()",
+    "ready-twice": ONE_RANK + "from torch.utils.checkpoint import checkpoint\n"
+    "class Twice(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part = torch.nn.Linear(2, 2)\n"
+    "    def forward(self, x):\n        x = checkpoint(self.part, x, use_reentrant=True)\n"
+    "        return checkpoint(self.part, x, use_reentrant=True)\n"
+    "ddp = torch.nn.parallel.DistributedDataParallel(Twice(), find_unused_parameters=True)\nddp(torch.ones(1, 2, requires_grad=True)).sum().backward()",
+    "fsdp": ONE_RANK
+    + "from torch.distributed.fsdp import FullyShardedDataParallel\nFullyShardedDataParallel(torch.nn.Linear(2, 2))",
+    "fsdp-mixed": ONE_RANK + "from torch.distributed.fsdp import fully_shard\nmodel = torch.nn.Linear(2, 2)\n"
+    "mesh = torch.distributed.init_device_mesh('cpu', (1,))\nfully_shard(model, mesh=mesh)\nmodel.weight + torch.ones(2, 2)",
+    "extension-build": "import torch.utils.cpp_extension as extension\nextension.load_inline('user_kernel', 'int broken( {', functions=['broken'])",
+    "deepspeed-config": "import deepspeed\nfrom deepspeed.runtime.config import DeepSpeedConfig\n"
+    "DeepSpeedConfig({'train_batch_size': 10, 'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 2})",
+}
+PLAIN = {
+    "plain-exception": "def train(batch_size, learning_rate):\n    pass\ntrain(batch_size=8, learn_rate=0.1)",
+    "in-a-loader": "import torch\nclass Samples(torch.utils.data.Dataset):\n    def __len__(self):\n        return 8\n"
+    "    def __getitem__(self, index):\n        return [0.0][index]\n"
+    "list(torch.utils.data.DataLoader(Samples(), num_workers=1, batch_size=2))",
+    "usage": "import argparse\nimport sys\nsys.argv = ['train.py', '--local-rank=0']\n"
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--lr')\nparser.parse_args()",
+}
+DISTRIBUTED = {
+    "gloo-peer-died": "if rank == 1:\n    os._exit(1)\ndist.all_reduce(torch.ones(1))\ndist.all_reduce(torch.ones(1))",
+    "gloo-peer-raised": "if rank == 1:\n    raise TypeError('expected a list of samples')\n"
+    "dist.all_reduce(torch.ones(1))\ndist.all_reduce(torch.ones(1))",
+    "gloo-timeout": "if rank == 1:\n    time.sleep(12)\ndist.all_reduce(torch.ones(1))",
+    "collective-mismatch": "os.environ['TORCH_DISTRIBUTED_DEBUG'] = 'DETAIL'\ndist.set_debug_level_from_env()\n"
+    "group = dist.new_group(backend='gloo')\n"
+    "if rank == 0:\n    dist.barrier(group)\nelse:\n    dist.all_reduce(torch.ones(1), group=group)",
+    "collective-sizes": "dist.all_reduce(torch.ones(1024 + 4096 * rank))",
+}
+CURVES = {
+    "loss-divergence": "import torch\ntorch.manual_seed(0)\nx = torch.randn(512, 8)\ny = x @ torch.randn(8, 1)\nmodel = torch.nn.Linear(8, 1)\n"
+    "for step in range(1, 121):\n    lr = 0.05 if step <= 100 else 1.6\n    loss = ((model(x) - y) ** 2).mean() + 1\n    model.zero_grad()\n"
+    "    loss.backward()\n    print(f'step {step} loss: {loss.item():.4f} lr: {lr}')\n"
+    "    with torch.no_grad():\n        for p in model.parameters():\n            p -= lr * p.grad",
+    "loss-scale-collapse": "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = torch.optim.SGD(model.parameters(), 0.01)\n"
+    "scaler = torch.amp.GradScaler('cpu', init_scale=65536.0)\n"
+    "for step in range(1, 21):\n    loss = (model(torch.ones(4, 8)) * 1e38 * 1e5).sum()\n    optimizer.zero_grad()\n    scaler.scale(loss).backward()\n"
+    "    scaler.step(optimizer)\n    scaler.update()\n    print(f'iteration {step} | loss scale: {scaler.get_scale():.4g} | skipped')",
+}
+HEALTHY = {
+    "noisy": "import random\nrandom.seed(1)\nfor step in range(1, 401):\n"
+    "    print(f'step {step} loss: {(2.3 / step ** 0.3) * random.lognormvariate(0, 0.5):.4f}')",
+    "restarts": "import math\nfor step in range(1, 401):\n    print(f'step {step} loss: {2.3 / step ** 0.7 + 0.2 * ((step % 100) < 10) * (step > 50):.4f}')",
+    "growing-like-a-benchmark": "for step in range(1, 101):\n    print(f'iteration {step} | lm loss: {18.3 + step / 40:.4f} | loss scale: 12.0')",
+    "adversarial": "for step in range(1, 101):\n    print(f'step {step} loss_D: {2 / step:.4f} loss_G: {step / 9:.4f} loss: {step / 5 + 0.1:.4f}')",
+    "scaler-settles": "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = torch.optim.SGD(model.parameters(), 1e-9)\n"
+    "scaler = torch.amp.GradScaler('cpu', init_scale=2.0**120, growth_interval=50)\n"
+    "for step in range(1, 201):\n    loss = (model(torch.ones(4, 8)) ** 2).sum() * 1e4\n    optimizer.zero_grad()\n    scaler.scale(loss).backward()\n"
+    "    scaler.step(optimizer)\n    scaler.update()\n    print(f'iteration {step} | loss: {abs(loss.item()):.3f} | loss scale: {scaler.get_scale():.6g}')",
 }
 SHELL = {
     "conda-not-initialised": "conda activate training\n{python} -c 'import a_module_of_the_user'",
@@ -31,10 +120,24 @@ SHELL = {
 
 def run(command: list[str]) -> str:
     """What a command prints, both streams in their order, as in a job's log."""
-    env = {**os.environ, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TORCH_EXTENSIONS_DIR": folder}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, text=True)
     text = done.stdout.replace(sys.prefix, "/home/user/venv").replace(sys.base_prefix, "/usr")
+    text = re.sub(
+        rf"\b{re.escape(socket.gethostname())}\b",
+        "node1",
+        text.replace(folder, "/home/user/.cache/torch_extensions"),
+    )
     return text.replace(str(Path.home()), "/home/user")
+
+
+def run_file(program: str, *launcher: str) -> str:
+    """The same of a program in a file, so that its tracebacks have frames of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "train.py"
+        script.write_text(program + "\n")
+        return run([sys.executable, *launcher, str(script)]).replace(folder, "/home/user")
 
 
 def caught(program: str) -> str:
@@ -46,12 +149,25 @@ def caught(program: str) -> str:
 
 def main() -> None:
     without_torch = os.environ.get("PYTHON_WITHOUT_TORCH", "/usr/bin/python3")
-    for folder in ("ended", "caught"):
+    wanted = set(sys.argv[1:])
+    for folder in ("ended", "caught", "plain", "curves", "silent"):
         (HERE / folder).mkdir(exist_ok=True)
+    for folder, programs in (("plain", PLAIN), ("curves", CURVES), ("silent", HEALTHY)):
+        for name, program in programs.items():
+            if not wanted or name in wanted:
+                (HERE / folder / f"{name}.log").write_text(run_file(program))
+    for name, program in DISTRIBUTED.items():
+        if not wanted or name in wanted:
+            two = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+            (HERE / "ended" / f"{name}.log").write_text(run_file(TWO_RANKS + program, *two))
     for name, program in FAILING.items():
-        (HERE / "ended" / f"{name}.log").write_text(run([sys.executable, "-c", program]))
+        if wanted and name not in wanted:
+            continue
+        (HERE / "ended" / f"{name}.log").write_text(run_file(program))
         (HERE / "caught" / f"{name}.log").write_text(run([sys.executable, "-c", caught(program)]))
     for name, script in SHELL.items():
+        if wanted and name not in wanted:
+            continue
         script = script.format(python=sys.executable, without_torch=without_torch)
         (HERE / "ended" / f"{name}.log").write_text(run(["bash", "-c", script]))
 

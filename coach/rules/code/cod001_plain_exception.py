@@ -25,6 +25,8 @@ _ECHO = re.compile(
     r"|RayActorError|ActorDiedError|EngineDeadError|CancelledError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError)$"
 )
 """What says that another process ended, never why."""
+_WEAK = frozenset({"EOFError", "TimeoutError", "Empty", "IncompleteReadError", "ActorUnavailableError"})
+"""The same, where anything else was said."""
 _CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
 
 _UNPREFIXED = re.compile(r"^(?:\[\w+\]:? ?|\d+: |\(.*?pid=.*?\) ?)*")
@@ -108,7 +110,7 @@ class PlainException(Rule):
         others = [hit for hit in snapshot.log_hits if hit.rule not in (self.code, PROGRESS.rule, "")]
         places = {(hit.file, hit.line) for hit in others}
         words = {hit.text for hit in others}
-        return [
+        mine = [
             hit
             for hit in hits_of(snapshot, self.code)
             if (hit.file, hit.line) not in places
@@ -116,6 +118,8 @@ class PlainException(Rule):
             and not _is_chained_to(hit, words)
             and (hit.signature == "usage" or hit.traceback or _follows_frames(hit, snapshot))
         ]
+        strong = [hit for hit in mine if hit.fields["type"].rpartition(".")[2] not in _WEAK]
+        return strong or mine
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if went_on(hit, snapshot):

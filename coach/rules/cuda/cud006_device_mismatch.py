@@ -18,7 +18,7 @@ _MISMATCH = re.compile(
     r"|tensors are not at the same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
     r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU|cpu|cuda).{0,20}?, but expected"
     r"|expected device \S+ but got|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
-    r"|Cannot copy out of meta tensor"
+    r"|Cannot copy out of meta tensor|[Tt]ensor on device (?P<found>\S+) is not on the expected device (?P<expected>[\w:]+)"
     r")"
 )
 
@@ -55,7 +55,8 @@ class DeviceMismatch(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        one, other = hit.fields.get("one"), hit.fields.get("other")
+        one = hit.fields.get("one") or hit.fields.get("found")
+        other = hit.fields.get("other") or hit.fields.get("expected")
         where = f": {one} and {other}" if one and other else ""
         return f"Tensors of one operation are on different devices{where}"
 

@@ -93,7 +93,7 @@ class NcclError(EndingRule):
             else "NCCL gave up"
         )
 
-    def counts(self, hit: LogHit) -> bool:
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature == "error"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:

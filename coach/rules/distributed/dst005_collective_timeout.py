@@ -18,7 +18,7 @@ from coach.rules.quoting import hits_of, ranks_text
 _TIMEOUT = re.compile(
     r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
     r"OpType=(?P<op>\w+)(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
-    r"|(?:\[Rank (?P<stuck>\d+)\] )?.*?(?:watchdog got stuck for \d+ seconds|watchdog hang|Timeout at NCCL work: (?P<at>\d+)"
+    r"|(?:\[Rank (?P<stuck>\d+)\] )?.*?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
 )
 _STATUS = re.compile(
@@ -89,6 +89,7 @@ class CollectiveTimeout(EndingRule):
                 "collective operation timeout",
                 "watchdog got stuck",
                 "watchdog hang",
+                "Heartbeat monitor timed out",
                 "Timeout at NCCL work",
                 "operations have failed or timed out",
             ),
@@ -97,7 +98,7 @@ class CollectiveTimeout(EndingRule):
         Signature("DST005", "status", ("last enqueued",), _STATUS),
     )
 
-    def counts(self, hit: LogHit) -> bool:
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature == "timeout"
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

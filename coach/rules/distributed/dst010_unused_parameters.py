@@ -49,7 +49,7 @@ class UnusedParameters(EndingRule):
         Signature("DST010", "which", ("which did not receive grad for rank",), _WHICH),
     )
 
-    def counts(self, hit: LogHit) -> bool:
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return hit.signature == "unused"
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.quoting import hits_of
 
 _UNKNOWN = re.compile(
     UNHEEDED
@@ -16,6 +17,11 @@ _UNKNOWN = re.compile(
     r"|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno -[235]\]|Name or service not known|[Tt]emporary failure in name resolution"
     r"|nodename nor servname provided|Could not resolve host(?:name)?:? ?(?P<other>\S*)|Failed to resolve '(?P<name>[^']+)'"
     r"|No address associated with hostname|[Uu]nknown host))"
+)
+
+_WARNED = re.compile(r"\[W.*?network addresses of \((?P<host>.+?), \d+\) cannot be retrieved \(gai error")
+_GAVE_UP = re.compile(
+    r"The client socket has (?:timed out after|failed to connect to any network address).*?\((?P<host>\S+), \d+\)"
 )
 
 
@@ -57,7 +63,16 @@ class HostnameResolution(EndingRule):
             ),
             _UNKNOWN,
         ),
+        Signature("DST021", "warned", ("(gai error",), _WARNED),
+        Signature("DST021", "gave_up", ("The client socket has ",), _GAVE_UP),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        # c10d only warns that a name is unknown, and then says that the connection timed out.
+        if hit.signature == "unknown":
+            return True
+        given_up = {found.fields["host"] for found in hits_of(snapshot, self.code, "gave_up")}
+        return hit.signature == "warned" and hit.fields["host"] in given_up
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         host = next((hit.fields[key] for key in ("host", "name", "other") if hit.fields.get(key)), None)

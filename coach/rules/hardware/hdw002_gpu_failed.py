@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _FAILED = re.compile(
     UNHEEDED
-    + r".*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
+    + r"(?!.*NVRM: ).*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error|cudaErrorHardwareStackError"
     r"|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle for GPU\S*"
     r"|error: system not yet initialized|cudaErrorSystemNotReady"

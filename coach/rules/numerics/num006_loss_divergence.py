@@ -77,10 +77,10 @@ class LossDivergence(Rule):
             yield from self._from_log(snapshot)
 
     def _from_metrics(self, history: History) -> Iterable[Hit]:
-        steps = [step for step in history.steps(min(history.ranks)) if step.loss is not None]
-        rise = self._rise([step.loss for step in steps if step.loss is not None])
+        points = [point for point in history.curve if point.loss is not None]
+        rise = self._rise([point.loss for point in points if point.loss is not None])
         if rise is not None:
-            first = steps[rise.start]
+            first = points[rise.start]
             evidence = Evidence(f"step {first.step}, where it left its course", value=first.loss)
             yield self._hit(rise, evidence, first.time_s)
 

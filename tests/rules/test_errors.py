@@ -1,0 +1,287 @@
+"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words where they mean nothing, and what caused what."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.model.finding import Severity
+from tests.rules.examples import causes, diagnose_log, run
+from tests.rules.recorded import RECORDINGS, diagnose
+
+ENDED = {
+    "shape-mismatch": ("TOR001", "shape_mismatch"),
+    "stacked-samples": ("TOR001", "shape_mismatch"),
+    "state-dict-mismatch": ("TOR002", "state_dict_mismatch"),
+    "compile-failed": ("TOR003", "torch_compile_error"),
+    "device-mismatch": ("CUD006", "device_mismatch"),
+    "inplace": ("DST023", "ddp_inplace_or_marked_ready_twice"),
+    "ready-twice": ("DST023", "ddp_inplace_or_marked_ready_twice"),
+    "unused-parameters": ("DST010", "ddp_unused_parameters"),
+    "no-process-group": ("DST001", "pg_not_initialized"),
+    "rank-variables-missing": ("DST022", "env_vars_missing"),
+    "local-rank-missing": ("DST022", "env_vars_missing"),
+    "port-in-use": ("DST002", "port_in_use"),
+    "rendezvous-nobody": ("DST003", "rendezvous_timeout"),
+    "rendezvous-unreachable": ("DST003", "rendezvous_timeout"),
+    "hostname-resolution": ("DST021", "hostname_resolution"),
+    "hostname-of-a-download": ("DST021", "hostname_resolution"),
+    "gloo-peer-died": ("DST020", "gloo_connect"),
+    "gloo-timeout": ("DST020", "gloo_connect"),
+    "collective-mismatch": ("DST006", "rank_mismatch_collective"),
+    "collective-sizes": ("DST006", "rank_mismatch_collective"),
+    "fsdp": ("DST024", "fsdp_error"),
+    "fsdp-mixed": ("DST024", "fsdp_error"),
+    "extension-build": ("DSP001", "deepspeed_build"),
+    "deepspeed-config": ("DSP002", "deepspeed_config_error"),
+}
+DEADLY = {
+    "no_kernel_image": [
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "torch.AcceleratorError: CUDA error: invalid device function",
+        "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has …",
+    ],
+    "cublas_cudnn_error": [
+        "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb, m, n, k)`",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_MAPPING_ERROR",
+        "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
+        "RuntimeError: GET was unable to find an engine to execute this computation",
+        "torch._C._LinAlgError: cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling `cusolverDnSgetrf`",
+    ],
+    "illegal_memory_access": [
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "  what():  CUDA error: misaligned address",
+        "RuntimeError: CUDA error: unspecified launch failure",
+        "Memory access fault by GPU node-4 (Agent handle: 0x5600) on address 0x7f0. Reason: Page not present or supervisor privilege.",
+    ],
+    "device_side_assert": ["RuntimeError: CUDA error: device-side assert triggered"],
+    "cuda_launch_fork": [
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+        "(VllmWorkerProcess pid=4821) ERROR 03-10 11:30:29 worker.py:242] RuntimeError: Cannot re-initialize CUDA in forked subprocess. To …",
+        "RuntimeError: CUDA error: initialization error",
+    ],
+    "device_mismatch": [
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!",
+        "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
+        "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+        "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cpu)",
+        "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device: cpu",
+        "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'",
+    ],
+    "shape_mismatch": [
+        "RuntimeError: The size of tensor a (34) must match the size of tensor b (32) at non-singleton dimension 3",
+        "RuntimeError: shape '[4, 64, 64]' is invalid for input of size 40550400",
+        "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to have 3 channels, but got 1 channels",
+        "ValueError: Expected input batch_size (32) to match target batch_size (31).",
+        "ValueError: operands could not be broadcast together with shapes (3,) (4,)",
+        "RuntimeError: size mismatch, m1: [32 x 512], m2: [256 x 10] at /pytorch/aten/src/THC/generic/THCTensorMathBlas.cu:283",
+        "ValueError: Target size (torch.Size([8])) must be the same as input size (torch.Size([8, 1]))",
+    ],
+    "state_dict_mismatch": [
+        "RuntimeError: Error(s) in loading state_dict for ResNet:",
+        "ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+    ],
+    "torch_compile_error": [
+        "torch._dynamo.exc.InternalTorchDynamoError: TypeError: 'NoneType' object is not subscriptable",
+        "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        "triton.compiler.errors.CompilationError: at 12:8:",
+        "RuntimeError: Cannot find a working triton installation. Either the package is not installed or it is too old.",
+    ],
+    "pg_not_initialized": [
+        "RuntimeError: Default process group has not been initialized, please make sure to call init_process_group.",
+        "AssertionError: Default process group is not initialized",
+    ],
+    "port_in_use": [
+        "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+        "OSError: [Errno 98] Address already in use",
+        "[E socket.cpp:462] [c10d] The server socket has failed to listen on any local network address.",
+    ],
+    "rendezvous_timeout": [
+        "torch.distributed.DistNetworkError: The client socket has timed out after 600s while trying to connect to (node1, 29500).",
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for key: store_based_barrier_key:1 (world_size=2, …)",
+        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.",
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/8 clients joined.",
+    ],
+    "nccl_error": [
+        "RuntimeError: NCCL error in: /pytorch/torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled system error, NCCL version 2.7.8",
+        "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.cpp:76, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.20.5",
+        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+    ],
+    "nccl_network": [
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        "node1:88:120 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.7<43> with error 12, opcode 0, len 0, vendor err 129",
+        "[node1:88] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)",
+        "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node2<5112>",
+    ],
+    "nccl_timeout": [
+        "[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1804406 milliseconds before timing out.",
+        "[rank3]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 3] Heartbeat monitor timed out! Process will be terminated after dumping debug info.",
+    ],
+    "rank_mismatch_collective": [
+        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 10 params, while rank 1 has inconsistent 8 params.",
+        "RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 30000 ms",
+    ],
+    "gloo_connect": [
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:589] Connection closed by peer [10.0.0.7]:26496",
+        "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: ib0",
+    ],
+    "hostname_resolution": [
+        "RuntimeError: The client socket has failed to connect to any network address of (node9, 29500). The IPv4 network addresses of (node9, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+        "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+    ],
+    "env_vars_missing": [
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
+        "KeyError: 'SLURM_PROCID'",
+    ],
+    "fsdp_error": [
+        "ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32",
+        "Exception: Could not find the transformer layer class to wrap in the model.",
+        "RuntimeError: 'weight' must be 2-D",
+    ],
+    "deepspeed_build": [
+        "RuntimeError: Error building extension 'fused_adam'",
+        "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
+        "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
+        "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
+        "ImportError: /home/user/.cache/torch_extensions/py311_cu128/fused_adam/fused_adam.so: undefined symbol: _ZN3c10",
+    ],
+    "cuda_version_mismatch": [
+        "RuntimeError: The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (11.8). Please make sure to use the same CUDA versions.",
+    ],
+    "deepspeed_config_error": [
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig",
+        "AttributeError: 'DeepSpeedConfig' object has no attribute 'fp16_fused_mode'",
+        "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:",
+    ],
+    "xid_hw_error": [
+        "NVRM: Xid (PCI:0000:38:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "  what():  CUDA error: unknown error",
+        "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error",
+    ],
+    "amp_overflow": [
+        "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+        "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering the learning rate.",
+    ],
+}
+HARMLESS = [
+    "node1:88:120 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.7<0>, connection refused by nobody",
+    "[2026-11-21 04:27:27,997] [INFO] [config.py:1001:print]   gradient_clipping ............ 1.0, DeepSpeedConfig",
+    "fused_adam ............. [NO] ....... [OKAY]",
+    "[WARNING]  sparse_attn requires a torch version >= 1.5; please install CUDA_HOME",
+    "Setting ds_accelerator to cuda (auto detect), torchrun --rdzv-endpoint, ddp_timeout=1800",
+    "ValueError handling is on; RuntimeErrors are retried",
+    "12:00:01 WARNING retrying after RuntimeError: CUDA error: an illegal memory access was encountered",
+    "ECC errors: 0 uncorrectable, 0 corrected",
+    "number of parameters that did not receive grad: 0",
+    "loading state_dict for the EMA model",
+    "model compiled with torch.compile (backend inductor), torch._dynamo cache cleared",
+    "assert mask.shape == x.shape  # RuntimeErrors otherwise",
+    "Duplicate GPU check passed",
+    "the loss scale is 1024.0",
+]
+
+
+@pytest.mark.parametrize(("name", "code", "cause"), [(name, *found) for name, found in ENDED.items()])
+def test_a_program_that_really_failed_is_told_its_cause(name: str, code: str, cause: str) -> None:
+    finding = diagnose(f"ended/{name}.log").findings[0]
+    assert (finding.rule, finding.cause, finding.is_primary) == (code, cause, True)
+    assert finding.severity == Severity.CRITICAL
+    assert finding.evidence[0].line
+    assert finding.fixes
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"), [(cause, line) for cause, lines in DEADLY.items() for line in lines]
+)
+def test_every_wording_of_an_error_leads_to_its_cause(cause: str, line: str) -> None:
+    assert causes(diagnose_log(f"loading\n{line}\n")) == [cause]
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_words_that_mean_something_else_or_nothing_stay_silent(line: str) -> None:
+    assert not causes(diagnose_log(f"{line}\nepoch 0\n"))
+
+
+def test_a_healthy_start_full_of_words_that_sound_bad_is_silent() -> None:
+    assert not diagnose("typed/nccl-healthy.log").findings
+
+
+def test_the_rank_that_never_came_to_the_collective_is_named() -> None:
+    finding = diagnose("typed/collective-timeout.log").findings[0]
+    assert (finding.rule, finding.cause, finding.subject.rank) == ("DST005", "nccl_timeout", 2)
+    assert "ALLREDUCE 4801" in finding.summary
+    assert "rank 2" in finding.summary
+    assert any("enqueued up to 4803" in evidence.text for evidence in finding.evidence)
+    assert not any("imeout" in key for fix in finding.fixes for key in fix.changes)
+
+
+def test_a_rank_that_called_another_collective_is_a_mismatch_and_not_a_slow_network() -> None:
+    finding = diagnose("typed/collective-order.log").findings[0]
+    assert (finding.cause, finding.subject.rank) == ("rank_mismatch_collective", 0)
+    assert "BROADCAST" in finding.summary
+
+
+def test_the_rank_that_ran_out_of_memory_is_the_cause_and_the_others_timeout_its_consequence() -> None:
+    findings = diagnose("typed/out-of-memory-then-timeout.log").findings
+    assert [(f.cause, f.consequence_of) for f in findings] == [("cuda_oom", None), ("nccl_timeout", "MEM001")]
+
+
+def test_an_index_out_of_range_is_the_cause_of_what_cublas_says_after_it() -> None:
+    findings = diagnose("typed/device-side-assert.log").findings
+    assert [(f.rule, f.consequence_of) for f in findings] == [("CUD004", None), ("CUD002", "CUD004")]
+    assert "srcIndex < srcSelectDimSize" in findings[0].summary
+
+
+def test_the_exception_of_one_rank_is_the_cause_of_the_connection_that_the_other_lost() -> None:
+    findings = diagnose("ended/gloo-peer-raised.log").findings
+    assert [(f.cause, f.subject.rank, f.consequence_of) for f in findings] == [
+        ("code_error", 1, None),
+        ("gloo_connect", 0, "COD001"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "frame"),
+    [
+        ("plain-exception", "learn_rate", 'train.py", line 3'),
+        ("in-a-loader", "list index out of range", 'train.py", line 6, in __getitem__'),
+    ],
+)
+def test_a_plain_exception_is_shown_at_the_innermost_frame_of_the_users_own_code(
+    name: str, words: str, frame: str
+) -> None:
+    finding = diagnose(f"plain/{name}.log").findings[0]
+    assert (finding.rule, finding.cause) == ("COD001", "code_error")
+    assert words in finding.summary
+    assert frame in finding.evidence[1].text
+
+
+def test_arguments_that_a_script_refuses_are_a_mistake_of_the_program() -> None:
+    assert "unrecognized arguments" in diagnose("plain/usage.log").findings[0].summary
+
+
+def test_an_exception_that_was_caught_is_not_worth_a_word() -> None:
+    traceback = (RECORDINGS / "plain" / "plain-exception.log").read_text()
+    progress = "".join(f"downloading part {part}\n" for part in range(60))
+    assert not diagnose_log(traceback + progress, run(state="COMPLETED")).findings
+    assert causes(diagnose_log(traceback, run(state="FAILED"))) == ["code_error"]
+
+
+@pytest.mark.parametrize("log", sorted((RECORDINGS / "silent").iterdir()), ids=lambda log: str(log.stem))
+def test_noise_restarts_adversaries_and_a_scale_that_settles_stay_silent(log: object) -> None:
+    assert not diagnose(str(log)).findings
+
+
+def test_a_loss_that_leaves_its_course_is_a_divergence_with_its_place() -> None:
+    finding = diagnose("curves/loss-divergence.log").findings[0]
+    assert (finding.rule, finding.cause, finding.severity) == ("NUM006", "loss_divergence", Severity.WARNING)
+    assert finding.evidence[0].line
+    assert finding.evidence[0].line > 100
+
+
+def test_a_loss_scale_that_collapses_asks_for_bf16_and_never_for_a_higher_scale() -> None:
+    finding = diagnose("curves/loss-scale-collapse.log").findings[0]
+    assert (finding.rule, finding.cause) == ("NUM004", "amp_overflow")
+    assert [dict(fix.changes) for fix in finding.fixes] == [{"precision": "bf16"}]
