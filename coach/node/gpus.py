@@ -202,7 +202,9 @@ class Gpus:
             try:
                 device.every_sample.append(("gpm", Gpm(self._nvml, device.handle, device.whole).read))
             except (self._nvml.NVMLError, AttributeError) as error:
-                failed.add("gpm", None, device.index, error, "GPM needs a Hopper or newer GPU")
+                failed.add(
+                    "gpm", None, device.index, error, self._how(error, "GPM needs a Hopper or newer GPU")
+                )
         self._gaps += failed.gaps()
 
     def _watch_xids(self, tell: Callable[[int, str, int], None]) -> None:
@@ -211,9 +213,7 @@ class Gpus:
         try:
             watch = XidWatch(self._nvml, tell)
         except (self._nvml.NVMLError, AttributeError) as error:
-            self._gaps.append(
-                ("gpu.xid", f"no Xid events: {error}", "`dmesg` on the node has them (NVRM: Xid)")
-            )
+            self._gaps.append(("gpu.xid", f"no Xid events: {error}", _HOW_XID))
             return
         for device in self._devices:
             handle = device.handle if device.whole is None else device.whole
@@ -224,16 +224,15 @@ class Gpus:
             try:
                 watch.register(handle, device.index, uuid)
             except self._nvml.NVMLError as error:
-                failed.add("xid", None, device.index, error, "`dmesg` on the node has them (NVRM: Xid)")
+                failed.add("xid", None, device.index, error, self._how(error, _HOW_XID))
         self._gaps += failed.gaps()
         watch.start()
 
-    def _how(self, error: Any) -> str:
-        if error.value == self._nvml.NVML_ERROR_NO_PERMISSION:
+    def _how(self, error: Any, otherwise: str = "this device does not tell") -> str:
+        value = getattr(error, "value", None)
+        if value == self._nvml.NVML_ERROR_NO_PERMISSION:
             return "the driver tells it to administrators only: ask them"
-        if error.value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
-            return "a newer driver tells it"
-        return "this device does not tell"
+        return "a newer driver tells it" if value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND else otherwise
 
     def _why_no_nvml(self, error: Any) -> Gap:
         nvml = self._nvml
@@ -264,3 +263,4 @@ _NO_DRIVER: Gap = (
     "run on a node with NVIDIA GPUs and their driver; in a container, pass the driver in (--nv)",
 )
 _HOW_LOST = "the driver lost the device: leave this node out (--exclude) and tell its administrators"
+_HOW_XID = "`dmesg` on the node has them (NVRM: Xid)"

@@ -62,6 +62,27 @@ def telemetry(run_dir: Path, node: str = "node1") -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
+def sampled(start: Start, run_dir: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A sampler that writes to a run directory, twenty samples a second."""
+    (run_dir / "telemetry").mkdir(parents=True)
+    return start(
+        "sample",
+        "--run-dir",
+        str(run_dir),
+        "--interval",
+        "0.05",
+        "--pid",
+        str(os.getpid()),
+        *arguments,
+        **options,
+    )
+
+
+def of_kind(run_dir: Path, kind: str) -> list[dict[str, Any]]:
+    """The records of one kind so far."""
+    return [record for record in telemetry(run_dir) if record["kind"] == kind]
+
+
 def children_of(pid: int) -> dict[int, str]:
     """The children of a process, with their command lines."""
     found = {}

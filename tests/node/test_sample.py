@@ -8,36 +8,24 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from coach import runs
 from coach.node.sample import keep_pace
-from tests.node.conftest import NODE, Start, telemetry
+from tests.node.conftest import NODE, Start, of_kind, sampled, telemetry
 from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until
 
 
-def _sampled(start: Start, run_dir: Path, **options: Any) -> subprocess.Popen[str]:
-    (run_dir / "telemetry").mkdir(parents=True)
-    return start(
-        "sample", "--run-dir", str(run_dir), "--interval", "0.05", "--pid", str(os.getpid()), **options
-    )
-
-
-def _of_kind(run_dir: Path, kind: str) -> list[dict[str, Any]]:
-    return [record for record in telemetry(run_dir) if record["kind"] == kind]
-
-
 def test_without_a_driver_it_says_so_and_cpu_and_memory_still_come(start: Start, tmp_path: Path) -> None:
-    _sampled(start, tmp_path, env={"NVML_STAND_IN": "", "LD_LIBRARY_PATH": ""})
+    sampled(start, tmp_path, env={"NVML_STAND_IN": "", "LD_LIBRARY_PATH": ""})
     start("sample", "--stream", "--interval", "60")  # a process of the job
     host = wait_until(
-        lambda: [r for r in _of_kind(tmp_path, "host") if r["num_processes"] and r.get("cpu_pct") is not None]
+        lambda: [r for r in of_kind(tmp_path, "host") if r["num_processes"] and r.get("cpu_pct") is not None]
     )[0]
     if not Path("/dev/nvidiactl").exists():
-        [gap] = _of_kind(tmp_path, "gap")
+        [gap] = of_kind(tmp_path, "gap")
         assert (gap["what"], gap["because"]) == ("gpu.utilization", "no NVIDIA driver")
     assert 0 <= host["cpu_pct"] <= 100
     assert 0 < host["memory_used_mib"] < host["memory_limit_mib"]
@@ -51,8 +39,8 @@ def test_gpu_records_carry_what_nvml_says(start: Start, tmp_path: Path, nvml_sta
             {"util": 87, "used_mib": 40000, "power_mw": 650500, "temp": 61, "sm": 1700, "reasons": "0x24"},
         ]
     )
-    _sampled(start, tmp_path, env={**nvml_stand_in.env, "CUDA_VISIBLE_DEVICES": "1,GPU-stand-in-0000"})
-    first, second = wait_until(lambda: _of_kind(tmp_path, "gpu")[:2])
+    sampled(start, tmp_path, env={**nvml_stand_in.env, "CUDA_VISIBLE_DEVICES": "1,GPU-stand-in-0000"})
+    first, second = wait_until(lambda: of_kind(tmp_path, "gpu")[:2])
     assert (first["gpu"], first["uuid"], first["utilization_pct"]) == (0, "GPU-stand-in-0001", 87)
     assert (first["memory_used_mib"], first["memory_total_mib"]) == (40000, 81559)
     assert (first["power_w"], first["power_limit_w"]) == (650.5, 700.0)
@@ -60,32 +48,32 @@ def test_gpu_records_carry_what_nvml_says(start: Start, tmp_path: Path, nvml_sta
     assert first["clocks_event_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]
     assert (second["gpu"], second["uuid"], second["utilization_pct"]) == (1, "GPU-stand-in-0000", 12)
     nvml_stand_in.set_gpus([{"util": 1}, {"util": 99}])
-    wait_until(lambda: 99 in [r["utilization_pct"] for r in _of_kind(tmp_path, "gpu")], what="new values")
+    wait_until(lambda: 99 in [r["utilization_pct"] for r in of_kind(tmp_path, "gpu")], what="new values")
 
 
 def test_a_field_that_a_gpu_does_not_tell_is_absent_and_said_once(
     start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn
 ) -> None:
     nvml_stand_in.set_gpus([{"util": 50, "unsupported": "power,util"}])
-    _sampled(start, tmp_path, env=nvml_stand_in.env)
-    wait_until(lambda: len(_of_kind(tmp_path, "gpu")) > 3)
-    assert not any({"utilization_pct", "power_w"} & set(record) for record in _of_kind(tmp_path, "gpu"))
-    assert all(record["temperature_c"] == 30 for record in _of_kind(tmp_path, "gpu"))
-    assert sorted(record["what"] for record in _of_kind(tmp_path, "gap")) == ["gpu.power", "gpu.utilization"]
+    sampled(start, tmp_path, env=nvml_stand_in.env)
+    wait_until(lambda: len(of_kind(tmp_path, "gpu")) > 3)
+    assert not any({"utilization_pct", "power_w"} & set(record) for record in of_kind(tmp_path, "gpu"))
+    assert all(record["temperature_c"] == 30 for record in of_kind(tmp_path, "gpu"))
+    assert sorted(record["what"] for record in of_kind(tmp_path, "gap")) == ["gpu.power", "gpu.utilization"]
 
 
 def test_a_gpu_that_is_lost_in_the_middle_becomes_a_gap(
     start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn
 ) -> None:
     nvml_stand_in.set_gpus([{"util": 50}, {"util": 60}])
-    _sampled(start, tmp_path, env=nvml_stand_in.env)
-    wait_until(lambda: _of_kind(tmp_path, "gpu"))
+    sampled(start, tmp_path, env=nvml_stand_in.env)
+    wait_until(lambda: of_kind(tmp_path, "gpu"))
     nvml_stand_in.set_gpus([{"util": 51}, {"lost": 1}])
-    [gap] = wait_until(lambda: _of_kind(tmp_path, "gap"))
+    [gap] = wait_until(lambda: of_kind(tmp_path, "gap"))
     assert gap["because"] == "GPU 1 is lost"
     assert gap["what"] == "gpu.1"
-    seen = len(_of_kind(tmp_path, "gpu"))
-    later = wait_until(lambda: _of_kind(tmp_path, "gpu")[seen + 2 :])
+    seen = len(of_kind(tmp_path, "gpu"))
+    later = wait_until(lambda: of_kind(tmp_path, "gpu")[seen + 2 :])
     assert {record["gpu"] for record in later} == {0}
 
 
@@ -103,8 +91,8 @@ def test_processes_carry_their_rank_and_hostile_names_stay_short(start: Start, t
     try:
         assert child.stdout is not None
         child.stdout.readline()
-        _sampled(start, tmp_path)
-        found = wait_until(lambda: [r for r in _of_kind(tmp_path, "process") if r["pid"] == child.pid])
+        sampled(start, tmp_path)
+        found = wait_until(lambda: [r for r in of_kind(tmp_path, "process") if r["pid"] == child.pid])
         assert found[0]["name"] == "a) R 1\n\x1b[31m\ufffd"
         assert found[0]["rank"] == 3
         assert found[0]["rss_mib"] > 1
@@ -116,7 +104,7 @@ def test_processes_carry_their_rank_and_hostile_names_stay_short(start: Start, t
 
 
 def test_of_two_samplers_on_a_node_one_writes_and_the_other_takes_over(start: Start, tmp_path: Path) -> None:
-    first = _sampled(start, tmp_path)
+    first = sampled(start, tmp_path)
     wait_until(lambda: telemetry(tmp_path))
     start(
         "sample",
@@ -129,7 +117,7 @@ def test_of_two_samplers_on_a_node_one_writes_and_the_other_takes_over(start: St
         "--pid",
         str(os.getpid()),
     )
-    times = [record["time_s"] for record in wait_until(lambda: _of_kind(tmp_path, "host")[20:])]
+    times = [record["time_s"] for record in wait_until(lambda: of_kind(tmp_path, "host")[20:])]
     assert len(times) == len(set(times))
     first.kill()
     first.wait()

@@ -6,7 +6,7 @@
      reasons (hexadecimal) process=PID:MIB (may come several times) parent=N (a MIG instance of GPU N, not a device of its own)
      pcie=GENERATION:WIDTH:MAX_GENERATION:MAX_WIDTH pcie_kb=SENT:RECEIVED replays nvlinks=N:ACTIVE nvlink_kib=SENT:RECEIVED
      nvlink_errors=CRC_FLIT:CRC_DATA:REPLAY:RECOVERY ecc=VOLATILE_CORRECTED:VOLATILE_UNCORRECTED:AGGREGATE_CORRECTED:…_UNCORRECTED
-     rows=CORRECTED:UNCORRECTED:PENDING:FAILED pages=SINGLE_BIT:DOUBLE_BIT:PENDING limits=SHUTDOWN:SLOWDOWN:MEMORY:GPU
+     ecc_off=1 rows=CORRECTED:UNCORRECTED:PENDING:FAILED pages=SINGLE_BIT:DOUBLE_BIT:PENDING limits=SHUTDOWN:SLOWDOWN:MEMORY:GPU
      persistence compute_mode gpm=SM:OCCUPANCY:TENSOR:DRAM (percent; absent: no GPM) xid=NUMBER (an event whenever it changes)
      lost=1 (every call answers GPU_IS_LOST); unsupported=a,b denied=a,b (NO_PERMISSION) hang=a,b (no answer while it is listed), with the
      names util memory power limit temp mem_temp sm reasons processes pcie throughput nvlink ecc rows pages limits persistence compute_mode
@@ -26,7 +26,7 @@ enum { MAX_GPUS = 64, MAX_PROCESSES = 16, CLOCK_SM = 1, CLOCK_MEMORY = 2 };
 typedef unsigned long long number;
 typedef struct { unsigned pid; number used; unsigned gpu_instance, compute_instance; } process;
 typedef struct {
-    int lost, parent, num_processes, has_gpm;
+    int lost, ecc_off, parent, num_processes, has_gpm;
     unsigned util, power_mw, limit_mw, temp, mem_temp, sm, max_sm, mem, max_mem, replays, persistence, compute_mode, xid;
     unsigned pcie[4], pcie_kb[2], nvlinks[2], rows[4], limits[4];
     number used_mib, total_mib, reasons, nvlink_kib[2], nvlink_errors[4], ecc[4], pages[3], gpm[4];
@@ -61,7 +61,7 @@ static void set(gpu *g, const char *key, const char *value) {
     else if (!strcmp(key, "reasons")) g->reasons = strtoull(value, 0, 16);
     LISTED(unsupported); LISTED(denied); LISTED(hang);
     UNSIGNED(util); UNSIGNED(power_mw); UNSIGNED(limit_mw); UNSIGNED(temp); UNSIGNED(mem_temp); UNSIGNED(sm); UNSIGNED(max_sm);
-    UNSIGNED(mem); UNSIGNED(max_mem); UNSIGNED(replays); UNSIGNED(persistence); UNSIGNED(compute_mode); UNSIGNED(xid); UNSIGNED(lost);
+    UNSIGNED(mem); UNSIGNED(max_mem); UNSIGNED(replays); UNSIGNED(persistence); UNSIGNED(compute_mode); UNSIGNED(xid); UNSIGNED(lost); UNSIGNED(ecc_off);
     UNSIGNED(parent); LONG(used_mib); LONG(total_mib);
     SHORT_ROW(pcie); SHORT_ROW(pcie_kb); SHORT_ROW(nvlinks); SHORT_ROW(rows); SHORT_ROW(limits);
     LONG_ROW(nvlink_kib); LONG_ROW(nvlink_errors); LONG_ROW(ecc); LONG_ROW(pages);
@@ -213,7 +213,7 @@ int nvmlDeviceGetNvLinkState(gpu *g, unsigned link, unsigned *is_active) {
     *is_active = link < g->nvlinks[1];
     return code == OK && link >= g->nvlinks[0] ? INVALID_ARGUMENT : code;
 }
-int nvmlDeviceGetEccMode(gpu *g, unsigned *current, unsigned *pending) { int code = check(g, "ecc"); *current = *pending = 1; return code; }
+int nvmlDeviceGetEccMode(gpu *g, unsigned *current, unsigned *pending) { int code = check(g, "ecc"); *current = *pending = !g->ecc_off; return code; }
 int nvmlDeviceGetTotalEccErrors(gpu *g, unsigned type, unsigned counter, number *count) {
     if (type > 1 || counter > 1) return INVALID_ARGUMENT;
     int code = check(g, "ecc"); *count = g->ecc[2 * counter + type]; return code;
