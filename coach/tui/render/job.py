@@ -55,7 +55,7 @@ def job_lines(job: Job, now_s: float) -> list[Line]:
         "time left": clock(job.time_left_s),
         "time limit": clock(job.time_limit_s),
         "submitted": _ago(job.submit_time_s, now_s),
-        "started": _ago(job.start_time_s, now_s),
+        "started": _ago(None if job.state == "PENDING" else job.start_time_s, now_s),
         "ended": _ago(job.end_time_s, now_s),
         "exit code": whole(job.exit_code),
         "work dir": printable(job.work_dir or UNKNOWN),

@@ -9,13 +9,13 @@ from coach.analysis.arrays import FoldedJob, group_id
 from coach.analysis.pending import PendingClass, PendingReason, explain_job, parse_dependency
 from coach.model.accounting import PriorityFactors
 from coach.model.cluster import Job, Reservation
+from coach.model.elsewhere import rough_age
 from coach.tui.render.text import (
     BLANK,
     UNKNOWN,
     Line,
     Span,
     Tone,
-    age,
     clock,
     line,
     muted,
@@ -104,6 +104,8 @@ def _few_words(why: PendingReason, job: Job) -> str:
         return f"after {', '.join(others)}" if others else "other jobs"
     if why.limit_on is not None:
         return f"limit: {why.limit_on}"
+    if code not in _SHORT and " " in why.reason:  # a sentence in place of a code
+        return "held" if why.kind is PendingClass.HELD else "node blocked"
     return _SHORT.get(code, why.reason)
 
 
@@ -112,7 +114,7 @@ def start_words(job: Job, now_s: float) -> str:
     start_s = job.estimated_start_s
     if start_s is None:
         return ""
-    return f"~in {age(start_s - now_s)}" if start_s > now_s else "~now"
+    return f"~in {rough_age(start_s - now_s)}" if start_s > now_s else "~now"
 
 
 def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
@@ -178,7 +180,7 @@ def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list
     for reservation in place.reservations.value or ():
         rows += labelled("reserved", _reservation(reservation, now_s), width)
     for what, because in place.missing():
-        rows.append(line(muted(f" not told here: {what}: {printable(because)}")))
+        rows += labelled("not told", f"{what}: {because}", width)
     return rows or [line(muted(" nothing that bears on it: no priorities, shares, limits or reservations"))]
 
 
@@ -202,9 +204,9 @@ def _reservation(reservation: Reservation, now_s: float) -> str:
     if starts_s is None:
         when = reservation.state
     else:
-        when = f"begins in {age(starts_s - now_s)}" if starts_s > now_s else "goes on"
+        when = f"begins in {rough_age(starts_s - now_s)}" if starts_s > now_s else "goes on"
         if reservation.end_time_s is not None and reservation.end_time_s > now_s:
-            when += f", ends in {age(reservation.end_time_s - now_s)}"
+            when += f", ends in {rough_age(reservation.end_time_s - now_s)}"
     return f"{reservation.name}{kind}: {when}; nodes {reservation.nodes or UNKNOWN}"
 
 

@@ -141,11 +141,13 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
 
 
 def _counted(folded: FoldedJob, reason: str) -> str:
-    """How many tasks are in which state, where not all are in the same: `2 R 6 PD`."""
+    """How many tasks are in which state, where not all are in the same, and why the others wait: `2 R 6 PD · in line`."""
     if len(folded.states) < 2:
         return reason
+    waiting = next((job for job in folded.parts if job.state == "PENDING"), None)
+    why = short_reason(waiting)[0] if waiting is not None else reason
     counts = " ".join(f"{count} {_CODES.get(state, printable(state))}" for state, count in folded.states)
-    return f"{reason} {counts}".strip()
+    return f"{counts} {why}".strip()
 
 
 def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:

@@ -43,11 +43,8 @@ def where_lines(
         limit = (
             "no time limit" if partition.time_limit_s is None else f"at most {clock(partition.time_limit_s)}"
         )
-        default = (
-            ""
-            if partition.default_time_s is None
-            else f", {clock(partition.default_time_s)} if you ask for none"
-        )
+        default = partition.default_time_s
+        usual = "" if default in (None, partition.time_limit_s) else f", {clock(default)} by default"
         rows += [
             line(
                 strong(f" {printable(partition.name)}"),
@@ -59,7 +56,7 @@ def where_lines(
             line(
                 f"   {partition.num_nodes_idle} of {plural(partition.num_nodes, 'node')} idle"
                 f" · cpus {of_total(partition.num_cpus_allocated, partition.num_cpus)} in use"
-                f" · {limit}{default}{' · whole nodes only' if partition.is_exclusive else ''}"
+                f" · {limit}{usual}{' · whole nodes only' if partition.is_exclusive else ''}"
             ),
         ]
         for gpus in free.get((partition.cluster, partition.name), ()):

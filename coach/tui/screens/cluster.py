@@ -40,8 +40,8 @@ class ClusterScreen(CoachScreen):
         super().__init__(context, ("cluster",))
         self._are_all_shown = True
         self._unfolded: set[str] = set()
-        self._free: tuple[object, FreeGpus] = (None, {})
-        """What is free, and of which nodes: counted once per answer."""
+        self._free: tuple[object, object, FreeGpus] = (None, None, {})
+        """What is free, and of which nodes and partitions: counted once per answer."""
         self._arranged: tuple[object, object, list[QueueRow]] = (None, None, [])
         """The rows of the queue, and of which jobs in which way."""
 
@@ -88,9 +88,9 @@ class ClusterScreen(CoachScreen):
 
     def _free_gpus(self) -> FreeGpus:
         nodes, partitions = self.context.snapshot.nodes, self.context.snapshot.partitions
-        if self._free[0] is not nodes:
-            self._free = (nodes, free_by_partition(nodes, partitions))
-        return self._free[1]
+        if self._free[0] is not nodes or self._free[1] is not partitions:
+            self._free = (nodes, partitions, free_by_partition(nodes, partitions))
+        return self._free[2]
 
     def _rows(self) -> list[QueueRow]:
         jobs, way = self.context.snapshot.jobs, (self._are_all_shown, frozenset(self._unfolded))

@@ -14,7 +14,7 @@ from coach.tui.keys import bindings_of
 from coach.tui.messages import PastJobOpened, RunOpened, Wanted
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
-from coach.tui.render.text import Line, Span, clip, line, plural, printable
+from coach.tui.render.text import Line, Span, line, plural, printable, wrap
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
@@ -75,7 +75,11 @@ class HistoryScreen(CoachScreen):
         notes = [*past.notes]
         if past.num_bad_rows:
             notes.append(f"{plural(past.num_bad_rows, 'row')} could not be read and are not shown")
-        return [clip(line(Span(f" ▲ {printable(note)}", "warning")), width) for note in notes]
+        return [
+            line(Span(f" {'  ' if index else '▲ '}{part}", "warning"))
+            for note in notes
+            for index, part in enumerate(wrap(printable(note), width - 4))
+        ]
 
     def action_open(self) -> None:
         past = self._past()

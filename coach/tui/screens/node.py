@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.analysis.free_gpus import allocation_map, free_gpus
-from coach.model.cluster import GpuAllocation, Job, Node
+from coach.model.cluster import GpuAllocation, Job, Node, is_final
 from coach.sources.node_sets import expand_nodes
 from coach.tui.asked import Asked, Question
 from coach.tui.base import CoachScreen, Context
@@ -71,6 +71,6 @@ class NodeScreen(CoachScreen):
     def _jobs(self) -> tuple[Job, ...]:
         jobs = self.context.snapshot.jobs
         if self._jobs_here[0] is not jobs:
-            here = [job for job in jobs if job.state != "PENDING" and self._name in expand_nodes(job.nodes)]
+            here = [job for job in jobs if not is_final(job.state) and self._name in expand_nodes(job.nodes)]
             self._jobs_here = (jobs, tuple(here))
         return self._jobs_here[1]
