@@ -21,7 +21,8 @@ MAX_SHARE = 0.05
 """Share of time that a source may spend asking: an answer that took 1 s is followed by a pause of 20 s at least."""
 
 FIRST_RETRY_S = 2.0
-MAX_RETRY_S = 60.0
+MAX_BACK_OFF_S = 60.0
+"""However slow or dead a controller was, it is looked at again after this: nobody shall have to press a key to see that it is well."""
 
 IDLE_STRETCH = 3.0
 """Slurm is asked this much more rarely while nobody touches coach, or its terminal has not the focus."""
@@ -38,8 +39,8 @@ _WAKE_CHECK_S = 0.25
 def next_pause(interval_s: float, duration_s: float, num_failures: int) -> float:
     """Seconds to wait after a poll that took `duration_s`; `num_failures` counts the failures in a row."""
     if num_failures:
-        return min(FIRST_RETRY_S * 2.0 ** min(num_failures - 1, 10), max(MAX_RETRY_S, interval_s))
-    return max(interval_s, duration_s / MAX_SHARE)
+        return min(FIRST_RETRY_S * 2.0 ** min(num_failures - 1, 10), max(MAX_BACK_OFF_S, interval_s))
+    return max(interval_s, min(duration_s / MAX_SHARE, MAX_BACK_OFF_S))
 
 
 @dataclass(slots=True)

@@ -165,7 +165,7 @@ def test_slurm_is_asked_more_rarely_while_nobody_touches_coach() -> None:
     assert pace.pause_s(10.0, 0.1, 0) == 10.0
     pace.attend(IDLE)
     assert pace.pause_s(10.0, 0.1, 0) == 10.0 * IDLE_STRETCH
-    assert pace.pause_s(10.0, 4.0, 0) == pytest.approx(80.0), "a slow controller counts for more than that"
+    assert pace.pause_s(10.0, 2.5, 0) == pytest.approx(50.0), "a slow controller counts for more than that"
 
 
 class Counted:

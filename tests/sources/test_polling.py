@@ -97,6 +97,7 @@ def test_a_flaw_in_a_source_is_shown_and_does_not_end_its_thread() -> None:
     [
         (10, 0.05, 0, 10),
         (10, 2.0, 0, 40),
+        (10, 11.0, 0, 60),
         (10, 9.0, 1, 2),
         (10, 9.0, 2, 4),
         (10, 9.0, 5, 32),

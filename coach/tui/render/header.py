@@ -123,9 +123,13 @@ def spending_line(snapshot: Snapshot) -> Line:
         return ()
     counter = muted(f"{spending.num_rpcs} RPC/min of {spending.limit_per_min:g}")
     statuses = [snapshot.sources[name] for name in _SLURM_SOURCES if name in snapshot.sources]
-    if any(s.error is None and s.duration_s is not None and s.duration_s >= SLOW_S for s in statuses):
-        return (Span("▲ controller slow, backing off", "warning"), muted(" · "), counter)
-    return (counter,)
+    if any(status.error is not None for status in statuses):
+        words = "▲ no answer, backing off"
+    elif any((status.duration_s or 0.0) >= SLOW_S for status in statuses):
+        words = "▲ controller slow, backing off"
+    else:
+        return (counter,)
+    return (Span(words, "warning"), muted(" · "), counter)
 
 
 def asleep_line(asleep_s: float, width: int) -> Line:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
 
+from coach.model.politeness import Spending
 from coach.tui.render.cluster import node_rows, partition_lines
-from coach.tui.render.header import ages_line, banner_lines, footer_line, top_line
+from coach.tui.render.header import ages_line, banner_lines, footer_line, spending_line, top_line
 from coach.tui.render.text import line, line_width, plain
 from tests.tui.fake_session import NOW_S, make_snapshot, status
 
@@ -79,3 +81,19 @@ def test_partitions_that_do_not_fit_are_counted() -> None:
     assert len(partition_lines(partitions, {}, 200, 1)) == 1
     assert "…and 1 more" in plain(partition_lines(partitions, {}, 70, 1)[0])
     assert len(partition_lines(partitions, {}, 70, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "duration_s", "words"),
+    [
+        (None, 0.2, ""),
+        (None, 9.0, "controller slow, backing off"),
+        ("squeue: no answer within 12 s", 12.0, "no answer, backing off"),
+    ],
+)
+def test_the_footer_says_why_slurm_is_asked_more_rarely(
+    error: str | None, duration_s: float, words: str
+) -> None:
+    sources = MappingProxyType({"jobs": replace(status("jobs", error=error), duration_s=duration_s)})
+    shown = plain(spending_line(replace(make_snapshot(sources=sources), spending=Spending(7, 24.0))))
+    assert shown.removesuffix("7 RPC/min of 24").strip("▲ ·") == words
