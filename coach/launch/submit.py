@@ -1,4 +1,4 @@
-"""The only place that calls sbatch and scancel.
+"""The only place that calls sbatch; what changes a job that is there is in `job_control`.
 
 Kept apart and protected by a contract, so that everything that can change a cluster is found in one short file.
 """
@@ -41,11 +41,6 @@ def check_command(script: str) -> tuple[str, ...]:
     return ("sbatch", "--test-only", script)
 
 
-def cancel_command(job_id: str) -> tuple[str, ...]:
-    """The exact command that cancels a job."""
-    return ("scancel", job_id)
-
-
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """A job in the queue, and what the site had to say about it."""
@@ -58,43 +53,40 @@ def submit(script: Path, env: Mapping[str, str], after_job: str | None = None) -
     """Submit a script. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was taken."""
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
-    output, stderr = _call(sbatch_command(script, after_job), env)
+    return submit_command(sbatch_command(script, after_job), env)
+
+
+def submit_command(argv: Sequence[str], env: Mapping[str, str]) -> Accepted:
+    """Run a whole `sbatch --parsable …`. Raises as `submit` does."""
+    returncode, output, lines = run_client(argv, env)
+    if returncode != 0:
+        raise Refused(lines or (f"exit status {returncode}",))
     job_id = output.strip().split(";")[0]  # with several clusters: JOB;CLUSTER
     if not is_job_id(job_id):
         raise UserError(f"sbatch printed {output.strip()!r}, not a job id")
-    return Accepted(job_id, slurms_words(stderr))
+    return Accepted(job_id, lines)
 
 
-def cancel(job_id: str, env: Mapping[str, str]) -> None:
-    """Cancel a job. Raises UserError with Slurm's own words when it is refused."""
-    if not is_job_id(job_id):
-        raise UserError(f"{job_id!r} is not a job id", "expected for example 17 or 17_3")
-    _call(cancel_command(job_id), env)
-
-
-def _call(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
-    """What it printed, and what it said on its standard error."""
-    # sbatch hands its environment to the job. Inside an allocation that would be the outer job's SLURM_*, which srun then obeys.
-    clean = {
+def client_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a client gets. sbatch and srun hand it on to the job: inside an allocation that would be the outer job's SLURM_*, which srun obeys."""
+    return {
         key: value
         for key, value in scrubbed_environment(env).items()
         if not key.startswith("SLURM_") or key in _KEPT_SLURM_VARIABLES
     }
+
+
+def run_client(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, tuple[str, ...]]:
+    """Exit status, what it printed, and the lines that it said on its standard error. Raises NoAnswer, or UserError where there is no client."""
     try:
-        done = run_command(argv, clean, COMMAND_TIMEOUT_S)
+        done = run_command(argv, client_environment(env), COMMAND_TIMEOUT_S)
     except FileNotFoundError:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", _LOOK_FIRST) from None
     except OSError as error:
         raise UserError(f"{argv[0]}: {error.strerror or error}") from None
-    stderr = done.stderr.decode("utf-8", "replace")
-    if done.returncode != 0:
-        status = f"exit status {done.returncode}"
-        words = slurms_words(stderr) or (status,)
-        if is_unanswered(words):
-            raise NoAnswer(f"{argv[0]}: {' '.join(words)}", _LOOK_FIRST)
-        if argv[0] == "sbatch":
-            raise Refused(words)
-        raise UserError(f"{argv[0]}: {' '.join(stderr.split()) or status}")
-    return done.stdout.decode("utf-8", "replace"), stderr
+    lines = slurms_words(done.stderr.decode("utf-8", "replace"))
+    if done.returncode != 0 and is_unanswered(lines):
+        raise NoAnswer(f"{argv[0]}: {' '.join(lines)}", _LOOK_FIRST)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), lines

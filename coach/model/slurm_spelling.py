@@ -45,6 +45,11 @@ def format_time(seconds: int) -> str:
     return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
 
 
+def whole_minutes(seconds: int) -> int:
+    """A time limit as Slurm keeps it: seconds are rounded up to a minute."""
+    return -(-seconds // 60) * 60
+
+
 def parse_mem_mib(text: str, what: str) -> int:
     """MiB of a memory size in Slurm's spelling; a bare number is MiB, 0 means all of the node."""
     match = _MEMORY.fullmatch(text.strip())

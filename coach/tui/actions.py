@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coach.tui.screens.recipes import RecipesScreen
 
 T = TypeVar("T")
-READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or cancelled")
+READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or changed")
 
 
 class ActionApp(App[None]):
@@ -189,32 +189,6 @@ class ActionApp(App[None]):
             self._open_run(submitted.run_id)
         if submitted.notes:
             self.call_after_refresh(self._say, UserError(" · ".join(submitted.notes)))
-
-    # Cancel
-
-    def on_cancel_requested(self, message: messages.CancelRequested) -> None:
-        if self._is_overtaken(message):
-            return
-        from coach.tui.screens.confirm import ConfirmScreen
-
-        screen = ConfirmScreen(self.context, message.target, message.label)
-        self.push_screen(screen)
-        self._ask(screen, lambda: self.launcher.cancel_command(message.target), screen.set_command)
-
-    def on_cancel_confirmed(self, message: messages.CancelConfirmed) -> None:
-        screen = self.top
-        if isinstance(screen, AskingScreen):
-            self._change(
-                screen,
-                lambda: self.launcher.cancel(message.target),
-                lambda _: self._cancelled(screen, message.target),
-            )
-
-    def _cancelled(self, screen: CoachScreen, target: str) -> None:
-        self.context.session.refresh_soon()
-        if self.screen is screen:
-            self.pop_screen()
-        self._say(UserError(f"{target} was cancelled"))
 
     # Fix and compare
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from coach.model.errors import UserError
 from coach.tui import messages
-from coach.tui.actions import ActionApp
+from coach.tui.acting import ActingApp
 from coach.tui.asked import Asked, Question
 from coach.tui.desk import Desk
 from coach.tui.keys import Mode
@@ -18,7 +18,7 @@ from coach.tui.keys import Mode
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS)
 
 
-class AnsweringApp(ActionApp):
+class AnsweringApp(ActingApp):
     """The part of the app that asks on demand."""
 
     def on_wanted(self, message: messages.Wanted) -> None:

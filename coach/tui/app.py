@@ -97,7 +97,8 @@ class CoachApp(AnsweringApp):
         self.desk.finish(FINISH_AT_SIGNAL_S if self.return_code else FINISH_TIMEOUT_S)
 
     def _post_snapshot(self, snapshot: Snapshot) -> None:
-        self.post_message(messages.Updated(snapshot))
+        if not self.is_away:  # an hour's worth would wait for the screens to come back
+            self.post_message(messages.Updated(snapshot))
 
     def on_updated(self, message: messages.Updated) -> None:
         context = self.context
@@ -138,7 +139,7 @@ class CoachApp(AnsweringApp):
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
         elif top is None or top.PLACE in _LIKE_BEFORE:
             targets = self._watch.targets if self._watch else ()
-        watch = Watch(targets=targets)
+        watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
         if watch != self._watch:
             self._watch = watch
             self.context.session.watch(watch)

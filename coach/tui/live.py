@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from coach.config import Settings
 from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
+from coach.model.job_action import JobAction, Outcome, Verb
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
@@ -23,7 +24,6 @@ from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
 if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.model.cluster import GpuAllocation
-    from coach.workflows.cancel import Cancellation
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -123,11 +123,11 @@ class LiveLauncher:
 
         self._settings = settings
         self._env = env
+        self._charge = charge
         self._io = SystemIo(scrubbed_environment(env), before_command=count)
         self._site: tuple[float, Site] | None = None
         self._previewed: tuple[tuple[str, str], Plan] | None = None
         """The plan of a recipe's defaults, for which key it was made."""
-        self._cancellations: dict[str, Cancellation] = {}
 
     @property
     def settings(self) -> Settings:
@@ -216,20 +216,31 @@ class LiveLauncher:
             self._settings, self._io, user_name(), backend, past_s=PAST_S, limit=MAX_PAST_JOBS
         )
 
-    def cancel_command(self, target: str) -> str:
-        from coach.workflows.cancel import plan_cancel
+    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        from coach.workflows.job_actions import plan_action
 
-        cancellation = plan_cancel(target, self._settings, self._env, self._io)
-        self._cancellations = {target: cancellation}
-        return cancellation.command
+        return plan_action(verb, targets, self._settings, self._env, self._io, time_limit_s)
 
-    def cancel(self, target: str) -> None:
-        from coach.workflows.cancel import cancel
+    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
+        from coach.workflows.resubmit import plan_resubmit
 
-        cancellation = self._cancellations.pop(target, None)
-        if cancellation is None:
-            raise UserError(f"{target}: its command has not been shown")
-        cancel(cancellation, self._env, self._io.now())
+        return plan_resubmit(target, self._settings, self._env, self._io)
+
+    def perform(self, action: JobAction) -> Outcome:
+        from coach.workflows.job_actions import perform
+        from coach.workflows.resubmit import perform_resubmit
+
+        self._charge(1 + len(action.job_ids))
+        if action.verb is Verb.RESUBMIT:
+            return perform_resubmit(action, self._env)
+        return perform(action, self._env, self._io.now())
+
+    def open_shell(self, action: JobAction) -> int:
+        from coach.sources.rpc_budget import cost_of
+        from coach.workflows.job_actions import open_shell
+
+        self._charge(sum(cost_of(step.argv) for step in action.steps))
+        return open_shell(action, self._env)
 
     def offer_fix(
         self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot

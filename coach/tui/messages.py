@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual.message import Message
 
 from coach.model.accounting import PastJob
+from coach.model.job_action import JobAction, Verb
 from coach.model.launch import LaunchRequest, Plan
 from coach.model.snapshot import Snapshot
 from coach.tui.asked import Question
@@ -108,19 +109,38 @@ class SubmitRequested(Message):
         self.plan = plan
 
 
-class CancelRequested(ScreenAsked):
-    """Ask whether to cancel: a job id, or a run id on the local backend."""
+class ActionRequested(ScreenAsked):
+    """Ask whether to do something to jobs: their ids, or run ids on the local backend. `label` names them as they are shown."""
+
+    def __init__(self, verb: Verb, targets: Sequence[str], label: str) -> None:
+        super().__init__()
+        self.verb = verb
+        self.targets = tuple(targets)
+        self.label = label
+
+
+class LimitEntered(Message):
+    """Make the commands of a new time limit."""
+
+    def __init__(self, targets: Sequence[str], time_limit_s: int) -> None:
+        super().__init__()
+        self.targets = tuple(targets)
+        self.time_limit_s = time_limit_s
+
+
+class ActionConfirmed(Message):
+    def __init__(self, action: JobAction) -> None:
+        super().__init__()
+        self.action = action
+
+
+class LogOpened(ScreenAsked):
+    """Show the log of an own job. `target` is what is followed: a job id, or a run id."""
 
     def __init__(self, target: str, label: str) -> None:
         super().__init__()
         self.target = target
         self.label = label
-
-
-class CancelConfirmed(Message):
-    def __init__(self, target: str) -> None:
-        super().__init__()
-        self.target = target
 
 
 class FixRequested(ScreenAsked):

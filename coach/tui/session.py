@@ -5,7 +5,7 @@ The screens are written against these two; `live.py` fills them with the real wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
 from coach.model.history import History
+from coach.model.job_action import JobAction, Outcome, Verb
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.politeness import Attention
 from coach.model.run import Checkpoint, Run
@@ -105,11 +106,19 @@ class Launcher(Protocol):
 
     def submit(self, plan: Plan) -> Submitted: ...
 
-    def cancel_command(self, target: str) -> str:
-        """The exact command that `cancel` will run, to be shown before."""
+    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        """The exact commands that `perform` will run, to be shown before, and the jobs that are left out."""
         ...
 
-    def cancel(self, target: str) -> None: ...
+    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
+        """To launch a run again, or to submit again a job that coach did not launch."""
+        ...
+
+    def perform(self, action: JobAction) -> Outcome: ...
+
+    def open_shell(self, action: JobAction) -> int:
+        """Give the terminal away until the shell is left; its exit status. Called where the screens have let go of the terminal."""
+        ...
 
     def offer_fix(
         self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot

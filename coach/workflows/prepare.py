@@ -97,7 +97,8 @@ def plan_for(
         locked=locked_fields(settings),
     )
     plan = make_plan(request, recipe, site, facts, run_id)
-    alive = num_alive_runs(settings, io, now_s, without=request.parent_run_id)
+    replaced = request.parent_run_id if request.fix is not None else None  # launched again, it goes on beside
+    alive = num_alive_runs(settings, io, now_s, without=replaced)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
     return with_room(plan, settings, io, now_s)
 

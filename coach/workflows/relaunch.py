@@ -22,10 +22,11 @@ from coach.launch.spelling import format_time, parse_time
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.finding import Fix
+from coach.model.job_action import Verb
 from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
 from coach.model.run import Checkpoint, Run
 from coach.sources.io import Io
-from coach.workflows.cancel import HasEnded, cancel, plan_cancel
+from coach.workflows.job_actions import HasEnded, perform, plan_action
 from coach.workflows.prepare import num_alive_runs
 from coach.workflows.submit import start, written_run
 
@@ -147,7 +148,7 @@ def relaunch(
 
 def _cancel_parent(parent: Run, settings: Settings, env: Mapping[str, str], io: Io) -> None:
     try:
-        cancel(plan_cancel(parent.run_id, settings, env, io), env, io.now())
+        perform(plan_action(Verb.CANCEL, (parent.run_id,), settings, env, io), env, io.now())
     except HasEnded:
         pass  # by itself, in between
     except UserError as error:

@@ -19,6 +19,7 @@ from coach.launch.recipe_file import RANKS, WORLD_SIZE
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.submit import NoAnswer
 from coach.model.errors import UserError
+from coach.model.job_action import Verb
 from coach.model.launch import LaunchRequest, Plan, Scalar, Submitted, SweepPoint
 from coach.model.run import Run
 from coach.rules.engine import Engine
@@ -27,9 +28,9 @@ from coach.sources.io import Io
 from coach.sources.run_files import parse_run
 from coach.workflows import submit as one
 from coach.workflows.backend import resolve_backend
-from coach.workflows.cancel import HasEnded, cancel, plan_cancel
 from coach.workflows.defaults import locked_fields
 from coach.workflows.diagnosing import rules_of
+from coach.workflows.job_actions import perform, plan_action
 from coach.workflows.prepare import look_at_site, num_alive_runs, plan_for, with_defaults
 from coach.workflows.read import read_once
 from coach.workflows.targets import Target, TargetKind, list_runs
@@ -220,6 +221,7 @@ def _take_back(done: Sequence[Submitted], settings: Settings, env: Mapping[str, 
     """Cancel the runs of a group that cannot be whole, the last first: else each would start as the one before it ends."""
     for submitted in reversed(done):
         try:
-            cancel(plan_cancel(submitted.run_id, settings, env, io), env, io.now())
-        except (HasEnded, UserError):
+            action = plan_action(Verb.CANCEL, (submitted.run_id,), settings, env, io)
+            perform(action, env, io.now())
+        except UserError:
             continue

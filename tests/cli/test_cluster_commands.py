@@ -13,9 +13,10 @@ import pytest
 from coach.cli import history, jobs, nodes, partitions
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.model.job_action import Verb
 from coach.sources.io import SystemIo
 from coach.sources.user import user_name
-from coach.workflows.cancel import plan_cancel
+from coach.workflows.job_actions import plan_action
 from tests.sources.scripted_io import captured
 
 CLIENT = """#!/bin/sh
@@ -171,7 +172,7 @@ def test_a_local_run_of_another_login_node_keeps_slurm_s_word_in_json_and_says_w
     assert "on login2" in shown
     assert ", not visible from here" in shown
     with pytest.raises(UserError, match="it is on login2, not visible from here"):
-        plan_cancel(run_dir.name, settings, {}, SystemIo({}))
+        plan_action(Verb.CANCEL, (run_dir.name,), settings, {}, SystemIo({}))
 
 
 def test_the_local_backend_lists_this_machine(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from coach.launch.job_control import action_command
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
 from coach.model.accounting import Part
@@ -18,6 +19,8 @@ from coach.model.doctor import Report
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.history import History
+from coach.model.job_action import JobAction, LeftOut, Outcome, Verb
+from coach.model.job_action import Step as Command
 from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
 from coach.model.log import LogTail
 from coach.model.metrics import Step
@@ -85,7 +88,7 @@ class FakeLauncher:
     """Remembers what it was asked to do; refuses when told to."""
 
     submitted: list[Plan] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
+    performed: list[JobAction] = field(default_factory=list)
     relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
     requests: list[LaunchRequest] = field(default_factory=list)
     refusal: UserError | None = None
@@ -142,13 +145,30 @@ class FakeLauncher:
     def examine(self, backend: str) -> Report:
         return self.report
 
-    def cancel_command(self, target: str) -> str:
-        return f"scancel {target}"
+    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        job_ids = tuple("17" if target == RUN_ID else target for target in targets)
+        left_out = tuple(LeftOut(job_id, "it has ended already (FAILED)") for job_id in job_ids[2:])
+        argv = action_command(verb, job_ids[:2], time_limit_s)
+        step = Command(argv, job_ids[:2])
+        return JobAction(verb, (step,), left_out)
 
-    def cancel(self, target: str) -> None:
+    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
+        if target == RUN_ID:
+            return LaunchRequest("ddp", parent_run_id=RUN_ID)
+        script = "#!/bin/bash\necho '[bold]\x1b[31m'"
+        return JobAction(
+            Verb.RESUBMIT, (Command(("sbatch", "--chdir=/home/ada", "x.sh"), (target,)),), script=script
+        )
+
+    def perform(self, action: JobAction) -> Outcome:
         if self.refusal is not None:
             raise self.refusal
-        self.cancelled.append(target)
+        self.performed.append(action)
+        return Outcome(action.verb, action.job_ids)
+
+    def open_shell(self, action: JobAction) -> int:
+        self.performed.append(action)
+        return 0
 
     def offer_fix(
         self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot

@@ -189,9 +189,11 @@ async def test_x_shows_the_exact_command_and_y_does_it() -> None:
         await driver.sees("$ scancel 17")
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
-        assert driver.launcher.cancelled == []
+        assert driver.launcher.performed == []
         await driver.press("y")
-        await driver.until(lambda: driver.launcher.cancelled == ["17"], "cancelled")
+        await driver.until(
+            lambda: [each.job_ids for each in driver.launcher.performed] == [("17",)], "cancelled"
+        )
         await driver.reaches("cluster")
 
 
@@ -200,7 +202,7 @@ async def test_x_and_y_in_one_burst_cancel_nothing() -> None:
         await driver.press("x", "enter", "enter", "y", "y")
         await driver.sees("$ scancel 17")
         await driver.press("y")
-        assert driver.launcher.cancelled == []
+        assert driver.launcher.performed == []
 
 
 async def test_somebody_elses_job_cannot_be_cancelled() -> None:
@@ -328,10 +330,11 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "doctor": ["d"],
         "recipes": ["R"],
         "history": ["H"],
+        "log": ["l"],
         "where": ["W"],
         "node": ["shift+tab", "enter"],
     }
-    async with opened() as driver:
+    async with opened(size=(120, 60)) as driver:
         await driver.press(*path[place])
         await driver.reaches(place)
         bound = {binding.key for _, binding, *_ in driver.app.screen.active_bindings.values()}

@@ -12,12 +12,13 @@ from coach import runs
 from coach.config import LaunchDefaults, Settings
 from coach.model.errors import UserError
 from coach.model.finding import Fix
+from coach.model.job_action import Verb
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Run
 from coach.sources.io import SystemIo
 from coach.sources.run_files import read_run
 from coach.sources.user import user_name
-from coach.workflows.cancel import HasEnded, cancel, plan_cancel
+from coach.workflows.job_actions import HasEnded, perform, plan_action
 from coach.workflows.prepare import plan_for, with_defaults
 from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch, request_for_fix, steps_lost
 from coach.workflows.submit import make_ready, submit
@@ -26,8 +27,13 @@ from tests.launch.examples import CLUSTER
 CLIENTS = {
     "sbatch": 'echo "$@" > "$FAKE/sbatch.args"; env > "$FAKE/sbatch.env"; echo "17;cluster"',
     "scancel": 'echo "$@" > "$FAKE/scancel.args"',
-    "squeue": f"echo 'PENDING {user_name()}'",
 }
+
+
+def queued(state: str, user: str | None = None, submitted: str = "", limit: str = "10:00") -> str:
+    """A squeue that knows one job, whatever its number."""
+    row = f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|None|"
+    return f'echo "{row}"'
 
 
 class World:
@@ -36,7 +42,7 @@ class World:
     def __init__(self, root: Path) -> None:
         self.bin = root / "bin"
         self.bin.mkdir()
-        for name, body in CLIENTS.items():
+        for name, body in {**CLIENTS, "squeue": queued("PENDING")}.items():
             self.client(name, body)
         self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "FAKE": str(root), "HOME": str(root)}
         self.root = root
@@ -120,7 +126,7 @@ def test_a_read_only_coach_neither_launches_nor_cancels(world: World) -> None:
     with pytest.raises(UserError, match="read-only"):
         submit(world.plan(), settings, world.env, world.io)
     with pytest.raises(UserError, match="read-only"):
-        plan_cancel("17", settings, world.env, world.io)
+        plan_action(Verb.CANCEL, ("17",), settings, world.env, world.io)
     assert not world.settings.runs_root.exists()
 
 
@@ -142,23 +148,24 @@ def test_a_python_that_is_not_there_is_refused(world: World) -> None:
 
 def test_cancelling_a_waiting_run_shows_the_command_and_records_the_end(world: World) -> None:
     parent = world.parent()
-    planned = plan_cancel(parent.run_id, world.settings, world.env, world.io)
-    assert planned.command == "scancel 17"
-    cancel(planned, world.env, 5.0)
+    planned = plan_action(Verb.CANCEL, (parent.run_id,), world.settings, world.env, world.io)
+    assert planned.commands == ("scancel 17",)
+    perform(planned, world.env, 5.0)
     assert (world.root / "scancel.args").read_text().strip() == "17"
     assert runs.read_json(runs.RunPaths(parent.run_dir).run_json)["state"] == "CANCELLED"
 
 
 def test_a_job_is_cancelled_by_its_id_with_its_run(world: World) -> None:
     parent = world.parent()
-    assert plan_cancel("17", world.settings, world.env, world.io).run_dir == parent.run_dir
+    planned = plan_action(Verb.CANCEL, ("17",), world.settings, world.env, world.io)
+    assert planned.waiting_run_dirs == (("17", parent.run_dir),)
 
 
 @pytest.mark.parametrize(
     ("squeue", "error", "words"),
     [
-        ("echo 'RUNNING somebody-else'", UserError, "it belongs to somebody-else"),
-        (f"echo 'COMPLETED {user_name()}'", HasEnded, "it has ended already (COMPLETED)"),
+        (queued("RUNNING", "somebody-else"), UserError, "it belongs to somebody-else"),
+        (queued("COMPLETED"), HasEnded, "it has ended already (COMPLETED)"),
         ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", UserError, "Invalid job id"),
     ],
 )
@@ -167,7 +174,7 @@ def test_what_is_not_mine_or_over_is_not_cancelled(
 ) -> None:
     world.client("squeue", squeue)
     with pytest.raises(error) as caught:
-        plan_cancel("17", world.settings, world.env, world.io)
+        plan_action(Verb.CANCEL, ("17",), world.settings, world.env, world.io)
     assert words in caught.value.message
     assert not (world.root / "scancel.args").exists()
 
@@ -175,7 +182,7 @@ def test_what_is_not_mine_or_over_is_not_cancelled(
 @pytest.mark.parametrize("target", ["../17", "17; rm -rf /", "", "-f", "20261121-142233-ddp-4f2a"])
 def test_only_run_ids_and_job_ids_are_cancelled(world: World, target: str) -> None:
     with pytest.raises(UserError, match="neither a run in"):
-        plan_cancel(target, world.settings, world.env, world.io)
+        plan_action(Verb.CANCEL, (target,), world.settings, world.env, world.io)
 
 
 def test_a_fix_changes_the_parent_s_own_request(world: World) -> None:
@@ -263,7 +270,7 @@ def test_a_child_that_is_refused_after_its_parent_was_cancelled_says_both(world:
 
 def test_a_parent_that_ended_in_between_needs_no_cancel(world: World) -> None:
     parent, plan = world.parent(), world.plan()
-    world.client("squeue", f"echo 'FAILED {user_name()}'")
+    world.client("squeue", queued("FAILED"))
     assert relaunched(world, parent, plan, ParentChoice.CANCEL).job_id == "17"
     assert not (world.root / "scancel.args").exists()
 

@@ -119,7 +119,6 @@ def test_a_group_is_submitted_whole_each_run_waiting_for_the_one_before(world: W
 
 def test_a_group_of_which_one_run_is_refused_is_taken_back(world: World) -> None:
     world.env["LAST_JOB"] = "18"
-    world.client("squeue", f"echo 'PENDING {user_name()}'")
     with pytest.raises(
         UserError, match=r"run 3 of 3 was refused, those before it were cancelled.*Invalid qos"
     ):

@@ -9,9 +9,10 @@ from textual.widgets import Input
 
 from coach.analysis.arrays import group_id, is_part
 from coach.analysis.free_gpus import free_by_partition
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
+from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
-from coach.tui.messages import CancelRequested, JobOpened, NodeOpened, RunOpened
+from coach.tui.messages import JobOpened, NodeOpened, RunOpened
 from coach.tui.render.cluster import NODE_COLUMNS, FreeGpus, node_rows, partition_lines
 from coach.tui.render.queue import (
     JOB_COLUMNS,
@@ -30,7 +31,7 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
 
-class ClusterScreen(CoachScreen):
+class ClusterScreen(ChoosingScreen):
     """Home."""
 
     PLACE = "cluster"
@@ -84,7 +85,8 @@ class ClusterScreen(CoachScreen):
         query = self.queue.query_text
         self.queue.set_rows(rows, empty_queue_note(has_answer, self._are_all_shown, query))
         title = queue_title(snapshot.jobs, context.user, self._are_all_shown, query, self.queue.num_rows)
-        self.queue.set_title(title)
+        num_marked = len(self.queue.marked_keys)
+        self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
     def _free_gpus(self) -> FreeGpus:
         nodes, partitions = self.context.snapshot.nodes, self.context.snapshot.partitions
@@ -135,18 +137,30 @@ class ClusterScreen(CoachScreen):
         else:
             self.post_message(JobOpened(key))
 
-    def action_cancel(self) -> None:
-        if self.is_off("cancel"):
-            return
+    def chosen(self) -> list[Chosen]:
+        if not self.queue.has_focus:
+            return []
+        marked = set(self.queue.marked_keys)
+        rows = [row for row in self._rows() if row_key(row) in marked] if marked else [self._row()]
+        return [
+            self.choose_job(
+                job_of(row), row_key(row), is_array=is_part(job_of(row).job_id) and row_key(row).isdecimal()
+            )
+            for row in rows
+            if row is not None
+        ]
+
+    def action_select(self) -> None:
+        """Select the job under the cursor, or no longer, and go on to the next."""
         row = self._row()
         if row is None or not self.queue.has_focus:
-            self.note("x cancels the job under the cursor of the queue")
+            self.note("Space selects jobs of the queue")
             return
-        job, key = job_of(row), row_key(row)
-        if not is_own(job, self.context.user):
-            self.note(f"job {printable(job.job_id)} is {printable(job.user)}'s, not yours")
-        else:
-            self.post_message(CancelRequested(key, f"{job.job_id} {job.name} ({job.state})"))
+        if (why := self.choose_job(job_of(row), row_key(row)).why_not_mine) is not None:
+            self.note(why)
+            return
+        self.queue.toggle_mark()
+        self.refresh_all()
 
     def action_filter(self) -> None:
         table = self.nodes if self.nodes.has_focus else self.queue
@@ -166,6 +180,9 @@ class ClusterScreen(CoachScreen):
         self.refresh_all()
 
     def go_back(self) -> bool:
+        if self.queue.clear_marks():
+            self.refresh_all()
+            return True
         was_filtered = self.query_one(FilterLine).clear_filter((self.nodes, self.queue))
         if was_filtered:
             self.refresh_all()

@@ -1,51 +1,101 @@
-"""The question before a job is cancelled: the exact command, answered by `y`, never by Enter."""
+"""The question before something is done to jobs: the exact commands, answered by `y`, never by Enter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from textual.containers import Horizontal
 from textual.widget import Widget
+from textual.widgets import Input, Static
 
+from coach.launch.spelling import parse_time
+from coach.model.errors import UserError
+from coach.model.job_action import JobAction, Verb
+from coach.model.slurm_spelling import whole_minutes
 from coach.tui.asking import AskingScreen
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of
-from coach.tui.messages import CancelConfirmed
-from coach.tui.render.text import BLANK, Span, line, muted, printable, strong
+from coach.tui.messages import ActionConfirmed, LimitEntered
+from coach.tui.render.action import action_lines, heading
+from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
 
 class ConfirmScreen(AskingScreen):
-    """Cancels one job."""
+    """One action on one job or many. A new time limit is typed here first."""
 
     PLACE = "confirm"
     BINDINGS = bindings_of("confirm")
 
-    def __init__(self, context: Context, target: str, label: str) -> None:
-        super().__init__(context, ("cluster", f"cancel {target}"), "asking what would be run…")
-        self.target = target
+    def __init__(self, context: Context, verb: Verb, targets: tuple[str, ...], label: str) -> None:
+        title = f"{verb} {targets[0]}" if len(targets) == 1 else f"{verb} {len(targets)} jobs"
+        super().__init__(context, ("cluster", title), "asking what would be run…")
+        self._verb = verb
+        self._targets = targets
         self._label = label
-        self._command: str | None = None
+        self._action: JobAction | None = None
+        if self._needs_limit:
+            self._busy = None
+
+    @property
+    def _needs_limit(self) -> bool:
+        return self._verb is Verb.TIMELIMIT and self._action is None
 
     def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="heading", can_focus=False)
+        if self._verb is Verb.TIMELIMIT:
+            with Horizontal(id="limit"):
+                yield Static(" new time limit", classes="plan-label", markup=False)
+                yield Input(
+                    placeholder="30:00 or 1-12:00:00",
+                    restrict=r"[0-9:\-]*",
+                    compact=True,
+                    classes="plan-field",
+                )
         yield LinesView(id="body")
+        yield LinesView(id="answer", can_focus=False)
 
     def on_mount(self) -> None:
-        self.query_one("#body").focus()
+        self.query_one("#body" if self._verb is not Verb.TIMELIMIT else Input).focus()
 
-    def set_command(self, command: str) -> None:
-        self._command = command
+    def set_action(self, action: JobAction) -> None:
+        self._action = action
         self.ask()
 
+    def refuse(self, error: UserError) -> None:
+        super().refuse(error)
+        for field in self.query(Input):
+            field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """What is shown no longer is what was typed."""
+        self._action = None
+        self.ask()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        try:
+            limit_s = whole_minutes(parse_time(event.value, "new time limit"))
+        except UserError as error:
+            self.refuse(error)
+            return
+        self.query_one("#body").focus()
+        self.work("asking what would be run…")
+        self.post_message(LimitEntered(self._targets, limit_s))
+
     def show(self) -> None:
-        rows = [BLANK, line(strong(" Cancel "), printable(self._label)), BLANK]
-        if self._command is not None:
-            rows.append(line(muted("   $ "), Span(printable(self._command), "accent")))
-            rows.append(BLANK)
-        rows.extend(self.answer_lines("y", "runs this command", self.app.size.width))
+        width = self.app.size.width
+        self.pane("#heading").set_lines([heading(self._verb, self._label, len(self._targets), width)])
+        rows = action_lines(self._action, width) if self._action is not None else []
         self.pane("#body").set_lines(rows)
+        if self._needs_limit and self._error is None and not self.is_busy:
+            answer = [line(muted(" Enter shows the exact command · Esc leaves with nothing done"))]
+        else:
+            answer = self.answer_lines("y", "runs exactly this", width)
+        self.pane("#answer").styles.height = len(answer)
+        self.pane("#answer").set_lines(answer)
 
     def action_confirm(self) -> None:
-        if self._command is None or not self.admits_key():
+        if self._action is None or not self.admits_key():
             return
-        self.work("cancelling…")
-        self.post_message(CancelConfirmed(self.target))
+        self.work(f"{self._verb}…")
+        self.post_message(ActionConfirmed(self._action))

@@ -12,7 +12,8 @@ from coach.model.accounting import PastJob
 from coach.model.cluster import GpuAllocation, Job, is_final
 from coach.sources.node_sets import expand_nodes
 from coach.tui.asked import Question
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
+from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
 from coach.tui.messages import Wanted
 from coach.tui.render.asked import asked_line
@@ -24,7 +25,7 @@ from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
-class JobScreen(CoachScreen):
+class JobScreen(ChoosingScreen):
     """Facts first, then what is asked once when it opens: for a waiting job its place, for a running one its GPUs."""
 
     PLACE = "job"
@@ -64,6 +65,12 @@ class JobScreen(CoachScreen):
             ]
             self._found = (jobs, fold(found)[0] if found else None)
         return self._found[1]
+
+    def chosen(self) -> list[Chosen]:
+        folded = self._folded()
+        if folded is None:
+            return []
+        return [self.choose_job(folded.job, self._job_id, is_array=len(folded.parts) > 1)]
 
     def show(self) -> None:
         folded = self._folded()

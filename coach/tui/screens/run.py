@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from coach.model.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
+from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import Mode, bindings_of
 from coach.tui.messages import (
-    CancelRequested,
     CompareOpened,
     FindingsOpened,
     FixRequested,
@@ -30,7 +29,7 @@ from coach.tui.render.run import (
     throughput_points,
 )
 from coach.tui.render.runs import short_id
-from coach.tui.render.text import BLANK, printable
+from coach.tui.render.text import BLANK
 from coach.tui.widgets.curve import Curve
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
@@ -38,7 +37,7 @@ from coach.tui.widgets.log_tail import LogView
 WIDE = 110
 
 
-class RunScreen(CoachScreen):
+class RunScreen(ChoosingScreen):
     """One run, live."""
 
     PLACE = "run"
@@ -150,17 +149,9 @@ class RunScreen(CoachScreen):
         else:
             self.note("this run has no job in the queue")
 
-    def action_cancel(self) -> None:
-        if self.is_off("cancel"):
-            return
+    def chosen(self) -> list[Chosen]:
         run = self.context.run(self.run_id)
-        state = self.context.state_of(run) if run is not None else None
-        if run is None or run.job_id is None:
-            self.note("this run has no job yet")
-        elif is_final(state):
-            self.note(f"this run has ended: {printable(state or '')}")
-        else:
-            self.post_message(CancelRequested(run.job_id, f"{run.run_id} ({state})"))
+        return [self.choose_run(run)] if run is not None else []
 
     def action_zoom(self) -> None:
         if self.maximized is not None:

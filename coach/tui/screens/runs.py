@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from textual.widget import Widget
 from textual.widgets import Input
 
-from coach.model.cluster import is_final
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
+from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
-from coach.tui.messages import CancelRequested, CompareOpened, GroupOpened, RunOpened
+from coach.tui.messages import CompareOpened, GroupOpened, RunOpened
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class RunsScreen(CoachScreen):
+class RunsScreen(ChoosingScreen):
     """All runs under the runs root."""
 
     PLACE = "runs"
@@ -39,10 +39,9 @@ class RunsScreen(CoachScreen):
 
     def show(self) -> None:
         context, snapshot = self.context, self.context.snapshot
-        jobs = {job.job_id: job for job in snapshot.jobs}
         rows = run_rows(
             snapshot.runs,
-            jobs,
+            context.jobs_by_id,
             snapshot.targets,
             context.diagnoses,
             context.rates,
@@ -87,19 +86,9 @@ class RunsScreen(CoachScreen):
         else:
             self.note("m marks two runs to compare; a child run is compared with its parent")
 
-    def action_cancel(self) -> None:
-        if self.is_off("cancel"):
-            return
+    def chosen(self) -> list[Chosen]:
         run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
-        if run is None:
-            return
-        state = self.context.state_of(run)
-        if is_final(state):
-            self.note(f"this run has ended: {printable(state or '')}")
-        elif run.job_id is None:
-            self.note("this run has no job yet")
-        else:
-            self.post_message(CancelRequested(run.job_id, f"{run.run_id} ({state})"))
+        return [self.choose_run(run)] if run is not None else []
 
     def action_filter(self) -> None:
         self.query_one(FilterLine).edit(self.table)

@@ -1,0 +1,76 @@
+"""What the commands that change jobs have in common: the exact commands are shown, then confirmed, then told what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from coach.cli.text import print_line, printable
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.job_action import JobAction, Verb
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.job_actions import perform, plan_action
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Any number of targets, and the answer to the question if it is known before."""
+    parser.add_argument(
+        "targets", metavar="ID", nargs="+", help="job ids (17, 17_3, 17_[2-5]) and run ids of yours"
+    )
+    add_answers(parser)
+
+
+def add_answers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="print the exact commands, do nothing")
+
+
+def run_action(
+    verb: Verb,
+    args: argparse.Namespace,
+    settings: Settings,
+    targets: Sequence[str],
+    time_limit_s: int | None = None,
+) -> int:
+    """Exit status: 0 done to all that were named, 1 not confirmed, 2 refused or left out."""
+    io = SystemIo(scrubbed_environment(os.environ))
+    action = plan_action(verb, targets, settings, os.environ, io, time_limit_s)
+    return carry_out(action, args)
+
+
+def carry_out(action: JobAction, args: argparse.Namespace) -> int:
+    """Print, ask, do, tell."""
+    for each in action.left_out:
+        say(f"left out: {each.words}")
+    if args.dry_run:
+        for command in action.commands:
+            print_line(printable(command))
+        return 2 if action.left_out else 0
+    if not is_confirmed(" && ".join(action.commands), args.yes, action.notes):
+        say(f"nothing was {action.verb.done}")
+        return 1
+    outcome = perform(action, os.environ, time.time())
+    say(outcome.words)
+    return 2 if action.left_out or outcome.refused else 0
+
+
+def is_confirmed(command: str, is_known: bool, notes: Sequence[str] = ()) -> bool:
+    """Whether a command, which is shown, is to be run."""
+    for note in notes:
+        say(note)
+    if is_known:
+        print(printable(command), file=sys.stderr)
+        return True
+    if not sys.stdin.isatty():
+        raise UserError(f"to be confirmed: {command}", "there is no terminal to ask on; --yes confirms it")
+    question = f"{printable(command)}   y does it, anything else does not: "
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() == "y"
+
+
+def say(line: str) -> None:
+    print(f"coach: {printable(line)}", file=sys.stderr)

@@ -1,0 +1,54 @@
+"""`coach resubmit`: the same script once more, after showing how: for a run of coach's a new run of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.text import print_line, printable
+from coach.config import Settings
+from coach.model.job_action import JobAction
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.resubmit import perform_resubmit, plan_resubmit
+from coach.workflows.sweep import prepare, submit
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """One job or run, and the answer to the question if it is known before."""
+    parser.add_argument("target", metavar="ID", help="a job id or a run id of yours")
+    add_answers(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 submitted, 1 not confirmed, 2 refused."""
+    io = SystemIo(scrubbed_environment(os.environ))
+    planned = plan_resubmit(args.target, settings, os.environ, io)
+    if isinstance(planned, JobAction):
+        return _submit_job(planned, args)
+    plan = prepare(planned, settings, os.environ, io, time.time())
+    if args.dry_run:
+        sys.stdout.write(plan.script)
+        return 0
+    notes = (*plan.notes, *(f"warning: {line}" for line in plan.warnings))
+    if not is_confirmed(f"sbatch {plan.run_dir}/job.sh", args.yes, notes):
+        say("nothing was launched")
+        return 1
+    for done in submit(plan, settings, os.environ, io):
+        for name in ("run_id", "run_dir", "job_id", "state"):
+            print_line(f"{name:<8}{printable(getattr(done, name))}")
+    return 0
+
+
+def _submit_job(action: JobAction, args: argparse.Namespace) -> int:
+    command = action.commands[0]
+    if args.dry_run:
+        print_line(printable(command))
+        return 0
+    if not is_confirmed(command, args.yes, action.notes):
+        say("nothing was submitted")
+        return 1
+    say(perform_resubmit(action, os.environ).words)
+    return 0

@@ -1,0 +1,36 @@
+"""`coach shell`: a shell in the allocation of an own running job, after showing how."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.text import print_line, printable
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.job_action import Verb
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.job_actions import open_shell, plan_action
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """One job, and the answer to the question if it is known before."""
+    parser.add_argument("target", metavar="ID", help="a job id or a run id of yours")
+    add_answers(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: that of the shell; 1 not confirmed, 2 refused."""
+    io = SystemIo(scrubbed_environment(os.environ))
+    action = plan_action(Verb.SHELL, (args.target,), settings, os.environ, io)
+    if args.dry_run:
+        print_line(printable(action.commands[0]))
+        return 0
+    if not sys.stdin.isatty():
+        raise UserError(f"{action.commands[0]}: a shell needs a terminal", "--dry-run prints the command")
+    if not is_confirmed(action.commands[0], args.yes, action.notes):
+        say("no shell was opened")
+        return 1
+    return open_shell(action, os.environ)

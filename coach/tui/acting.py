@@ -1,0 +1,101 @@
+"""What happens when something is to be done to jobs: the question opens, its answer is carried out, what came of it is told.
+
+Apart from the other actions, because this is the one place where the screens let go of the terminal, for a shell in an allocation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import SuspendNotSupported
+
+from coach.model.errors import UserError
+from coach.model.job_action import JobAction, Verb
+from coach.model.launch import LaunchRequest
+from coach.tui import messages
+from coach.tui.actions import ActionApp
+from coach.tui.asking import AskingScreen
+from coach.tui.base import CoachScreen
+from coach.tui.keys import Mode
+
+if TYPE_CHECKING:
+    from coach.tui.screens.confirm import ConfirmScreen
+
+
+class ActingApp(ActionApp):
+    """The part of the app that does something to jobs."""
+
+    is_away = False
+    """Whether a shell has the terminal: then nothing is drawn."""
+
+    def on_action_requested(self, message: messages.ActionRequested) -> None:
+        if self._is_overtaken(message):
+            return
+        from coach.tui.screens.confirm import ConfirmScreen
+
+        screen = ConfirmScreen(self.context, message.verb, message.targets, message.label)
+        self.push_screen(screen)
+        if message.verb is Verb.RESUBMIT:
+            (target,) = message.targets
+            work = partial(self.launcher.plan_resubmit, target)
+            self._ask(screen, work, lambda planned: self._show_again(screen, planned))
+        elif message.verb is not Verb.TIMELIMIT:
+            work_ = partial(self.launcher.plan_action, message.verb, message.targets)
+            self._ask(screen, work_, screen.set_action)
+
+    def on_limit_entered(self, message: messages.LimitEntered) -> None:
+        from coach.tui.screens.confirm import ConfirmScreen
+
+        screen = self.top
+        if isinstance(screen, ConfirmScreen):
+            targets, limit_s = message.targets, message.time_limit_s
+            work = partial(self.launcher.plan_action, Verb.TIMELIMIT, targets, limit_s)
+            self._ask(screen, work, screen.set_action)
+
+    def _show_again(self, screen: ConfirmScreen, planned: LaunchRequest | JobAction) -> None:
+        """A run is launched again by its plan, another job by its sbatch."""
+        if isinstance(planned, JobAction):
+            screen.set_action(planned)
+        elif self.screen is screen:
+            self.pop_screen()
+            self._open_plan(planned.recipe, lambda: planned, planned)
+
+    def on_action_confirmed(self, message: messages.ActionConfirmed) -> None:
+        screen, action = self.top, message.action
+        if not isinstance(screen, AskingScreen):
+            return
+        if action.verb is Verb.SHELL and self.context.mode is Mode.LIVE:
+            self._open_shell(screen, action)
+            return
+        self._change(
+            screen, lambda: self.launcher.perform(action), lambda outcome: self._tell(screen, outcome.words)
+        )
+
+    def _open_shell(self, screen: CoachScreen, action: JobAction) -> None:
+        """Nothing is drawn and no key is read until it is left: the terminal is the shell's."""
+        self.is_away = True
+        try:
+            with self.suspend():
+                status = self.launcher.open_shell(action)
+        except UserError as error:
+            self._tell(screen, error.message)
+        except SuspendNotSupported:
+            self._tell(screen, "this terminal cannot be lent to a shell; `coach shell` opens one")
+        else:
+            self._tell(screen, f"the shell was left (exit status {status})")
+        finally:
+            self.is_away = False
+
+    def _tell(self, screen: CoachScreen, words: str) -> None:
+        self.context.session.refresh_soon()
+        if self.screen is screen:
+            self.pop_screen()
+        self.call_after_refresh(self._say, UserError(words))
+
+    def on_log_opened(self, message: messages.LogOpened) -> None:
+        if self._is_overtaken(message):
+            return
+        from coach.tui.screens.log import LogScreen
+
+        self.push_screen(LogScreen(self.context, message.target, message.label))

@@ -1,0 +1,93 @@
+"""What the screens share that show jobs of one's own: a key names what to do, the screen says to which jobs, the app asks.
+
+What a screen knows already is said beside the keys, before anything is asked of Slurm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.analysis.job_control import why_not
+from coach.model.cluster import Job
+from coach.model.job_action import Verb
+from coach.model.run import Run
+from coach.tui.base import CoachScreen
+from coach.tui.messages import ActionRequested, LogOpened
+from coach.tui.render.queue import is_own
+
+_ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL})
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One job that is meant. `target` is its number, or the run's id."""
+
+    target: str
+    label: str
+    state: str | None
+    reason: str | None = None
+    is_array: bool = False
+    """Whether it stands for many tasks, of which each has a state of its own."""
+    why_not_mine: str | None = None
+
+
+class ChoosingScreen(CoachScreen):
+    """A screen with jobs to which something can be done."""
+
+    def chosen(self) -> Sequence[Chosen]:
+        """The selected jobs, else the one under the cursor."""
+        raise NotImplementedError
+
+    def action_act(self, name: str) -> None:
+        verb = Verb(name)
+        if self.is_off(name):
+            return
+        chosen = self.chosen()
+        if not chosen:
+            self.note("there is no job here: the cursor of the queue names one")
+        elif len(chosen) > 1 and verb in _ONE_AT_A_TIME:
+            self.note("one job at a time: Esc clears the selection")
+        elif len(chosen) == 1 and (why := self._why_not(verb, chosen[0])) is not None:
+            self.note(why)
+        else:
+            label = chosen[0].label if len(chosen) == 1 else ", ".join(each.target for each in chosen)
+            self.post_message(ActionRequested(verb, [each.target for each in chosen], label))
+
+    def action_open_log(self) -> None:
+        chosen = self.chosen()
+        if len(chosen) != 1:
+            self.note("l shows the log of one job")
+        elif chosen[0].why_not_mine is not None:
+            self.note(chosen[0].why_not_mine)
+        elif chosen[0].is_array:
+            self.note("each task of an array has a log of its own: u shows the tasks")
+        else:
+            self.post_message(LogOpened(chosen[0].target, chosen[0].label))
+
+    def choose_job(self, job: Job, target: str, *, is_array: bool = False) -> Chosen:
+        user = self.context.user
+        return Chosen(
+            target,
+            f"{job.job_id} {job.name} ({job.state})",
+            job.state,
+            job.reason,
+            is_array,
+            None if is_own(job, user) else f"job {job.job_id} is {job.user}'s, not yours",
+        )
+
+    def choose_run(self, run: Run) -> Chosen:
+        state = self.context.state_of(run)
+        job = self.context.job(run.job_id)
+        why = None if run.job_id is not None else "this run has no job yet"
+        return Chosen(
+            run.run_id, f"{run.run_id} ({state})", state, job.reason if job else None, why_not_mine=why
+        )
+
+    def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
+        if chosen.why_not_mine is not None:
+            return chosen.why_not_mine
+        if chosen.state is None or chosen.is_array:
+            return None
+        why = why_not(verb, chosen.state, chosen.reason)
+        return f"{chosen.label}: {why}" if why is not None else None

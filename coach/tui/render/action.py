@@ -1,0 +1,46 @@
+"""What is about to be done to jobs, as the question shows it: commands, what is left out and why, what to know, the script."""
+
+from __future__ import annotations
+
+from rich.cells import chop_cells
+
+from coach.model.job_action import JobAction, Verb
+from coach.tui.render.text import BLANK, Line, Span, clip, line, muted, plural, printable, strong, wrap
+
+_HEADS = {
+    Verb.CANCEL: "Cancel",
+    Verb.HOLD: "Hold",
+    Verb.RELEASE: "Release",
+    Verb.REQUEUE: "Requeue",
+    Verb.TIMELIMIT: "Lower the time limit of",
+    Verb.RESUBMIT: "Submit again",
+    Verb.SHELL: "Open a shell in",
+}
+_MAX_SCRIPT_LINES = 2000
+
+
+def heading(verb: Verb, label: str, num_targets: int, width: int) -> Line:
+    """What is asked, of which jobs; a label is other people's text."""
+    what = printable(label) if num_targets == 1 else f"{plural(num_targets, 'job')}: {printable(label)}"
+    return clip(line(strong(f" {_HEADS[verb]} "), what), width)
+
+
+def action_lines(action: JobAction, width: int) -> list[Line]:
+    """The commands are wrapped, never cut: they are what is said yes to."""
+    rows: list[Line] = [BLANK]
+    for command in action.commands:
+        parts = chop_cells(printable(command), max(20, width - 7))  # every blank of it stays
+        rows.append(line(muted("   $ "), Span(parts[0], "accent")))
+        rows += [line("     ", Span(part, "accent")) for part in parts[1:]]
+    rows.append(BLANK)
+    for each in action.left_out:
+        first, *more = wrap(printable(each.reason), max(20, width - 16 - len(each.job_id)))
+        rows.append(line(Span("   – ", "warning"), printable(each.job_id), muted(" is left out: "), first))
+        rows += [line("     ", part) for part in more]
+    for note in action.notes:
+        rows += [line(muted(f"   {part}")) for part in wrap(printable(note), max(20, width - 4))]
+    if action.script is not None:
+        rows += [BLANK, line(strong("   the script"))]
+        texts = action.script.splitlines()[:_MAX_SCRIPT_LINES]
+        rows += [line("   ", printable(text.replace("\t", "    "))) for text in texts]
+    return rows

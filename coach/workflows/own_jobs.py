@@ -1,0 +1,184 @@
+"""What a person names when he wants something done: runs and jobs of his own, as the queue has them at this moment.
+
+A number is no identity, and a screen may be a minute old: so Slurm is asked once more, by one call for all that was named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.analysis.arrays import group_id
+from coach.config import Settings
+from coach.launch import local
+from coach.launch.submit import is_job_id
+from coach.model.belonging import fits, is_of_another_cluster
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.job_action import QueuedJob, Step
+from coach.model.run import Run
+from coach.sources.follow import describe
+from coach.sources.io import Io
+from coach.sources.job_rows import job_rows_query, parse_job_rows
+from coach.sources.local_process import find_supervisor
+from coach.sources.run_files import parse_run
+from coach.sources.run_index import RunIndex
+from coach.sources.run_list import read_listed_run
+from coach.sources.user import user_name
+from coach.workflows.backend import resolve_backend
+from coach.workflows.targets import known_cluster, list_runs
+
+
+class HasEnded(UserError):
+    """There is nothing left to do it to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A job that was named, by its own id or by that of its run, and all rows of the array that it is in."""
+
+    job_id: str
+    rows: tuple[QueuedJob, ...]
+    run: Run | None = None
+    """The run that was named."""
+
+    @property
+    def subject(self) -> str:
+        return f"job {self.job_id}"
+
+
+def look_up(
+    targets: Sequence[str], settings: Settings, env: Mapping[str, str], io: Io
+) -> tuple[list[Named | Step], list[tuple[str, UserError]]]:
+    """Each target as a job of Slurm's or, for a run of this machine, as the step that ends it; and why others are neither."""
+    found: list[Named | Step | None] = []
+    wrong: list[tuple[str, UserError]] = []
+    asked: list[tuple[str, str, Run | None]] = []
+    for target in dict.fromkeys(targets):
+        try:
+            named = _name(target, settings, env, io)
+        except UserError as error:
+            wrong.append((target, error))
+            continue
+        if isinstance(named, Step):
+            found.append(named)
+        else:
+            asked.append((target, *named))
+    rows = _ask(dict.fromkeys(group_id(job_id) for _, job_id, _ in asked), io) if asked else ()
+    for target, job_id, run in asked:
+        try:
+            found.append(_own(job_id, run, rows, settings))
+        except UserError as error:
+            wrong.append((target, error))
+    return [each for each in found if each is not None], wrong
+
+
+def run_of(target: str, settings: Settings, io: Io) -> Run | None:
+    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for another job."""
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
+    return next((run for run in here if target in (run.run_id, run.job_id)), None)
+
+
+def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
+    """Job id → the newest run of coach whose job this can be; job ids begin again when a cluster is set up anew."""
+    found = {each.job_id: Path(each.run.run_dir) for each in named if each.run is not None}
+    missing = {each.job_id: each.rows for each in named if each.run is None}
+    names = (
+        [path for path in settings.runs_root.glob("*-*") if runs.RUN_ID.match(path.name)] if missing else []
+    )
+    for path in sorted(names, reverse=True):
+        try:
+            run = parse_run(runs.read_json(runs.RunPaths(path).run_json), str(path))
+        except runs.RunFileError:
+            continue
+        rows = missing.get(run.job_id or "")
+        if rows and run.job_id and run.backend == "slurm" and _is_job_of(rows, run, settings):
+            found[run.job_id] = path
+            del missing[run.job_id]
+        if not missing:
+            break
+    return found
+
+
+def _name(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Step | tuple[str, Run | None]:
+    run_dir = settings.runs_root / target
+    if runs.RUN_ID.match(target) and run_dir.is_dir():
+        return _name_run(target, run_dir, settings, io)
+    job_id = group_id(target) if "[" in target else target
+    if not is_job_id(job_id):
+        raise UserError(f"{target!r}: neither a run in {settings.runs_root} nor a job id")
+    if resolve_backend("auto", env) != "slurm":
+        raise UserError(
+            f"job {target}: there is no Slurm on this machine", "a local run is cancelled by its run id"
+        )
+    return target, None
+
+
+def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | tuple[str, Run | None]:
+    run_json = _read(runs.RunPaths(run_dir).run_json)
+    if run_json.get("backend") == "local":
+        return _end_local(run_id, run_dir, run_json, io)
+    job_id = run_json.get("job_id")
+    if not isinstance(job_id, str) or not is_job_id(job_id):
+        raise UserError(f"{run_id}: it has no job id, it was never submitted")
+    run, cluster = parse_run(run_json, str(run_dir)), known_cluster(settings)
+    if is_of_another_cluster(run, cluster):
+        raise UserError(f"{run_id}: it is job {job_id} of cluster {run.cluster}, and this is {cluster}")
+    return job_id, run
+
+
+def _end_local(run_id: str, run_dir: Path, run_json: Mapping[str, Any], io: Io) -> Step:
+    supervisor = find_supervisor(run_json)
+    try:
+        run = read_listed_run(io, run_dir)
+    except OSError as error:
+        raise UserError(describe(error)) from None
+    if is_final(run.state):
+        raise HasEnded(f"{run_id}: it has ended already ({run.state})")
+    if not run.is_visible:
+        raise local.elsewhere(run_id, run.host)
+    if supervisor is None:
+        raise UserError(f"{run_id}: nothing of this run is running on this machine")
+    return Step(("kill", "-TERM", str(supervisor.pid)), (run_id,), str(run_dir))
+
+
+def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Settings) -> Named:
+    of_it = tuple(row for row in rows if group_id(row.job_id) == group_id(job_id))
+    if not of_it:
+        raise UserError(f"job {job_id}: Slurm does not know it, or has forgotten it")
+    if run is not None and not _is_job_of(of_it, run, settings):
+        raise UserError(
+            f"{run.run_id}: Slurm has forgotten its job; {job_id} is the number of another one now"
+        )
+    others = {row.user for row in of_it} - {user_name()}
+    if others:
+        raise UserError(
+            f"job {job_id}: it belongs to {', '.join(sorted(others))}, coach changes own jobs only"
+        )
+    return Named(job_id, of_it, run)
+
+
+def _is_job_of(rows: Iterable[QueuedJob], run: Run, settings: Settings) -> bool:
+    cluster = known_cluster(settings)
+    return all(fits(run, row.user, row.submit_time_s, cluster) for row in rows)
+
+
+def _ask(job_ids: Iterable[str], io: Io) -> tuple[QueuedJob, ...]:
+    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such an answer."""
+    names = tuple(job_ids)
+    result = io.run(job_rows_query(names))
+    if result.returncode != 0:
+        words = result.error or " ".join(result.stderr.split())
+        raise UserError(f"job {', '.join(names)}: {words}")
+    return parse_job_rows(result.stdout.decode("utf-8", "replace"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return runs.read_json(path)
+    except runs.RunFileError as error:
+        raise UserError(str(error)) from None
