@@ -27,6 +27,9 @@ UNHEEDED = r"^(?!.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
 _FAILING_WINDOW_LINES = 200
 """A traceback that so many lines with losses follow was caught: a dying process flushes less than that."""
 
+_CAUGHT_AFTER_LINES = 40
+"""Without a traceback, so many lines and no sign of an end say the same."""
+
 _DEATH = re.compile(
     r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: |ChildFailedError|core dumped"
 )
@@ -151,5 +154,10 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     if losses_after(hit, snapshot):
         num_after = tail.num_lines - hit.line if tail is not None else 0
         return not hit.traceback or num_after > _FAILING_WINDOW_LINES
-    is_long_ago = tail is not None and hit.line < tail.first_line
-    return is_long_ago and tail is not None and not any(_DEATH.search(line) for line in tail.lines)
+    if tail is None:
+        return False
+    after = tail.lines[max(0, hit.line - tail.first_line + 1) :]
+    is_long_ago = hit.line < tail.first_line or len(after) > (
+        _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
+    )
+    return is_long_ago and not any(_DEATH.search(line) for line in after)

@@ -31,13 +31,16 @@ def quote(hit: LogHit) -> Evidence:
     return Evidence(text, hit.file, hit.line)
 
 
+def is_library(frame: str) -> bool:
+    """Whether a frame is a library's or the interpreter's."""
+    return bool(re.search(r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<', frame))
+
+
 def own_frame(hit: LogHit) -> Evidence | None:
     """The innermost frame of the traceback that is neither a library's nor the interpreter's."""
     for text in reversed(hit.traceback):
         frame = text.strip()
-        if frame.startswith('File "') and not re.search(
-            r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<', frame
-        ):
+        if frame.startswith('File "') and not is_library(frame):
             return Evidence(f"in the program's own code: {frame}", hit.file, hit.line)
     return None
 

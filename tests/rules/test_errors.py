@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from coach.model.finding import Severity
-from tests.rules.examples import causes, diagnose_log, run
+from coach.model.history import History
+from coach.model.log import LogTail
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import RECORDINGS, diagnose
 
 ENDED = {
@@ -111,7 +116,8 @@ DEADLY = {
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
         "node1:88:120 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.7<43> with error 12, opcode 0, len 0, vendor err 129",
         "[node1:88] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)",
-        "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node2<5112>",
+        "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketStartConnect: Connect to 10.0.0.8<5112> failed : No route to host",
+        "Net : Call to recv from 10.200.84.247<58355> failed : Broken pipe",
     ],
     "nccl_timeout": [
         "[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1804406 milliseconds before timing out.",
@@ -206,6 +212,38 @@ def test_words_that_mean_something_else_or_nothing_stay_silent(line: str) -> Non
 
 def test_a_healthy_start_full_of_words_that_sound_bad_is_silent() -> None:
     assert not diagnose("typed/nccl-healthy.log").findings
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [("done", []), ("node1:88:120 [0] NCCL INFO misc/socket.cc:80 -> 6", ["nccl_network"])],
+)
+def test_a_peer_that_closes_its_connection_is_an_error_only_where_nccl_gives_up(
+    after: str, expected: list[str]
+) -> None:
+    line = "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node2<5112>"
+    tail = LogTail("train.log", 1, (line, after), 200, 2)
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(f"{line}\n{after}\n"), log_tails=(tail,))
+    assert causes(Engine(build()).diagnose(snapshot, History())) == expected
+
+
+def test_an_exception_in_a_box_of_rich_is_shown_at_its_innermost_own_frame() -> None:
+    box = (
+        "╭───────── Traceback (most recent call last) ─────────╮",
+        "│ /home/user/project/train.py:12 in main              │",
+        "│   11 model = build()                                │",
+        "│ ❱ 12 train(model)                                   │",
+        "│ /home/user/venv/lib/python3.11/site-packages/torch/nn/modules/module.py:9 in forward │",
+        "╰─────────────────────────────────────────────────────╯",
+        "KeyError: 'labels'",
+    )
+    hits = scan("\n".join(box) + "\n")
+    snapshot = TargetSnapshot(
+        "train.log", None, log_hits=hits, log_tails=(LogTail("train.log", 1, box, 500, 7),)
+    )
+    finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+    assert (finding.cause, finding.evidence[1].line) == ("code_error", 2)
+    assert "/home/user/project/train.py:12 in main" in finding.evidence[1].text
 
 
 def test_the_rank_that_never_came_to_the_collective_is_named() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from coach.model.finding import Fix, Hit, Severity, Subject
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.ending import went_on
 from coach.rules.losslines import PROGRESS
-from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
+from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
 
 _EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|exc)\.[A-Z]\w+)"
@@ -30,6 +30,7 @@ _WEAK = frozenset({"EOFError", "TimeoutError", "Empty", "IncompleteReadError", "
 _CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
 
 _UNPREFIXED = re.compile(r"^(?:\[\w+\]:? ?|\d+: |\(.*?pid=.*?\) ?)*")
+_BOXED_FRAME = re.compile(r"│ (?P<file>/\S+\.py):(?P<line>\d+) in (?P<name>\S+)")
 _INSIDE = re.compile(r"\s{2,}\S|[╰└]")
 _NO_SIGN_OF_LIFE = re.compile(
     r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat|frame #|^\*+$|^[-=^~]+$|\bERROR\b"
@@ -94,7 +95,7 @@ class PlainException(Rule):
         first = earliest(hits)
         kind, words = first.fields["type"], first.fields.get("words", "")
         ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
-        frame = own_frame(first)
+        frame = own_frame(first) or _boxed_frame(first, snapshot)
         yield Hit(
             summary=f"The program ended with {kind.rpartition('.')[2] if first.signature == 'exception' else 'an error'}"
             + (f": {words[:200]}" if words else "")
@@ -149,6 +150,23 @@ def _follows_frames(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if tail.file == hit.file and 0 <= index < len(tail.lines):
             return bool(_INSIDE.match(_UNPREFIXED.sub("", tail.lines[index])))
     return False
+
+
+def _boxed_frame(hit: LogHit, snapshot: TargetSnapshot) -> Evidence | None:
+    """The innermost own frame of a traceback that rich drew as a box."""
+    for tail in snapshot.log_tails:
+        index = hit.line - tail.first_line
+        if tail.file != hit.file or not 0 < index <= len(tail.lines):
+            continue
+        for place in range(index - 1, -1, -1):
+            line = _UNPREFIXED.sub("", tail.lines[place])
+            found = _BOXED_FRAME.match(line)
+            if found is not None and not is_library(found["file"]):
+                text = f"in the program's own code: {found['file']}:{found['line']} in {found['name']}"
+                return Evidence(text, hit.file, tail.first_line + place)
+            if line.startswith("╭"):
+                break
+    return None
 
 
 def _lines_after(hit: LogHit, snapshot: TargetSnapshot) -> Sequence[str] | None:

@@ -16,7 +16,7 @@ _REFUSED = re.compile(
     r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.* has to be greater than 0|Gradient accumulation steps: .*greater than 0|Either train_batch_size or).*"
     r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with).*"
     r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)\w*.*"
-    r"|Error: .*?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S* .*?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer).*)"
+    r"|AssertionError: zero stage \d requires an optimizer|Error: .*?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S* .*?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer).*)"
 )
 
 
@@ -59,6 +59,7 @@ class DeepSpeedConfig(EndingRule):
                 "validation error",
                 "ds_config",
                 "zero_optimization",
+                "zero stage ",
                 "ZeRO",
             ),
             _REFUSED,

@@ -10,16 +10,22 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
 
+_FAILED = r"(?:[Ff]ail|error|refused|reset|closed|[Tt]imed? ?out|No route|Got completion|[Bb]roken pipe)"
 _NETWORK = re.compile(
-    r"(?P<what>ncclRemoteError|NCCL WARN (?!.*?Resource temporarily unavailable)(?:NET/(?:IB|Socket|OFI|UCX)\S*|\[?(?:Call to )?(?:connect|recv|send)\b|socket\w+:|[Bb]ootstrap|Connect to).{0,80}?"
-    r"(?:error|failed|fail\b|timed? ?out|[Cc]onnection (?:refused|reset|closed)|No route|no socket interface|Got completion).*"
-    r"|^(?:socketProgress\w*|socketPollConnect|socketStartConnect|NET/(?:IB|Socket)|Call to (?:connect|recv|send|ibv_\w+)|Net(?:IB|Socket)?: ).{0,80}?(?:failed|refused|closed|timed? ?out|error|No route|Got completion).*"
-    r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error)"
+    r"(?P<what>ncclRemoteError"
+    rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
+    rf"|^(?:socket\w+|NET/\w+|Net ?|Call to (?:connect|recv|send|ibv_\w+))\b.{{0,120}}?{_FAILED}.*"
+    r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error).*"
     r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
     r"|\bibv_(?:reg_mr|create_\w+|modify_qp|post_send|open_device|poll_cq)\w*(?:\(.*?\))? ?failed.*"
-    r"|no socket interface found|No (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
-    r"|CXI.*?(?:error|timed? ?out).*|fi_\w+\(?\)? ?(?:failed|error):?.*|OFI .*?(?:failed|error).*"
-    r")"
+    r"|[Nn]o (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
+    r"|CXI.*?(?:error|timed? ?out).*|NET/OFI .*?(?:failed|error).*)"
+)
+
+
+_PEER_CLOSED = re.compile(r"closed by remote peer")
+_NCCL_FAILED = re.compile(
+    r"NCCL error|nccl\w+Error|NCCL INFO .* -> [1-7]\b|terminate called|Traceback|ChildFailedError|^(?:srun|slurmstepd)\S*: error"
 )
 
 
@@ -57,8 +63,10 @@ class NcclNetwork(EndingRule):
                 "socketProgress",
                 "socketPollConnect",
                 "socketStartConnect",
-                "NET/IB",
-                "NET/Socket",
+                "socket",
+                "NET/",
+                "Net :",
+                "Net:",
                 "Call to ",
                 "IBV_WC_",
                 "Got completion from peer",
@@ -67,12 +75,16 @@ class NcclNetwork(EndingRule):
                 "ibv_",
                 "socket interface found",
                 "CXI",
-                "fi_",
-                "OFI ",
             ),
             _NETWORK,
         ),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        # A rank that is done closes its connections before the others do.
+        if not _PEER_CLOSED.search(hit.text):
+            return True
+        return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.lines)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"
