@@ -9,7 +9,16 @@ import pytest
 from coach.model import history as history_module
 from coach.model.history import History
 from coach.model.metrics import Step
-from coach.model.telemetry import GpuSample, HostSample, ProcessSample
+from coach.model.telemetry import (
+    GpuEvent,
+    GpuHealth,
+    GpuLink,
+    GpuSample,
+    HostSample,
+    MountSample,
+    PortSample,
+    ProcessSample,
+)
 
 
 def step(number: int, *, rank: int = 0, loss: float = 1.0, step_time_s: float = 0.5) -> Step:
@@ -73,3 +82,38 @@ def test_only_the_newest_round_of_processes_is_shown() -> None:
     history.add_samples([ProcessSample("n", 1.0, 10, "python"), ProcessSample("n", 1.0, 11, "python")])
     history.add_samples([ProcessSample("n", 2.0, 10, "python")])
     assert [process.pid for process in history.processes("n")] == [10]
+
+
+def test_what_was_counted_in_a_run_is_the_newest_look_less_the_first() -> None:
+    history = History()
+    for number in range(100):
+        history.add_samples(
+            [
+                GpuHealth("node1", float(number), 0, "GPU-a", ecc_volatile_corrected=5 + number),
+                GpuLink("node1", float(number), 0, "GPU-a", pcie_replays=number),
+                PortSample("node1", float(number), "mlx5_0/1", num_errors=2 * number),
+                MountSample("node1", float(number), "/home", wait_ms=float(number)),
+                GpuEvent("node1", float(number), 0, "GPU-a", xid=63),
+            ]
+        )
+    copied = history.copy()
+    history.add_samples([GpuHealth("node1", 100.0, 0, "GPU-a"), PortSample("node2", 100.0, "mlx5_0/1")])
+    health = copied.gpu_health("node1", 0)
+    assert health is not None
+    assert [look.ecc_volatile_corrected for look in health] == [5, 104]
+    link = copied.gpu_link("node1", 0)
+    assert link is not None
+    assert [look.pcie_replays for look in link] == [0, 99]
+    [(first, newest)] = copied.ports("node1")
+    assert (first.num_errors, newest.num_errors) == (0, 198)
+    assert [mount.wait_ms for mount in copied.mounts("node1")] == [99.0]
+    assert [event.time_s for event in copied.gpu_events] == [float(number) for number in range(100)]
+    assert copied.gpu_health("node2", 0) is None
+
+
+def test_a_file_that_claims_endless_ports_and_events_fills_no_memory() -> None:
+    history = History()
+    history.add_samples(PortSample("node1", 1.0, f"port{n}") for n in range(2 * history_module.MAX_NAMES))
+    history.add_samples(GpuEvent("node1", 1.0, 0, None, n) for n in range(2 * history_module.MAX_EVENTS))
+    assert len(history.ports("node1")) == history_module.MAX_NAMES
+    assert len(history.gpu_events) == history_module.MAX_EVENTS

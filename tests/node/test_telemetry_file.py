@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach import runs
+from coach.node import telemetry_file
 from coach.node.telemetry_file import MAX_OLD_FILES, TelemetryFile, encode_short
 
 
@@ -17,17 +18,65 @@ def test_a_record_with_long_hostile_texts_is_cut_below_the_limit() -> None:
     assert json.loads(line)["pid"] == 7
 
 
-def test_a_full_file_moves_aside_and_only_the_newest_are_kept(tmp_path: Path) -> None:
+def _second(number: int) -> list[bytes]:
+    """The records of one second: a host, two GPUs, now and then a port, and what is said but once."""
+    when = {"time_s": float(number), "node": "node1"}
+    records: list[dict[str, object]] = [{"kind": "host", **when, "cpu_pct": 1}]
+    records += [{"kind": "gpu", **when, "gpu": gpu, "uuid": f"GPU-{gpu}"} for gpu in (0, 1)]
+    if number % 10 == 0:
+        records.append({"kind": "port", **when, "name": "eth0", "num_errors": number})
+    if number in (3, 5):
+        records.append({"kind": "gap", **when, "what": "gpu.power", "because": "b", "how": "h"})
+    if number == 7:
+        records.append({"kind": "gpu_event", **when, "gpu": 1, "uuid": "GPU-1", "xid": 79})
+    return [encode_short(record) for record in records]
+
+
+def _parts(paths: runs.RunPaths) -> list[Path]:
+    old = sorted((paths.telemetry_dir / "old").iterdir(), key=lambda path: int(path.stem.split("-")[1]))
+    return [*old, paths.telemetry_of("node1")]
+
+
+def test_a_long_run_is_kept_from_its_start_in_few_files_that_get_coarser_backwards(tmp_path: Path) -> None:
     paths = runs.RunPaths(tmp_path)
     paths.telemetry_dir.mkdir()
-    file = TelemetryFile(paths, "node1", max_bytes=100)
-    started_anew = [file.append([b'{"n":%d}\n' % n * 10]) for n in range(20)]
-    old = sorted((paths.telemetry_dir / "old").iterdir(), key=lambda path: int(path.stem.split("-")[1]))
-    assert len(old) == MAX_OLD_FILES
-    assert started_anew.count(True) == 1 + int(old[-1].stem.split("-")[1])
-    last = old[-1].read_text().splitlines() + paths.telemetry_of("node1").read_text().splitlines()
-    assert last[-1] == '{"n":19}'
-    assert paths.telemetry_of("node1").stat().st_size < 200
+    file = TelemetryFile(paths, "node1", max_bytes=20_000)
+    num_seconds = 3000
+    new_files = sum(file.append(_second(number)) for number in range(num_seconds))
+    parts = _parts(paths)
+    assert new_files > 2 * len(parts)
+    assert len(parts) == MAX_OLD_FILES + 1
+    assert all(part.stat().st_size < 1.5 * 20_000 for part in parts)
+    records = [record for part in parts for record in runs.decode_records(part.read_bytes())[0]]
+    hosts = [record["time_s"] for record in records if record["kind"] == "host"]
+    assert hosts == sorted(set(hosts))
+    assert (hosts[0], hosts[-1]) == (0.0, num_seconds - 1)
+    assert max(b - a for a, b in zip(hosts[-50:], hosts[-49:], strict=False)) == 1
+    gpus = [record["time_s"] for record in records if record["kind"] == "gpu" and record["gpu"] == 1]
+    assert gpus == hosts, "what belongs together stays together"
+    assert len([record for record in records if record["kind"] == "port"]) > len(parts)
+    assert len([record for record in records if record["kind"] == "gap"]) == 1
+    assert [record["xid"] for record in records if record["kind"] == "gpu_event"] == [79]
+    assert not [part for part in (paths.telemetry_dir / "old").iterdir() if part.name.startswith(".")]
+
+
+def test_a_merge_that_finds_no_room_drops_the_oldest_part_and_the_file_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = runs.RunPaths(tmp_path)
+    paths.telemetry_dir.mkdir()
+    file = TelemetryFile(paths, "node1", max_bytes=2_000)
+
+    def no_room(_: object) -> list[bytes]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(telemetry_file, "thinned", no_room)
+    for number in range(100):
+        file.append(_second(number))
+    parts = _parts(paths)
+    assert len(parts) == MAX_OLD_FILES + 1
+    assert runs.decode_records(parts[-1].read_bytes())[0][-1]["time_s"] == 99
+    assert not [part for part in (paths.telemetry_dir / "old").iterdir() if part.name.startswith(".")]
 
 
 def test_a_full_disk_is_an_error_and_the_next_line_stands_alone(

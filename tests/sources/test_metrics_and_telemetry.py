@@ -3,12 +3,13 @@ from __future__ import annotations
 import errno
 import json
 import math
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
 from coach.model.reading import MetricsChunk, TelemetryChunk
-from coach.model.telemetry import GpuSample, HostSample, ProcessSample, SensorGap
+from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample, SensorGap
 from coach.sources import metrics, telemetry
 from coach.sources.follow import BITE_BYTES
 from coach.sources.metrics import MetricsSource
@@ -181,6 +182,32 @@ def test_every_kind_of_sample_is_understood() -> None:
     assert num_bad == 2
 
 
+def test_a_record_with_hostile_values_keeps_what_can_be_believed() -> None:
+    base = {"time_s": 1.0, "node": "node1"}
+    hostile: list[object] = [None, "x", [], {}, 1e400, "NaN", 2**70, True]
+    for value in hostile:
+        records = [
+            {**base, "kind": "gpu", "gpu": 0, "uuid": value, "power_w": value, "clocks_event_reasons": 7},
+            {**base, "kind": "gpu_link", "gpu": 0, "num_nvlinks": value, "pcie_width": 16},
+            {**base, "kind": "gpu_health", "gpu": 0, "has_ecc": "yes", "compute_mode": value},
+            {**base, "kind": "gpu_event", "gpu": 0, "xid": value},
+            {**base, "kind": "process", "pid": 1, "gpus": [0, value]},
+            {**base, "kind": "mount", "path": "/home", "wait_ms": value},
+            {**base, "kind": "port", "name": value},
+        ]
+        samples, num_bad = telemetry.parse_records(records)
+        assert len(samples) + num_bad == len(records)
+        assert num_bad == (value != "x" and value != "NaN"), "a port without a name"
+        link, health = samples[1:3]
+        assert isinstance(link, GpuLink)
+        assert link.pcie_width == 16
+        assert isinstance(health, GpuHealth)
+        assert health.has_ecc is None
+        for sample in samples:
+            for number in astuple(sample):
+                assert not isinstance(number, float) or math.isfinite(number)
+
+
 def test_a_rotated_file_goes_on_where_it_was_read_and_nothing_comes_twice() -> None:
     io = FakeIo()
     live, old = "/runs/r/telemetry/node1.jsonl", "/runs/r/telemetry/old/node1-1.jsonl"
@@ -218,3 +245,15 @@ def test_rotated_parts_of_a_finished_run_are_read_in_the_order_of_their_time() -
     io.reads.clear()
     assert read_times(source) == []
     assert not any("/old/" in path for path, _, _ in io.reads)
+
+
+def test_a_rotated_part_that_is_merged_into_the_next_while_it_is_read_holds_up_nothing() -> None:
+    io = FakeIo()
+    first, live = "/runs/r/telemetry/old/node1-1.jsonl", "/runs/r/telemetry/node1.jsonl"
+    io.write(first, host(1) * (BITE_BYTES // len(host(1)) + 10))
+    io.write(live, host(2))
+    source = TelemetrySource(io, "r", RUN_DIR)
+    assert set(read_times(source)) == {1, 2}
+    del io.files[first]
+    io.append(live, host(3))
+    assert read_times(source) == [3]
