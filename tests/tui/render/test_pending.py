@@ -1,0 +1,115 @@
+"""Why a job waits, as it is told on the screens."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.analysis.arrays import fold
+from coach.model.accounting import FairShare, Limits, Part, PriorityFactors
+from coach.model.cluster import Reservation
+from coach.tui.render.pending import place_lines, short_reason, start_words, task_lines, why_lines
+from coach.tui.render.queue import JOB_COLUMNS, QueueRow, arranged, job_rows
+from coach.tui.render.table import Row, Rows
+from coach.tui.render.text import plain
+from tests.tui.fake_session import NOW_S, make_job, make_place
+
+WAITING = {"state": "PENDING", "nodes": None, "start_time_s": None}
+
+
+def cell(row: Row, name: str) -> str:
+    return row.cells[[column.name for column in JOB_COLUMNS].index(name)].text
+
+
+def rows_of(*rows: QueueRow) -> Rows:
+    return job_rows(rows, "ada", NOW_S)
+
+
+def text(lines: list[tuple[object, ...]]) -> str:
+    return "\n".join(plain(row) for row in lines)  # type: ignore[arg-type]  # lines of spans
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("Priority", "· in line"),
+        ("QOSMaxGRESPerUser", "▲ limit: GPUs or other GRES"),
+        ("PartitionTimeLimit", "✖ too long"),
+        ("JobHeldUser", "■ held: user"),
+        ("SomethingNew", "? SomethingNew"),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "· node blocked"),
+        (None, "· just queued"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_reason_has_its_sign_and_few_words(reason: str | None, shown: str) -> None:
+    assert short_reason(make_job(**WAITING, reason=reason))[0] == shown
+
+
+def test_a_job_that_runs_waits_for_nothing() -> None:
+    assert short_reason(make_job(reason="Priority")) == ("", "")
+    assert why_lines(make_job(), NOW_S, 80) == []
+
+
+def test_a_dependency_names_the_job_and_what_has_to_become_of_it() -> None:
+    job = make_job(**WAITING, reason="Dependency", dependency="afterok:15(unfulfilled),singleton")
+    assert short_reason(job)[0] == "· after 15"
+    shown = text(why_lines(job, NOW_S, 100))
+    assert "for job 15 to end well (unfulfilled)" in shown
+    assert "for every other job of this name and user to end" in shown
+
+
+def test_the_start_is_an_estimate_and_says_so() -> None:
+    job = make_job(
+        **{**WAITING, "start_time_s": NOW_S + 3 * 3600 - 60}, reason="Priority", scheduled_nodes="node3"
+    )
+    assert start_words(job, NOW_S) == "~in 3 h"
+    assert cell(rows_of(job).row(0), "left") == "~in 3 h"
+    assert "~in 3 h on node3: an estimate" in text(why_lines(job, NOW_S, 100))
+    unknown = make_job(**WAITING, reason="Priority")
+    assert cell(rows_of(unknown).row(0), "left") == "–"
+    assert "– Slurm has not estimated it" in " ".join(text(why_lines(unknown, NOW_S, 100)).split())
+
+
+def test_an_array_is_one_row_that_keeps_its_key_and_unfolds_into_its_tasks() -> None:
+    jobs = [
+        make_job("17_[3-8%2]", **WAITING, reason="JobArrayTaskLimit"),
+        make_job("17_1"),
+        make_job("18", user="bob"),
+    ]
+    folded = rows_of(*arranged(jobs, "ada", True))
+    assert list(folded.keys) == ["17", "18"]
+    assert cell(folded.row(0), "job_id") == "17_[1,3-8%2]"
+    assert cell(folded.row(0), "reason") == "6 PD 1 R · array limit"
+    unfolded = rows_of(*arranged(jobs, "ada", False, {"17"}))
+    assert list(unfolded.keys) == ["17", "17_1", *(f"17_{task}" for task in range(3, 9))]
+    assert cell(unfolded.row(0), "job_id").startswith("▾")
+    assert cell(unfolded.row(2), "job_id") == "└ 17_3"
+
+
+def test_the_parts_of_a_heterogeneous_job_are_one_row_and_are_listed() -> None:
+    parts = [make_job("20+0"), make_job("20+1", num_nodes=1)]
+    assert cell(rows_of(*arranged(parts, "ada", True)).row(0), "job_id") == "20+[0-1]"
+    shown = text(task_lines(fold(parts)[0], parts, NOW_S, 80))
+    assert "2 parts  2 RUNNING" in shown
+    assert "20+1" in shown
+
+
+def test_a_place_in_the_queue_tells_what_bears_on_this_job_and_what_the_site_hides() -> None:
+    factors = PriorityFactors("17_[3-8]", "ada", "gpu", 310, 10, 300, None, 0, 0, None, 0, None)
+    other = PriorityFactors("18", "ada", "gpu", 999, 999, None, None, None, None, None, None, None)
+    place = make_place(
+        priorities=Part((other, factors)),
+        fair_share=Part((FairShare("ml", "ada", "10", 0.1, 5, 0.4, 0.25), FairShare("hep", "ada", "1", 0.1, 5, 0.4, 0.7))),
+        associations=Part((Limits("association", "ml", "ada", None, ("normal",), {"GrpTRES": "gres/gpu=8"}),)),
+        reservations=Part((
+            Reservation("window", "inactive", NOW_S + 7200, NOW_S + 14400, "node[1-2]", 2, ("MAINT",), (), (), None),
+        )),
+    )  # fmt: skip
+    job = make_job("17_[3-8%2]", **WAITING, account="ml")
+    shown = text(place_lines(place, job, NOW_S, 110))
+    assert "310 = age 10 + fair share 300 + partition 0 + QOS 0" in shown
+    assert "999" not in shown
+    assert "ml: 0.25 (1 is first in line, 0 last)" in shown
+    assert "hep" not in shown
+    assert "account ml: GrpTRES=gres/gpu=8" in shown
+    assert "window for maintenance: begins in 2 h, ends in 4 h; nodes node[1-2]" in shown
+    assert "limits of QOS: Slurm accounting storage is disabled" in shown

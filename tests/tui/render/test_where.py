@@ -1,0 +1,76 @@
+"""Where a job could start now, and what one node has: nothing unknown is taken for free, or for allowed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coach.analysis.access import why_no_access
+from coach.analysis.free_gpus import allocation_map, free_by_partition, free_gpus
+from coach.model.accounting import Limits
+from coach.model.cluster import GpuAllocation, GpuCount, Node
+from coach.tui.render.allocation import node_fact_lines, slot_lines
+from coach.tui.render.cluster import partition_lines
+from coach.tui.render.text import Line, plain
+from coach.tui.render.where import where_lines
+from tests.tui.fake_session import NOW_S, make_job, make_snapshot
+
+SNAPSHOT = make_snapshot()
+FREE = free_by_partition(SNAPSHOT.nodes, SNAPSHOT.partitions)
+GPU = SNAPSHOT.partitions[1]
+MINE = (Limits("association", "ml", "ada", None, ("normal", "long"), {}),)
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join(plain(row) for row in lines)
+
+
+def test_the_strip_counts_only_gpus_on_which_a_job_could_start_now() -> None:
+    shown = text(partition_lines(SNAPSHOT.partitions, FREE, 200, 2))
+    assert "free 3 of 6 a100" in shown
+    assert "cpus 4/12" in shown
+
+
+def test_each_partition_says_the_most_on_one_node_and_what_is_idle_but_not_free() -> None:
+    shown = text(where_lines(SNAPSHOT.partitions, FREE, None, 120))
+    assert "free 3 of 6 a100 on 2 nodes, at most 2 on one node" in shown
+    assert "2 idle but not free: " in shown
+    assert "at most 1-00:00:00" in shown
+
+
+def test_a_node_that_does_not_say_what_is_in_use_is_unknown_not_free() -> None:
+    node = Node("n1", "idle", None, ("gpu",), 4, 0, 1, 0, (GpuCount("a100", 4, None),))
+    partition = replace(GPU, gpus=(GpuCount("a100", 4, None),))
+    free = free_by_partition([node], [partition])
+    assert "free – of 4 a100" in text(where_lines([partition], free, None, 100))
+
+
+def test_who_may_use_a_partition_is_told_as_far_as_the_site_tells_it() -> None:
+    assert why_no_access(GPU, None) == (True, ())
+    of_ml = replace(GPU, allow_accounts=("ml", "hep"))
+    assert why_no_access(of_ml, MINE) == (True, ("with account ml",))
+    assert why_no_access(of_ml, None) == (None, ("only account ml or hep",))
+    assert why_no_access(replace(GPU, allow_accounts=("hep",)), MINE) == (False, ("only account hep",))
+    assert why_no_access(replace(GPU, allow_qos=("long",)), MINE) == (True, ("with QOS long",))
+    assert why_no_access(replace(GPU, allow_groups=("staff",)), MINE) == (None, ("only group staff",))
+    assert why_no_access(replace(GPU, state="drain"), MINE) == (False, ("it is drain",))
+
+
+def test_a_node_says_its_state_in_words_who_gave_the_reason_and_why_nothing_is_free() -> None:
+    node = replace(
+        SNAPSHOT.nodes[2], reason="bad fan \x1b[31m[bold]", reason_user="root", reason_time_s=NOW_S - 7200
+    )
+    shown = text(node_fact_lines(node, free_gpus([node]), NOW_S, 80))
+    assert "\x1b" not in shown
+    assert "[bold]" in shown
+    assert "root, 2 h ago" in shown
+    assert "0 free of 2 a100, 0 in use" in shown
+    assert "the idle ones are not free" in shown
+
+
+def test_each_gpu_says_whose_it_is_that_it_is_idle_or_that_nobody_tells() -> None:
+    node = replace(SNAPSHOT.nodes[0], gpus=(GpuCount("a100", 3, 2),), gpu_indices=(0, 2))
+    slots = allocation_map([node], [GpuAllocation("12", ("node1",), "a100", 1, (0,))])
+    shown = text(slot_lines(slots, {"12": make_job("12", "bob", name="vasp")}, True, 80)).splitlines()
+    assert "job 12 of bob" in shown[0]
+    assert "idle" in shown[1]
+    assert "in use by a job that is not told" in shown[2]

@@ -1,0 +1,166 @@
+"""What is free, where could I run, when would I start, why am I still pending: asked at the screens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coach.model.accounting import Efficiency, Part, PastJob, PriorityFactors
+from coach.model.cluster import GpuAllocation, Job
+from coach.model.errors import UserError
+from coach.tui.keys import Mode
+from coach.workflows.history import PastJobs
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import (
+    NOW_S,
+    RUN_ID,
+    FakeLauncher,
+    FakeSession,
+    make_job,
+    make_place,
+    make_snapshot,
+)
+
+SIZES = [(80, 24), (200, 60)]
+WAITING = {"state": "PENDING", "nodes": None, "start_time_s": None, "raw_job_id": "30"}
+
+
+def queue(*jobs: Job) -> FakeSession:
+    return FakeSession(make_snapshot(jobs=jobs, runs=()))
+
+
+def factors(job_id: str) -> PriorityFactors:
+    return PriorityFactors(job_id, "ada", "gpu", 310, 10, 300, 0, 0, 0, None, 0, None)
+
+
+async def open_node(driver: Driver, name: str) -> None:
+    await driver.press("shift+tab")
+    while driver.app.screen.nodes.cursor_key != name:  # type: ignore[attr-defined]  # the cluster's screen
+        await driver.press("down")
+    await driver.press("enter")
+    await driver.reaches("node")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_an_array_is_one_row_and_u_gives_each_task_its_own(size: tuple[int, int]) -> None:
+    jobs = (make_job("17_0"), make_job("17_[1-3%1]", **WAITING, reason="JobArrayTaskLimit"), make_job("40"))
+    async with opened(queue(*jobs), size=size) as driver:
+        assert "17_2" not in driver.text()
+        await driver.press("u")
+        await driver.sees("└ 17_2")
+        await driver.press("u")
+        await driver.until(lambda: "└" not in driver.text(), "folded again")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_why_a_job_waits_stands_beside_it_and_w_says_it_at_length(size: tuple[int, int]) -> None:
+    job = make_job("30", **WAITING, reason="PartitionTimeLimit")
+    launcher = FakeLauncher(place=make_place(priorities=Part((factors("30"),))))
+    async with opened(queue(job), launcher, size=size) as driver:
+        assert "✖ too long" in driver.text()
+        await driver.press("w")
+        await driver.sees("will never start as it is")
+        assert "scontrol update JobId=30 TimeLimit=" in driver.text()
+        await driver.sees("310 = age 10 + fair share 300")
+        assert "Slurm accounting storage is disabled" in driver.text()
+        assert launcher.asked == ["place_in_queue"]
+
+
+async def test_the_place_in_the_queue_is_asked_once_a_minute_and_anew_on_demand() -> None:
+    launcher = FakeLauncher()
+    async with opened(queue(make_job("30", **WAITING, reason="Priority")), launcher) as driver:
+        for _ in range(2):
+            await driver.press("w")
+            await driver.sees("asked 0 s ago")
+            await driver.press("escape")
+        assert len(launcher.asked) == 1
+        driver.clock.turn(61)
+        await driver.press("w")
+        await driver.until(lambda: len(launcher.asked) == 2, "asked again")
+        await driver.press("ctrl+r")
+        await driver.until(lambda: len(launcher.asked) == 3, "asked anew")
+
+
+async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the_screen() -> None:
+    launcher = FakeLauncher(refusal=UserError("slurm_load_jobs error: Unable to contact"))
+    async with opened(queue(make_job("30", **WAITING, reason="Priority")), launcher) as driver:
+        await driver.press("w")
+        await driver.sees("▲ not told: slurm_load_jobs error: Unable to contact")
+        assert "other jobs of this partition" in driver.text()
+
+
+async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> None:
+    foreign = make_job("30", "bob", **WAITING, reason="Priority")
+    launcher = FakeLauncher()
+    async with opened(queue(foreign), launcher) as driver:
+        await driver.press("enter")
+        await driver.sees("other jobs of this partition")
+        assert launcher.asked == []
+    own = make_job("30", **WAITING, reason="Priority")
+    async with opened(queue(own), launcher, mode=Mode.REPLAY) as driver:
+        await driver.press("w")
+        await driver.sees("this is a recording")
+        assert launcher.asked == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_enter_on_a_node_shows_which_job_has_which_of_its_gpus(size: tuple[int, int]) -> None:
+    snapshot = make_snapshot(jobs=(make_job("12", "bob", name="[@click=app.quit]x", nodes="node1"),), runs=())
+    nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
+    launcher = FakeLauncher(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),))
+    async with opened(FakeSession(replace(snapshot, nodes=nodes)), launcher, size=size) as driver:
+        await open_node(driver, "node1")
+        await driver.sees("job 12 of bob")
+        assert "[@click=app.quit]x" in driver.text()
+        assert "1 free of 2 a100" in driver.text()
+        assert "gpu 0   □ idle" in driver.text()
+        assert launcher.asked == ["allocations"]
+        await driver.press("escape")
+        await driver.reaches("cluster")
+
+
+async def test_a_running_job_names_the_indices_of_its_gpus() -> None:
+    job = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")
+    snapshot = make_snapshot(jobs=(job,), runs=())
+    nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
+    launcher = FakeLauncher(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),))
+    async with opened(FakeSession(replace(snapshot, nodes=nodes)), launcher) as driver:
+        await driver.press("w")
+        await driver.sees("node1  gpu 1")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_where_a_job_could_start_is_one_key_away(size: tuple[int, int]) -> None:
+    async with opened(size=size) as driver:
+        assert "free 3 of 6 a100" in driver.text()
+        await driver.press("W")
+        await driver.sees("at most 2 on one node")
+        assert "● open to you" in driver.text()
+        assert driver.launcher.asked == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_says_so(
+    size: tuple[int, int],
+) -> None:
+    ended = make_job("9", name="old", state="TIMEOUT", end_time_s=NOW_S - 600, time_used_s=1800)
+    seen = make_job("8", name="a\x1b[31mb", state="RUNNING", end_time_s=None)
+    jobs = (
+        PastJob(ended, Efficiency(cpu_pct=42.0, time_pct=100.0), "sacct"),
+        PastJob(seen, source="seen", last_seen_s=NOW_S - 900),
+        PastJob(make_job("17", state="FAILED", end_time_s=NOW_S - 1000), source="run", run_id=RUN_ID),
+    )
+    launcher = FakeLauncher(past=PastJobs(jobs, ("accounting does not tell: no database",), 0))
+    async with opened(launcher=launcher, size=size) as driver:
+        await driver.press("H")
+        await driver.sees("TIMEOUT")
+        assert "accounting does not tell: no database" in driver.text()
+        assert "42%" in driver.text()
+        assert "– (was" in driver.text()
+        assert "\x1b" not in driver.text()
+        await driver.press("enter")
+        await driver.sees("30:00 of 30:00, 100%")
+        assert "the accounting of Slurm" in driver.text()
+        await driver.press("escape", "end", "enter")
+        await driver.reaches("run")
