@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from coach.node.gap import Gap
+from coach.node.limits import read_meminfo_mib
 from coach.node.rates import Rates
 
 _SECTOR_MIB = 512 / 2**20
@@ -42,7 +43,7 @@ class Activity:
         cpu_some, _ = parse_pressure(_read(self._proc / "pressure/cpu"))
         memory_some, memory_full = parse_pressure(_read(self._proc / "pressure/memory"))
         io_some, io_full = parse_pressure(_read(self._proc / "pressure/io"))
-        memory = parse_meminfo(_read(self._proc / "meminfo"))
+        memory = read_meminfo_mib(self._proc / "meminfo")
         total_mib, available_mib = memory.get("MemTotal"), memory.get("MemAvailable")
         swap_mib, free_swap_mib = memory.get("SwapTotal"), memory.get("SwapFree")
         read, written = parse_diskstats(_read(self._proc / "diskstats"), self._disks)
@@ -92,17 +93,6 @@ def parse_pressure(text: str) -> Tuple[Optional[float], Optional[float]]:
         except ValueError:
             continue
     return found.get("some"), found.get("full")
-
-
-def parse_meminfo(text: str) -> Dict[str, float]:
-    """/proc/meminfo in MiB."""
-    found: Dict[str, float] = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if len(words) == 2 and words[0].isdigit():
-            found[name] = int(words[0]) / 1024
-    return found
 
 
 def parse_diskstats(text: str, disks: List[str]) -> Tuple[Optional[float], Optional[float]]:

@@ -5,14 +5,14 @@ Each says less than the truth in some set-up (no cgroup, no task affinity, no Sl
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from pathlib import Path
-from typing import Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 # Version 1 says "no limit" with a number near 2^63.
 _NO_LIMIT = 1 << 60
+_MEMORY_FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 
 
 def allotted_cpus(pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/sys/fs/cgroup")) -> int:
@@ -23,10 +23,9 @@ def allotted_cpus(pid: int, env: Mapping[str, str], cgroup_root: Path = Path("/s
     counts = [len(os.sched_getaffinity(pid))]
     if on_node:
         counts.append(on_node)
-    for controller, directory in _cgroups(pid, cgroup_root):
-        quota = _cpu_quota(controller, directory)
-        if quota is not None:
-            counts.append(max(1, math.ceil(quota)))
+    quota = cpu_quota_of(_cgroups_of(pid), cgroup_root)
+    if quota is not None:
+        counts.append(max(1, math.ceil(quota)))
     return min(counts)
 
 
@@ -35,7 +34,7 @@ def memory_limit_mib(
 ) -> Optional[float]:
     """How much memory the job may use on this node; None when not even the machine's is known."""
     limits = []
-    total = read_meminfo_mib("MemTotal")
+    total = read_meminfo_mib().get("MemTotal")
     if total is not None:
         limits.append(total)
     per_node, per_cpu = _number(env.get("SLURM_MEM_PER_NODE")), _number(env.get("SLURM_MEM_PER_CPU"))
@@ -44,31 +43,49 @@ def memory_limit_mib(
         limits.append(float(per_node))
     elif per_cpu and on_node:
         limits.append(float(per_cpu * on_node))
-    for controller, directory in _cgroups(pid, cgroup_root):
-        name = (
-            "memory.max" if controller == "" else "memory.limit_in_bytes" if controller == "memory" else None
-        )
-        text = _text(directory / name) if name else None
-        if text is not None and text.isdigit() and int(text) < _NO_LIMIT:
-            limits.append(int(text) / 2**20)
+    of_cgroup = memory_limit_of(_cgroups_of(pid), cgroup_root)
+    if of_cgroup is not None:
+        limits.append(of_cgroup)
     return min(limits) if limits else None
 
 
-def read_meminfo_mib(key: str) -> Optional[float]:
-    """One value of /proc/meminfo, for example MemAvailable."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo", "rb") as file:
-        for line in file:
-            if line.startswith(key.encode() + b":"):
-                return int(line.split()[1]) / 1024
-    return None
+def cpu_quota_of(cgroups: str, root: Path) -> Optional[float]:
+    """The least CPU quota of a process's cgroups, as /proc/PID/cgroup lists them, and of all above them."""
+    quotas = [_cpu_quota(controller, directory) for controller, directory in _directories(cgroups, root)]
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def _cgroups(pid: int, root: Path) -> Iterator[Tuple[str, Path]]:
+def memory_limit_of(cgroups: str, root: Path) -> Optional[float]:
+    """The least memory limit of a process's cgroups, in MiB."""
+    found = []
+    for controller, directory in _directories(cgroups, root):
+        text = _text(directory / _MEMORY_FILES[controller]) if controller in _MEMORY_FILES else None
+        if text is not None and text.isdigit() and int(text) < _NO_LIMIT:
+            found.append(int(text) / 2**20)
+    return min(found, default=None)
+
+
+def read_meminfo_mib(path: Path = Path("/proc/meminfo")) -> Dict[str, float]:
+    """What the machine has and has left, for example MemTotal and MemAvailable."""
+    found: Dict[str, float] = {}
+    for line in (_text(path) or "").splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if len(words) == 2 and words[0].isdigit():
+            found[name] = int(words[0]) / 1024
+    return found
+
+
+def _cgroups_of(pid: int) -> str:
+    return _text(Path(f"/proc/{pid}/cgroup")) or ""
+
+
+def _directories(cgroups: str, root: Path) -> Iterator[Tuple[str, Path]]:
     """(controller, directory) of the process's cgroups and all above them; the controller is empty for version 2.
 
     Inside a container the path may be the host's, of which only the root is mounted here: then the root is what limits.
     """
-    for line in (_text(Path(f"/proc/{pid}/cgroup")) or "").splitlines():
+    for line in cgroups.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for controller in controllers.split(","):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from coach.node import limits
 from coach.node.processes import parse_stat
+from tests.waiting import wait_until
 
 
 def test_slurm_and_the_machine_limit_cpus_and_memory(tmp_path: Path) -> None:
     affinity = len(os.sched_getaffinity(0))
-    total_mib = limits.read_meminfo_mib("MemTotal")
+    total_mib = limits.read_meminfo_mib()["MemTotal"]
     assert limits.allotted_cpus(os.getpid(), {}, tmp_path) == affinity
     assert limits.allotted_cpus(os.getpid(), {"SLURM_CPUS_ON_NODE": "1"}, tmp_path) == 1
     assert limits.memory_limit_mib(os.getpid(), {}, tmp_path) == total_mib
@@ -23,20 +27,58 @@ def test_the_affinity_of_one_task_is_not_what_all_tasks_of_the_step_have(tmp_pat
     assert limits.allotted_cpus(os.getpid(), step, tmp_path) == 512
 
 
-def test_a_cgroup_limits_memory_and_cpus(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text(f"{256 * 2**20}\n")
-    (tmp_path / "cpu.max").write_text("50000 100000\n")
-    for controller in ("memory", "cpu"):
-        (tmp_path / controller).mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    if any(line.startswith("0::") for line in Path("/proc/self/cgroup").read_text().splitlines()):
-        assert limits.memory_limit_mib(os.getpid(), {}, tmp_path) == 256
-        assert limits.allotted_cpus(os.getpid(), {}, tmp_path) == 1
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{128 * 2**20}\n")
-    if any(":memory:" in line for line in Path("/proc/self/cgroup").read_text().splitlines()):
-        assert limits.memory_limit_mib(os.getpid(), {}, tmp_path) == 128
+@pytest.mark.parametrize("is_container", [False, True])
+def test_a_cgroup_of_version_2_limits_memory_and_cpus(tmp_path: Path, is_container: bool) -> None:
+    step = tmp_path / "system.slice/slurmstepd.scope/job_17/step_0"
+    # In a container the path is the host's, and what limits is mounted at the root.
+    limiting = tmp_path if is_container else step.parent
+    limiting.mkdir(parents=True, exist_ok=True)
+    (limiting / "memory.max").write_text(f"{256 * 2**20}\n")
+    (limiting / "cpu.max").write_text("150000 100000\n")
+    if not is_container:
+        step.mkdir()
+        (step / "memory.max").write_text("max\n")
+        (step / "cpu.max").write_text("max 100000\n")
+    text = "0::/system.slice/slurmstepd.scope/job_17/step_0\n"
+    assert limits.memory_limit_of(text, tmp_path) == 256
+    assert limits.cpu_quota_of(text, tmp_path) == 1.5
+
+
+def test_a_cgroup_of_version_1_limits_memory_and_cpus(tmp_path: Path) -> None:
+    text = "9:memory:/slurm/uid_1/job_17\n3:cpuset:/\n2:cpu,cpuacct:/slurm/uid_1\n0::/\n"
+    job, cpu = tmp_path / "memory/slurm/uid_1/job_17", tmp_path / "cpu/slurm/uid_1"
+    job.mkdir(parents=True)
+    cpu.mkdir(parents=True)
+    (job / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (job.parent / "memory.limit_in_bytes").write_text(f"{128 * 2**20}\n")
+    (cpu / "cpu.cfs_quota_us").write_text("200000\n")
+    (cpu / "cpu.cfs_period_us").write_text("100000\n")
+    assert limits.memory_limit_of(text, tmp_path) == 128
+    assert limits.cpu_quota_of(text, tmp_path) == 2
+
+
+def test_no_cgroup_is_no_limit(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("-1\n")
+    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
+    assert limits.memory_limit_of("9:memory:/\n2:cpu:/\n0::/\n", tmp_path) is None
+    assert limits.cpu_quota_of("9:memory:/\n2:cpu:/\n0::/\n", tmp_path) is None
+
+
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="no writable memory cgroup here")
+def test_a_real_cgroup_of_a_real_process_is_found() -> None:
+    group = Path("/sys/fs/cgroup/memory") / f"coach-test-{os.getpid()}"
+    group.mkdir()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(300 * 2**20))
+        (group / "cgroup.procs").write_text(str(process.pid))
+        assert limits.memory_limit_mib(process.pid, {}) == 300
+    finally:
+        process.kill()
+        process.wait()
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), what="an empty cgroup")
+        group.rmdir()
 
 
 def test_a_process_name_cannot_forge_its_stat() -> None:

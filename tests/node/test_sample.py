@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from coach import runs
+from coach.model.telemetry import GpuSample
+from coach.node.processes import read_stat
 from coach.node.sample import keep_pace
+from coach.sources.telemetry import parse_records
 from tests.node.conftest import NODE, Start, of_kind, sampled, telemetry
 from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until
@@ -146,12 +150,74 @@ def test_a_late_sample_is_skipped_and_the_pace_does_not_drift() -> None:
     assert ticks == pytest.approx([0.0, 0.1, 0.3, 0.4], abs=0.05)
 
 
-def test_it_starts_within_a_fifth_of_a_second(clean_env: dict[str, str]) -> None:
+def test_without_saying_where_to_it_does_not_start(start: Start) -> None:
+    sampler = start("sample")
+    _, errors = sampler.communicate(timeout=30)
+    assert sampler.returncode == 2
+    assert "one of the arguments --run-dir --stream --once is required" in errors
+
+
+def test_a_stream_is_short_lines_that_the_source_understands(
+    start: Start, nvml_stand_in: NvmlStandIn
+) -> None:
+    nvml_stand_in.set_gpus([{"util": 50}] * 8)
+    sampler = start("sample", "--stream", "--interval", "0.05", env=nvml_stand_in.env)
+    assert sampler.stdout is not None
+    lines = [sampler.stdout.readline() for _ in range(200)]
+    assert all(line.endswith("}\n") and len(line) < runs.MAX_TELEMETRY_RECORD_BYTES for line in lines)
+    samples, num_bad = parse_records(json.loads(line) for line in lines)
+    assert num_bad == 0
+    assert {sample.gpu for sample in samples if isinstance(sample, GpuSample)} == set(range(8))
+
+
+def test_a_stream_that_nobody_reads_waits_and_one_whose_reader_has_gone_ends(
+    start: Start, nvml_stand_in: NvmlStandIn
+) -> None:
+    nvml_stand_in.set_gpus([{"util": 50}] * 8)
+    sampler = start("sample", "--stream", "--interval", "0.001", env=nvml_stand_in.env)
+    assert sampler.stdout is not None
+
+    def is_held_up() -> bool:
+        return "pipe" in Path(f"/proc/{sampler.pid}/wchan").read_text() or _is_asleep_in_write(sampler.pid)
+
+    wait_until(is_held_up, what="a full pipe")
+    before = read_stat(sampler.pid)
+    begin = time.monotonic()
+    oldest = json.loads(sampler.stdout.readline())["time_s"]
+    assert time.time() - oldest < 60
+    wait_until(lambda: time.monotonic() - begin > 0.3)
+    after = read_stat(sampler.pid)
+    assert before is not None
+    assert after is not None
+    assert after.rss_mib - before.rss_mib < 2, "what was not read is not kept"
+    sampler.stdout.close()
+    wait_until(lambda: sampler.poll() is not None, what="its end")
+    assert sampler.returncode == -signal.SIGPIPE
+
+
+def _is_asleep_in_write(pid: int) -> bool:
+    syscall = Path(f"/proc/{pid}/syscall").read_text().split()
+    return syscall[:2] == ["1", "0x1"]
+
+
+def test_its_first_sample_comes_within_a_fifth_of_a_second(
+    clean_env: dict[str, str], nvml_stand_in: NvmlStandIn
+) -> None:
+    nvml_stand_in.set_gpus([{"util": 50}] * 8)
+
     def seconds() -> float:
         begin = time.monotonic()
-        subprocess.run(
-            [sys.executable, str(NODE), "run", "--help"], env=clean_env, capture_output=True, check=True
+        sampler = subprocess.Popen(
+            [sys.executable, str(NODE), "sample", "--stream"],
+            env={**clean_env, **nvml_stand_in.env},
+            stdout=subprocess.PIPE,
         )
-        return time.monotonic() - begin
+        try:
+            assert sampler.stdout is not None
+            assert any(b'"kind":"host"' in line for line in sampler.stdout)
+            return time.monotonic() - begin
+        finally:
+            sampler.kill()
+            sampler.communicate()
 
     assert min(seconds() for _ in range(5)) < 0.2
