@@ -139,7 +139,7 @@ class CoachApp(AnsweringApp):
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
         elif top is None or top.PLACE in _LIKE_BEFORE:
             targets = self._watch.targets if self._watch else ()
-        watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
+        watch = Watch(targets=targets)
         if watch != self._watch:
             self._watch = watch
             self.context.session.watch(watch)
