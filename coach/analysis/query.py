@@ -170,8 +170,8 @@ def _keyed_test(word: str, field: Field[T], values: tuple[str, ...], is_negated:
     try:
         wanted = [field.kind.read(value) for value in values]
     except ValueError as problem:
-        meant = f"; {problem}" if str(problem) else ""
-        raise UserError(f"filter: {word}: expected {field.kind.example}{meant}") from None
+        meant = f"{problem}; " if str(problem) else ""
+        raise UserError(f"filter: {word}: {meant}expected {field.kind.example}") from None
     value = field.value
     if len(wanted) == 1:
         is_wanted = wanted[0]

@@ -1,7 +1,8 @@
 """The headless front end: one file per command.
 
 The table below is all that `coach --help` needs, so a command's module is imported only when it is the one that was asked for.
-Each module has `configure(parser)` and `run(args, settings) -> exit status`.
+Each module has `configure(parser)` and `run(args, settings) -> exit status`; with `unmistakable(arguments)` it writes them so that argparse
+understands them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name].capitalize()}.")
     module.configure(parser)
     add_as_root(parser)
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(getattr(module, "unmistakable", list)(arguments))
     if args.as_root:
         mean_it_as_root()
     loads = getattr(module, "LOADS_SETTINGS", True)

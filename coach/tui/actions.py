@@ -42,6 +42,9 @@ class ActionApp(App[None]):
             snapshot=Snapshot(opening.session.snapshot.now_s),
             snapshot_time_s=0.0,
         )
+        self._view_store = opening.views
+        if opening.views is not None:
+            self.context.views, self.context.views_problem = opening.views.read()
         self.desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
         self._recipes: tuple[RecipeKey, ...] | None = None
         self._standing = opening.standing
@@ -51,6 +54,15 @@ class ActionApp(App[None]):
         """Whether anything may be changed, as the settings in force have it."""
         if self._standing is not None:
             self.context.mode, self.context.why_readonly = self._standing()
+
+    def on_views_changed(self) -> None:
+        store, views = self._view_store, dict(self.context.views)
+        if store is not None and self.context.mode is Mode.LIVE:
+            self.desk.do(lambda: store.keep(views), lambda _: None, self._say_unkept)
+
+    def _say_unkept(self, error: UserError) -> None:
+        if self.top is not None:
+            self.top.note(error.message)
 
     async def on_done(self, message: messages.Done) -> None:
         result = message.callback()

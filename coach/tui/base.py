@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar
 
 from textual import events
@@ -25,11 +26,12 @@ from coach.tui.render.text import BLANK, Line, Span, line, printable
 from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
+from coach.workflows.views import View
 
 
 @dataclass(slots=True)
 class Context:
-    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks."""
+    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks and the views."""
 
     session: Session
     mode: Mode
@@ -53,9 +55,17 @@ class Context:
     """The last throughput of every run that was ever followed."""
     answers: Answers = field(default_factory=Answers)
     """What was asked on demand."""
+    views: dict[str, View] = field(default_factory=dict)
+    """How the tables are looked at, by their ids."""
+    views_problem: str | None = None
+    """Why they are not as they were kept."""
     marked: list[str] = field(default_factory=list)
+    are_all_shown: bool = False
+    """Whether the queue is everybody's: only then is it asked for."""
     asleep_s: float | None = None
     """How long no key was pressed, once nothing is asked any more because of that."""
+    _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
+    """The jobs by their ids, and of which queue."""
 
     @property
     def now_s(self) -> float:
@@ -71,7 +81,13 @@ class Context:
         return next((run for run in self.snapshot.runs if run.run_id == run_id), None)
 
     def job(self, job_id: str | None) -> Job | None:
-        return next((job for job in self.snapshot.jobs if job.job_id == job_id), None)
+        return self.jobs_by_id.get(job_id) if job_id is not None else None
+
+    @property
+    def jobs_by_id(self) -> Mapping[str, Job]:
+        if self._jobs[0] is not self.snapshot.jobs:
+            self._jobs = (self.snapshot.jobs, {job.job_id: job for job in self.snapshot.jobs})
+        return self._jobs[1]
 
     def run_of_job(self, job_id: str) -> Run | None:
         job = self.job(job_id)

@@ -20,6 +20,7 @@ from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.keys import Mode
 from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
+from coach.workflows.views import ViewStore
 
 if TYPE_CHECKING:
     from coach.launch.resources import Site
@@ -47,6 +48,8 @@ class Opening:
     backend: str
     standing: Callable[[], tuple[Mode, str | None]] | None = None
     """The mode as the settings in force have it, and who says that nothing may be changed; None where it stays as it was opened."""
+    views: ViewStore | None = None
+    """Where the ways to look at the tables are kept; None where nothing is."""
 
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
@@ -70,6 +73,7 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
         f"{resolved} · {name}" if name else resolved,
         resolved,
         lambda: _standing(launcher.settings, is_readonly),
+        ViewStore(settings.cache_dir),
     )
 
 

@@ -159,6 +159,10 @@ class RelaunchRequested(Message):
         self.parent_choice = parent_choice
 
 
+class ViewsChanged(Message):
+    """Somebody looks at a table in another way, and wants it kept."""
+
+
 class NodeOpened(ScreenAsked):
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ class ViewStore:
             kept = json.loads(said) if said is not None else {}
         except (OSError, ValueError, RecursionError) as problem:
             words = problem.strerror if isinstance(problem, OSError) else "not what coach wrote"
-            return {}, f"{self._file}: {words}; filters, order and columns are as at the first start"
+            return {}, f"{self._file}: {words}; it does not count"
         tables = kept.get("tables") if isinstance(kept, dict) else None
         views = {
             name: View(**{field.name: _text(said.get(field.name)) for field in fields(View)})

@@ -95,7 +95,7 @@ def test_what_is_not_known_matches_no_number_and_is_in_the_rest() -> None:
         ("colour:red", 'no key "colour"'),
         (
             "state:pnding",
-            "state:pnding: expected pending, running …, or Slurm's code: pd, r …; did you mean pending?",
+            "state:pnding: did you mean pending?; expected",
         ),
         ("state:", "state:: expected"),
         ("gpu:many", "gpu:many: expected 4, >0, >=2, <8 or 2..4"),

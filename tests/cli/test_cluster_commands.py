@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coach.analysis.arrays import group_id
 from coach.cli import history, jobs, nodes, partitions
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -285,3 +286,92 @@ def test_other_clusters_are_asked_by_name_and_odd_names_refused(
     assert {each["cluster"] for each in json.loads(capsys.readouterr().out)["jobs"]} == {"east"}
     with pytest.raises(SystemExit):
         run(nodes, settings, "-M", "--evil")
+
+
+def listed(
+    capsys: pytest.CaptureFixture[str], clients: Path, module: Any, settings: Settings, *arguments: str
+) -> list[dict[str, Any]]:
+    """What a command lists as JSON about the recorded cluster."""
+    capsys.readouterr()
+    assert run_recorded(clients, module, settings, *arguments, "--format", "json") == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)[module.__name__.rpartition(".")[2]]
+    return found
+
+
+def test_jobs_are_filtered_sorted_and_cut_to_columns_by_the_same_words(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    all_ids = {each["job_id"] for each in listed(capsys, clients, jobs, settings)}
+    waiting = listed(
+        capsys, clients, jobs, settings, "state:pending gpu:>0", "--sort=-id", "--columns", "id,gpus,class"
+    )
+    assert 0 < len(waiting) < len(all_ids)
+    assert all(set(each) == {"job_id", "num_gpus", "pending_class"} for each in waiting)
+    assert all(each["num_gpus"] > 0 for each in waiting)
+    numbers = [int(group_id(each["job_id"])) for each in waiting]
+    assert numbers == sorted(numbers, reverse=True)
+    rest = listed(capsys, clients, jobs, settings, "!state:pending")
+    assert not {each["job_id"] for each in waiting} & {each["job_id"] for each in rest}
+    assert run_recorded(clients, jobs, settings, "class:held", "--columns", "reason,id") == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["REASON", "JOB"]
+    assert rows
+    assert all(row.startswith("JobHeld") for row in rows)
+
+
+def test_asking_for_somebody_else_by_name_shows_everybodys_queue(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(jobs, settings, "user:nobody", "--format", "json", "--backend", "slurm") == 0
+    assert {each["user"] for each in json.loads(capsys.readouterr().out)["jobs"]} == {"nobody"}
+    assert run(jobs, settings, "!user:nobody", "--format", "json", "--backend", "slurm") == 0
+    assert {each["user"] for each in json.loads(capsys.readouterr().out)["jobs"]} == {user_name()}
+
+
+def test_nodes_and_history_take_the_same_words(
+    clients: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [each["name"] for each in listed(capsys, clients, nodes, settings, "gpu:>0", "--sort=-node")]
+    assert names == ["node3", "node2", "node1"]
+    drained = listed(capsys, clients, nodes, settings, "state:drain", "--columns", "node,free,reason")
+    assert [set(each) for each in drained] == [{"name", "num_gpus_free", "reason"}]
+    assert run_recorded(clients, nodes, settings, "free:0", "--columns", "node,cpus,mem,since") == 0
+    assert "/" in capsys.readouterr().out
+    listed(capsys, clients, jobs, settings)
+    assert run(history, settings, "state:failed", "--days", "3650", "--backend", "slurm") == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[:2] == ["JOB", "STATE"]
+    assert rows
+    assert all("FAILED" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "said"),
+    [
+        (jobs, ["stat:pending"], 'stat:pending: no key "stat"; did you mean state:?'),
+        (jobs, ["--sort", "submitt"], 'sort: no field "submitt"; did you mean submit?'),
+        (nodes, ["--columns", "node,fre"], 'columns: no field "fre"; did you mean free?'),
+        (nodes, ["mem:>64"], "mem:>64: expected >=64G"),
+        (history, ["gpu:x"], "gpu:x: expected 4, >0"),
+        (jobs, ["--why", "--columns", "id"], "--why and --columns"),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused_before_anybody_is_asked(
+    settings: Settings, module: Any, words: list[str], said: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        run(module, settings, *words)
+    assert said in error.value.message
+    assert error.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["--sort", "-gpu", "--all"], ["--sort=-gpu", "--all"]),
+        (["-state:running", "--why"], ["!state:running", "--why"]),
+        (["-M", "east", "--sort"], ["-M", "east", "--sort"]),
+    ],
+)
+def test_a_dash_of_the_language_is_not_taken_for_an_option(typed: list[str], meant: list[str]) -> None:
+    assert jobs.unmistakable(typed) == meant

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from coach.tui.app import CoachApp
 from coach.tui.keys import Mode
 from coach.tui.live import Opening
+from coach.workflows.views import ViewStore
 from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_history, make_snapshot
 
 
@@ -73,11 +74,12 @@ async def opened(
     *,
     mode: Mode = Mode.LIVE,
     size: tuple[int, int] = (120, 36),
+    views: ViewStore | None = None,
 ) -> AsyncIterator[Driver]:
     session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
     launcher = launcher or FakeLauncher()
     clock = Clock()
-    app = CoachApp(Opening(session, launcher, mode, "ada", "slurm · tiger", "slurm"), clock)
+    app = CoachApp(Opening(session, launcher, mode, "ada", "slurm · tiger", "slurm", views=views), clock)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, session, launcher, clock)
         await driver.until(lambda: app.context.launch_keys, "the recipes")

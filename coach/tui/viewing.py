@@ -1,0 +1,103 @@
+"""What the screens share whose tables are filtered, sorted and cut to columns by the words of the command line.
+
+The views belong to the person, not to the screen: they are kept from one start to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from textual.widgets import Input
+
+from coach.tui.base import Context
+from coach.tui.choosing import ChoosingScreen
+from coach.tui.messages import ViewsChanged
+from coach.tui.table_view import TableView
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+
+_FILTER = 'filter: text, state:pending, gpu:>0, user:me, -word, "two words"; coach jobs --help has them all'
+
+
+class ViewingScreen(ChoosingScreen):
+    """A screen with such tables."""
+
+    def __init__(
+        self, context: Context, crumbs: tuple[str, ...], views: Mapping[str, TableView[Any]]
+    ) -> None:
+        """`views` are by the id of their table; the first is meant where none has the focus."""
+        super().__init__(context, crumbs)
+        self.views = views
+        problems = [context.views_problem]
+        problems += [
+            view.restore(context.views[name]) for name, view in views.items() if name in context.views
+        ]
+        self._problem = next(filter(None, problems), None)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        if self._problem is not None:
+            self.call_after_refresh(self.note, self._problem)
+            self._problem = None
+
+    def _at_hand(self) -> tuple[KeyedTable, TableView[Any]]:
+        tables = {name: self.query_one(f"#{name}", KeyedTable) for name in self.views}
+        name = next((name for name, table in tables.items() if table.has_focus), next(iter(tables)))
+        return tables[name], self.views[name]
+
+    def action_filter(self) -> None:
+        table, view = self._at_hand()
+        self.query_one(FilterLine).ask(
+            table, view.view.filter, lambda text: self._say(view.filter(text)), _FILTER
+        )
+
+    def action_columns(self) -> None:
+        table, view = self._at_hand()
+        choices = f"columns, from: {' '.join(view.choices())}"
+        value = view.view.columns or ",".join(name for name in table.shown_columns if name in view.choices())
+        self.query_one(FilterLine).ask(
+            table, value, lambda text: self._say(view.choose_columns(text)), choices, view.view.columns
+        )
+
+    def action_sort(self) -> None:
+        table, view = self._at_hand()
+        view.sort_by_next(table.shown_columns)
+        self._changed()
+
+    def action_reverse(self) -> None:
+        _, view = self._at_hand()
+        if not view.view.sort:
+            self.note("nothing to reverse: s sorts by a column")
+            return
+        view.reverse()
+        self._changed()
+
+    def _say(self, problem: str | None) -> None:
+        self.note(problem or "")
+
+    def _changed(self) -> None:
+        self.context.views.update({name: view.view for name, view in self.views.items()})
+        self.post_message(ViewsChanged())
+        self.refresh_all()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one(FilterLine).apply()
+        self.refresh_all()
+
+    def on_filter_line_left(self) -> None:
+        self._changed()
+
+    def clear_filters(self) -> bool:
+        """Whether there was one, or something was being typed: then that is given up."""
+        line = self.query_one(FilterLine)
+        filtered = [view for view in self.views.values() if view.view.filter]
+        if line.display:
+            line.give_up()
+        elif filtered:
+            for view in filtered:
+                view.filter("")
+        else:
+            return False
+        self._changed()
+        return True
