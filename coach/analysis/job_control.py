@@ -31,13 +31,15 @@ def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool
         return "it was submitted with --no-requeue (Requeue=0)" if can_requeue is False else None
     if is_final(state):
         return f"it has ended already ({state})"
-    is_held = reason in _HELD or state in _HELD_STATES
+    # Tasks that wait for different reasons share a row: `JobHeldUser,JobArrayTaskLimit`.
+    reasons = frozenset((reason or "").split(","))
+    is_held = bool(reasons & _HELD) or state in _HELD_STATES
     if verb is Verb.HOLD:
-        if is_held:
+        if is_held and reasons <= _HELD | {""}:
             return "it is held already"
         return None if state == "PENDING" else f"it is {state}: only a waiting job can be held"
     if verb is Verb.RELEASE:
-        if reason == "JobHeldAdmin":
+        if reasons == {"JobHeldAdmin"}:
             return "an administrator holds it: only he may release it"
         return None if is_held else f"it is not held ({state})"
     if verb is Verb.SHELL and state != "RUNNING":
