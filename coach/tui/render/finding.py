@@ -55,7 +55,11 @@ def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
 
 def _other(finding: Finding, findings: Sequence[Finding]) -> Line:
     known = any(other.rule == finding.consequence_of for other in findings)
-    link = f"  └ follows from {finding.consequence_of}: " if finding.consequence_of and known else "  "
+    link = (
+        f"  └ follows from {printable(finding.consequence_of)}: "
+        if finding.consequence_of and known
+        else "  "
+    )
     return line(
         muted(link),
         severity_sign(finding.severity),
@@ -125,7 +129,7 @@ def _whole(finding: Finding, width: int) -> list[Line]:
     ]
     rows.extend(line(f"   {text}") for text in wrap(printable(finding.summary), width - 4))
     if finding.consequence_of:
-        rows.append(line(muted(f"   follows from {finding.consequence_of}")))
+        rows.append(line(muted(f"   follows from {printable(finding.consequence_of)}")))
     rows.extend(_evidence(item) for item in finding.evidence)
     rows.extend(fix_line(fix) for fix in finding.fixes)
     return rows

@@ -16,7 +16,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from coach.tui.render.text import TONES, Line, Tone, line_width
+from coach.tui.render.text import TONES, Line, Tone, line_width, printable
 
 _MOVES: list[BindingType] = [
     Binding("up,k", "scroll_up", "Up", show=False),
@@ -94,10 +94,14 @@ class LinesView(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, width - 1), Strip([sign])])
 
     def strip_of(self, row: Line, base: Style | None = None) -> Strip:
-        """Spans in the theme's colours for their tones."""
+        """Spans in the theme's colours for their tones. What a renderer has forgotten to make harmless ends here."""
         style = base or self.rich_style
         return Strip(
-            [Segment(span.text, self._style_of(span.tone, style, span.action)) for span in row if span.text]
+            [
+                Segment(printable(span.text), self._style_of(span.tone, style, span.action))
+                for span in row
+                if span.text
+            ]
         )
 
     def _style_of(self, tone: Tone, base: Style, action: str) -> Style:

@@ -1,0 +1,137 @@
+"""Every screen there is, with hostile text in every field of everything that it shows."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from coach.model.accounting import PastJob
+from coach.model.job_action import Verb
+from coach.model.launch import LaunchRequest
+from coach.tui import screens
+from coach.tui.base import CoachScreen
+from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import (
+    CHILD_ID,
+    RUN_ID,
+    FakeLauncher,
+    FakeSession,
+    make_history,
+    make_job,
+    make_plan,
+    make_snapshot,
+    nan_diagnosis,
+)
+
+STRANGE = "".join(text for text in HOSTILE if text != LONG)
+
+
+class _Poisoning:
+    """Whatever the launcher answers, with hostile text in it."""
+
+    def __init__(self, text: str, *, is_filled: bool = False) -> None:
+        self._inner = FakeLauncher()
+        self._text = text
+        self._is_filled = is_filled
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+        return lambda *args, **more: poisoned(found(*args, **more), self._text, is_filled=self._is_filled)
+
+
+def screen_classes() -> list[type[CoachScreen]]:
+    found = []
+    for module in pkgutil.iter_modules(screens.__path__, f"{screens.__name__}."):
+        for _, cls in inspect.getmembers(import_module(module.name), inspect.isclass):
+            if issubclass(cls, CoachScreen) and cls.__module__ == module.name:
+                found.append(cls)
+    return found
+
+
+def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
+    """What each screen is opened with, by the names of its parameters; a new name has to be added here."""
+    values: dict[str, Any] = {
+        "run_id": RUN_ID,
+        "before": RUN_ID,
+        "after": CHILD_ID,
+        "job_id": "13",
+        "past": poisoned(PastJob(make_job("13")), text),
+        "group_id": "g",
+        "name": f"{text}node1",
+        "target": RUN_ID,
+        "targets": ("13",),
+        "label": f"{text}vasp",
+        "verb": Verb.CANCEL,
+        "index": 0,
+        "place": "cluster",
+        "crumbs": ("cluster", text),
+        "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
+        "request": poisoned(LaunchRequest("ddp"), text),
+        "title": text,
+    }
+    names = [name for name in inspect.signature(cls.__init__).parameters if name not in ("self", "context")]
+    return {name: values[name] for name in names}
+
+
+def check(driver: Driver, where: str) -> None:
+    strips = driver.app.screen._compositor.render_strips()
+    rows = [strip.text for strip in strips]
+    for row in rows:
+        assert_harmless(row, where)
+    assert_fills(rows, driver.app.size.width, where)
+    for strip in strips:
+        for segment in strip:
+            meta = segment.style.meta if segment.style is not None else {}
+            assert not any(key.startswith("@") and "app.quit" in str(value) for key, value in meta.items()), (
+                where
+            )
+            assert segment.style is None or segment.style.link is None, where
+
+
+def test_all_screens_are_found() -> None:
+    assert {"ClusterScreen", "RunScreen", "JobScreen", "PlanScreen"} <= {
+        cls.__name__ for cls in screen_classes()
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "is_filled"),
+    [
+        (STRANGE, (120, 36), False),
+        (STRANGE, (80, 24), True),
+        (LONG, (80, 24), False),
+    ],
+    ids=["120x36", "80x24, every field", "10 kB"],
+)
+async def test_no_screen_lets_hostile_text_do_anything(
+    text: str, size: tuple[int, int], is_filled: bool
+) -> None:
+    snapshot = poisoned(make_snapshot(diagnoses={RUN_ID: nan_diagnosis()}), text, is_filled=is_filled)
+    session = FakeSession(snapshot, {RUN_ID: make_history()})
+    launcher = _Poisoning(text, is_filled=is_filled)
+    async with opened(session, launcher, size=size) as driver:  # type: ignore[arg-type]
+        check(driver, "home")
+        for cls in screen_classes():
+            driver.app.push_screen(cls(driver.app.context, **arguments(cls, text)))
+            await driver.pilot.pause()
+            check(driver, cls.__name__)
+            await driver.press("end")
+            check(driver, f"{cls.__name__} at its end")
+            if driver.app.screen.__class__ is cls:
+                driver.app.pop_screen()
+
+
+async def test_the_palette_shows_recipes_as_they_are_named() -> None:
+    async with opened(launcher=_Poisoning(STRANGE)) as driver:  # type: ignore[arg-type]
+        await driver.press("ctrl+p")
+        for key in ("", "a", "down"):
+            if key:
+                await driver.press(key)
+            check(driver, "palette")
