@@ -1,7 +1,6 @@
 """What the rules about an error that ended a program share: whether it did, and what the job itself said when it refused to start.
 
-The same words stand in logs of programs that caught the error and went on. To tell the two apart is one question, answered once; what
-the words mean stays in each rule.
+What the words mean stays in each rule; whether the program lived on is told by rules/aftermath.py.
 """
 
 from __future__ import annotations
@@ -11,29 +10,17 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from coach.model.cluster import is_final
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.run import Refusal
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule
-from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
 
-UNHEEDED = r"^(?!.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
-"""A logger that gives an error less than its own level has caught it. `NCCL_DEBUG=INFO` is advice, no level."""
-
-_FAILING_WINDOW_LINES = 200
-"""A traceback that so many lines with losses follow was caught: a dying process flushes less than that."""
-
-_CAUGHT_AFTER_LINES = 40
-"""Without a traceback, so many lines and no sign of an end say the same."""
-
-_DEATH = re.compile(
-    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: |ChildFailedError|core dumped"
-)
-"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another."""
+UNHEEDED = r"^(?!\[[WI]\d{0,4} |[WI]\d{4} |.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
+"""A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`. `NCCL_DEBUG=INFO` is advice, no level."""
 
 
 def ending_signatures(
@@ -124,7 +111,10 @@ class EndingRule(Rule):
         )
 
     def _ended(self, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
-        deadly = [hit for hit in hits if not went_on(hit, snapshot)]
+        caught = [hit for hit in hits if went_on(hit, snapshot)]
+        deadly = [
+            hit for hit in hits if hit not in caught and not any(_led_to(hit, later) for later in caught)
+        ]
         first = earliest(deadly or hits)
         severity = self.severity_of(first) if deadly else self.severity_if_it_goes_on(hits, snapshot)
         ranks = sorted({hit.rank for hit in deadly or hits if hit.rank is not None})
@@ -142,22 +132,6 @@ class EndingRule(Rule):
         )
 
 
-def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the error was caught: the run completed or still runs, losses follow in the same log, or it ends long after, and well.
-
-    Losses right after a traceback prove nothing, because buffered output is flushed when a dying process exits; many lines do.
-    """
-    state = snapshot.state
-    if state == "COMPLETED" or (state is not None and not is_final(state)):
-        return True
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
-    if losses_after(hit, snapshot):
-        num_after = tail.num_lines - hit.line if tail is not None else 0
-        return not hit.traceback or num_after > _FAILING_WINDOW_LINES
-    if tail is None:
-        return False
-    after = tail.lines[max(0, hit.line - tail.first_line + 1) :]
-    is_long_ago = hit.line < tail.first_line or len(after) > (
-        _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
-    )
-    return is_long_ago and not any(_DEATH.search(line) for line in after)
+def _led_to(hit: LogHit, later: LogHit) -> bool:
+    """Whether an error stands in the chain of tracebacks above a later one."""
+    return hit.line < later.line and any(line.strip() and hit.text.endswith(line) for line in later.traceback)

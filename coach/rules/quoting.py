@@ -46,7 +46,10 @@ def own_frame(hit: LogHit) -> Evidence | None:
 
 
 def earliest(hits: Iterable[LogHit]) -> LogHit:
-    """The first by its own time stamp where there is one, else by its place."""
+    """The first by its place in one log; of several logs by the time stamps, where there are any."""
+    hits = list(hits)
+    if len({hit.file for hit in hits}) == 1:
+        return min(hits, key=lambda hit: hit.line)
     return min(hits, key=lambda hit: (hit.time_s is None, hit.time_s or 0.0, hit.file, hit.line))
 
 

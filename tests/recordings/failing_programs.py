@@ -105,6 +105,11 @@ HEALTHY = {
     "    print(f'step {step} loss: {(2.3 / step ** 0.3) * random.lognormvariate(0, 0.5):.4f}')",
     "restarts": "import math\nfor step in range(1, 401):\n    print(f'step {step} loss: {2.3 / step ** 0.7 + 0.2 * ((step % 100) < 10) * (step > 50):.4f}')",
     "growing-like-a-benchmark": "for step in range(1, 101):\n    print(f'iteration {step} | lm loss: {18.3 + step / 40:.4f} | loss scale: 12.0')",
+    "destructor": "class Loader:\n    def __del__(self):\n        assert False, 'can only test a child process'\n"
+    "def epoch():\n    Loader()\nepoch()\nfor number in range(5):\n    print(f'epoch {number} accuracy 0.{number}')",
+    "tried-again": "import socket, time, traceback\nfor attempt in range(3):\n    try:\n        socket.create_connection(('models.invalid', 443))\n"
+    "    except OSError as error:\n        traceback.print_exc()\n        print(f'retrying in {attempt} s')\n"
+    "for number in range(5):\n    print(f'epoch {number} accuracy 0.{number}')",
     "adversarial": "for step in range(1, 101):\n    print(f'step {step} loss_D: {2 / step:.4f} loss_G: {step / 9:.4f} loss: {step / 5 + 0.1:.4f}')",
     "scaler-settles": "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = torch.optim.SGD(model.parameters(), 1e-9)\n"
     "scaler = torch.amp.GradScaler('cpu', init_scale=2.0**120, growth_interval=50)\n"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import lines_after, went_on
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.ending import went_on
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
 
@@ -125,11 +125,13 @@ class PlainException(Rule):
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if went_on(hit, snapshot):
             return True
-        after = _lines_after(hit, snapshot)
-        if after is None:
-            return snapshot.state is None
-        signs = [line for line in after if not _NO_SIGN_OF_LIFE.search(_UNPREFIXED.sub("", line))]
-        return snapshot.state is None and len(signs) > self.values["max_lines_after"]
+        tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+        if snapshot.state is not None or tail is None:
+            return False
+        if hit.line < tail.first_line:
+            return True
+        after = (_UNPREFIXED.sub("", line) for line in lines_after(hit, tail))
+        return sum(1 for line in after if not _NO_SIGN_OF_LIFE.search(line)) > self.values["max_lines_after"]
 
 
 def _is_echo(hit: LogHit) -> bool:
@@ -167,11 +169,3 @@ def _boxed_frame(hit: LogHit, snapshot: TargetSnapshot) -> Evidence | None:
             if line.startswith("╭"):
                 break
     return None
-
-
-def _lines_after(hit: LogHit, snapshot: TargetSnapshot) -> Sequence[str] | None:
-    """What the log says after the hit; None where that is more than the tail that is kept."""
-    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
-    if tail is None or hit.line < tail.first_line:
-        return None
-    return tail.lines[hit.line - tail.first_line + 1 :]

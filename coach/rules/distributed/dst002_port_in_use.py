@@ -11,8 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _IN_USE = re.compile(
-    # c10d says W when it tries the next address; E, or the exception, when there is none left.
-    r"^(?!\[W|\S*\[W\d)(?:" + UNHEEDED.removeprefix("^") + r".*?)(?:"
+    UNHEEDED + r".*?(?:"
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
     r"|(?:Error|Exception|error|ERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
     r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)"

@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _TIMEOUT = re.compile(
-    UNHEEDED + r"(?!\[W|\S*\[W\d)(?!.*?gai error).*?(?:"
+    UNHEEDED + r"(?!.*?gai error).*?(?:"
     r"The client socket has timed out after (?P<after>\S+) while trying to connect to \(?(?P<address>[^,)\s]+(?:, \d+)?)"
     r"|Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined"
     r"|Timed out initializing process group in store based barrier on rank:? ?(?P<rank>\d+)"

@@ -190,9 +190,7 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> _Odd | None:
 
 def _fixes(odd: _Odd | None) -> Iterable[Fix]:
     whom = ranks_text(odd.ranks) if odd else "the rank that did not come"
-    yield Fix(
-        f"Look at what {whom} did then: its last lines, its node, a collective inside of `if rank == 0:`"
-    )
+    yield Fix(f"Look at {whom}: its last lines, its node, a collective inside of `if rank == 0:`")
     yield Fix(
         "Let torch keep which collectives each rank called, and dump them at a timeout",
         {"env": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}},

@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _GLOO = re.compile(
     UNHEEDED
-    + r"(?!\[W|\S*\[W\d).*?(?:gloo/\S+\.(?:cc|h):\d+\](?: [\w.]+ [!=<>]+ [\w.]+\.?)?\s*(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR).*)"
+    + r".*?(?:gloo/\S+\.(?:cc|h):\d+\](?: [\w.]+ [!=<>]+ [\w.]+\.?)?\s*(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR).*)"
     r"|(?:Error|what\(\)).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete)"
     r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo device))"
 )

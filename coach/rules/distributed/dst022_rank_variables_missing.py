@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
-    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w+|CUDA_VISIBLE_DEVICES|OMPI_\w+|PMI_\w+)'"
+    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w+|CUDA_VISIBLE_DEVICES|OMPI_\w+|PMI_\w+)'$"
     r"|(?:Error|Exception): .*?(?P<local>LOCAL_RANK) is not in the environment"
     r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
     r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"

@@ -1,0 +1,78 @@
+"""What a log says after an error: whether the program ended with it, or caught it and lived on.
+
+The same words stand in both kinds of logs. To tell the two apart is one question, answered once for all rules about errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from coach.model.cluster import is_final
+from coach.model.log import LogHit, LogTail
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.losslines import losses_after
+
+_FAILING_WINDOW_LINES = 200
+"""A traceback that so many lines follow was caught: a dying process flushes less than that."""
+
+_CAUGHT_AFTER_LINES = 40
+"""Without a traceback, so many lines and no sign of an end say the same."""
+
+_UNBUFFERED = re.compile(r"\d%\||\bINFO\b|\d(?:it/s|s/it)\b")
+"""Progress bars and loggers write to stderr at once: unlike printed lines, they were not flushed by a dying process."""
+
+_SIGNS_OF_LIFE = 10
+"""Other ranks may say a few before they are ended as well."""
+
+_TRIED_AGAIN = re.compile(
+    r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
+)
+_ADVICE = re.compile(r"^\s*(?:#|- )|[Yy]ou can|[Pp]lease|set ")
+_TRIED_AGAIN_LINES = 3
+
+_DEATH = re.compile(
+    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: |ChildFailedError|core dumped"
+)
+"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another."""
+
+
+def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether the error was caught: the run completed or still runs, it was tried again, losses follow in the same log, or it ends long after, and well.
+
+    Losses right after a traceback prove nothing, because buffered output is flushed when a dying process exits; many lines do.
+    """
+    state = snapshot.state
+    if state == "COMPLETED" or (state is not None and not is_final(state)):
+        return True
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    if _says_tried_again(hit.text):
+        return True
+    if tail is None:
+        return not hit.traceback and losses_after(hit, snapshot)
+    if losses_after(hit, snapshot):
+        return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
+    after = lines_after(hit, tail)
+    if any(_says_tried_again(line) for line in after[:_TRIED_AGAIN_LINES]) or _is_ignored(hit, tail):
+        return True
+    enough = _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
+    is_long_ago = hit.line < tail.first_line or len(after) > enough
+    lives = is_long_ago or sum(1 for line in after if _UNBUFFERED.search(line)) >= _SIGNS_OF_LIFE
+    return lives and not any(_DEATH.search(line) for line in after)
+
+
+def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:
+    """What is kept of the lines below a hit."""
+    return tail.lines[max(0, hit.line - tail.first_line + 1) :]
+
+
+def _says_tried_again(line: str) -> bool:
+    return bool(_TRIED_AGAIN.search(line)) and not _ADVICE.search(line)
+
+
+def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
+    """Whether Python itself went on: what a destructor raises is printed below "Exception ignored in"."""
+    head = hit.line - tail.first_line - len(hit.traceback)
+    return bool(hit.traceback) and any(
+        "Exception ignored in" in line for line in tail.lines[max(0, head - 1) : max(0, head + 1)]
+    )
