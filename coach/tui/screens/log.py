@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
 
-from coach.model.log import LogTail
+from coach.model.log import LogFile, LogTail
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.render.text import clip, line, muted, printable
@@ -35,37 +35,29 @@ class LogScreen(CoachScreen):
         self.query_one("#log").focus()
 
     def show(self) -> None:
-        target = self.context.snapshot.targets.get(self._target)
-        tails = target.log_tails if target is not None else ()
-        tail = self._pick(tails)
-        files = " · ".join(printable(each.file) for each in tails)
-        self.pane("#heading").set_lines(
-            [
-                clip(
-                    line(f" {printable(self._label)} ", muted(files or "looking for its log…")),
-                    self.app.size.width,
-                )
-            ]
-        )
+        files, tails = self._told()
+        file = files[-1 if self._is_stderr_shown else 0] if files else None
+        where = " · ".join(printable(each.path) for each in files) or "looking for its log…"
+        heading = line(f" {printable(self._label)}  ", muted(where))
+        self.pane("#heading").set_lines([clip(heading, self.app.size.width)])
+        tail = next((each for each in tails if file is None or each.file == file.path), None)
+        name = "stderr" if self._is_stderr_shown else "stdout"
+        if len(files) == 1:
+            name = "stdout and stderr"
+        if file is not None and (file.problem is not None or not file.is_found):
+            name += f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
+        self.query_one("#log", LogView).set_tail(tail, name)
         status = self.context.snapshot.sources.get(f"log:{self._target}")
-        if tail is None and status is not None and status.error is not None:
+        if not files and status is not None and status.error is not None:
             self.note(f"its log: {status.error}")
-        self.query_one("#log", LogView).set_tail(tail, "stderr" if self._is_stderr_shown else "stdout")
 
-    def _pick(self, tails: Sequence[LogTail]) -> LogTail | None:
-        """The stream that is wanted; where both go to one file, that."""
-        wanted = [tail for tail in tails if _is_stderr(tail.file) is self._is_stderr_shown]
-        return next(iter(wanted or tails), None) if len(tails) == 1 or wanted else None
+    def _told(self) -> tuple[Sequence[LogFile], Sequence[LogTail]]:
+        """Where the streams go, standard output first, and their ends."""
+        target = self.context.snapshot.targets.get(self._target)
+        return (target.log_files, target.log_tails) if target is not None else ((), ())
 
     def action_log(self, name: str) -> None:
-        target = self.context.snapshot.targets.get(self._target)
         self._is_stderr_shown = name.startswith("stderr")
-        if target is not None and len(target.log_tails) == 1:
-            self.note("both streams go to one file, or the other is not there yet")
+        if len(self._told()[0]) == 1:
+            self.note("both streams go to this file")
         self.refresh_all()
-
-
-def _is_stderr(file: str) -> bool:
-    """By its name: sites and people call it `stderr.log`, `job-17.err`, `17.e`."""
-    name = file.rpartition("/")[2].lower()
-    return "stderr" in name or name.rpartition(".")[2] in ("err", "e", "error") or ".err" in name

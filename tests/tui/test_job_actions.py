@@ -1,0 +1,168 @@
+"""Doing something to jobs from the screens: selected ones together, each question with its exact command, each refusal with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.model.job_action import Verb
+from coach.model.log import LogFile, LogTail
+from coach.model.snapshot import TargetSnapshot
+from coach.tui.guard import GUARD_S
+from coach.tui.keys import Mode
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import NOW_S, FakeLauncher, FakeSession, make_job, make_snapshot
+
+WAITING = tuple(
+    make_job(str(number), state="PENDING", reason="Priority", nodes=None, submit_time_s=NOW_S - number)
+    for number in (21, 22, 23)
+)
+
+
+def waiting() -> FakeSession:
+    return FakeSession(make_snapshot(jobs=(*WAITING, make_job("12", "bob", state="PENDING")), runs=()))
+
+
+async def answer(driver: Driver, key: str = "y") -> None:
+    driver.clock.turn(GUARD_S + 0.1)
+    await driver.press(key)
+
+
+async def test_selected_jobs_are_held_by_one_command_and_stay_selected_for_the_next() -> None:
+    async with opened(waiting()) as driver:
+        await driver.press("space", "space", "space")
+        await driver.sees("3 selected, Esc clears")
+        assert driver.text().count("●▸") == 3
+        await driver.press("h")
+        await driver.sees("$ scontrol hold 21,22")
+        await driver.sees("23 is left out: it has ended already (FAILED)")
+        await answer(driver)
+        await driver.reaches("cluster")
+        await driver.sees("21, 22 were held")
+        assert [each.verb for each in driver.launcher.performed] == [Verb.HOLD]
+        assert driver.session.num_refreshes == 1
+        await driver.press("x")
+        await driver.sees("$ scancel 21 22")
+        await driver.press("escape")
+        await driver.press("escape")
+        assert "selected" not in driver.text()
+
+
+async def test_nobody_elses_job_is_selected() -> None:
+    async with opened(waiting()) as driver:
+        await driver.press("end", "space")
+        await driver.sees("job 12 is bob's, not yours")
+        assert "selected" not in driver.text()
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("h", "it is RUNNING: only a waiting job can be held"),
+        ("U", "it is not held"),
+    ],
+)
+async def test_what_the_screen_knows_to_be_impossible_is_said_beside_the_keys(key: str, why: str) -> None:
+    async with opened() as driver:
+        await driver.press(key)
+        await driver.sees(why)
+        assert driver.place == "cluster"
+
+
+async def test_a_shell_needs_a_running_job_and_gets_only_one() -> None:
+    async with opened(waiting()) as driver:
+        await driver.press("exclamation_mark")
+        await driver.sees("only a running job has an allocation")
+        await driver.press("space", "space", "exclamation_mark")
+        await driver.sees("one job at a time")
+
+
+async def test_a_new_limit_is_typed_shown_as_a_command_and_changed_only_by_y() -> None:
+    async with opened(waiting()) as driver:
+        await driver.press("T")
+        await driver.sees("new time limit")
+        await driver.press(*"1y5", "enter")
+        await driver.sees("$ scontrol update jobid=21 timelimit=00:15:00")
+        await driver.press("enter")
+        assert driver.launcher.performed == []
+        await answer(driver)
+        await driver.sees("21 was given a lower time limit")
+
+
+async def test_a_limit_that_is_none_is_refused_and_can_be_typed_again() -> None:
+    async with opened(waiting()) as driver:
+        await driver.press("T", *"::", "enter")
+        await driver.sees("not a time limit")
+        await driver.press("backspace", "backspace", *"20", "enter")
+        await driver.sees("timelimit=00:20:00")
+
+
+async def test_a_run_is_launched_again_by_its_plan() -> None:
+    async with opened() as driver:
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.press("A")
+        await driver.reaches("plan")
+        await driver.sees("submits exactly this script")
+
+
+async def test_another_job_is_submitted_again_with_its_script_shown_harmless() -> None:
+    async with opened(waiting()) as driver:
+        await driver.press("A")
+        await driver.sees("$ sbatch --chdir=/home/ada x.sh")
+        await driver.sees("echo '[bold]")
+        assert "\x1b" not in driver.text()
+        await answer(driver)
+        await driver.until(lambda: driver.launcher.performed, "submitted again")
+
+
+@pytest.mark.parametrize("mode", [Mode.READONLY, Mode.ROOT, Mode.REPLAY, Mode.DEMO])
+@pytest.mark.parametrize("key", ["x", "h", "U", "Q", "T", "A", "exclamation_mark"])
+async def test_where_nothing_may_be_changed_every_action_is_off_and_says_why(mode: Mode, key: str) -> None:
+    async with opened(waiting(), mode=mode) as driver:
+        await driver.press(key)
+        await driver.sees("is off: ")
+        assert driver.place == "cluster"
+
+
+async def test_what_slurm_refuses_is_shown_whole_and_can_be_left() -> None:
+    refusal = UserError("scontrol: 21: Requested operation is presently disabled")
+    async with opened(waiting(), FakeLauncher(refusal=refusal)) as driver:
+        await driver.press("h")
+        await driver.sees("$ scontrol hold 21")
+        await answer(driver)
+        await driver.sees("Requested operation is presently disabled")
+        await driver.press("escape")
+        await driver.reaches("cluster")
+
+
+async def test_the_log_of_a_job_that_coach_did_not_launch_is_followed_in_both_streams() -> None:
+    session = waiting()
+    async with opened(session) as driver:
+        await driver.press("l")
+        await driver.reaches("log")
+        await driver.until(lambda: session.watches[-1].targets == ("21",), "its log is followed")
+        await driver.sees("looking for its log")
+        tails = (
+            LogTail("/home/ada/21.err", 1, ("oh no",), 6, 1),
+            LogTail("/home/ada/21.out", 1, ("hello",), 6, 1),
+        )
+        files = (LogFile("/home/ada/21.out", True), LogFile("/home/ada/21.err", True))
+        target = TargetSnapshot("21", NOW_S, log_tails=tails, log_files=files)
+        session.push(replace(session.snapshot, targets=MappingProxyType({"21": target})))
+        await driver.sees("hello")
+        await driver.press("e")
+        await driver.sees("oh no")
+
+
+async def test_a_log_that_is_not_there_names_the_place_where_it_was_looked_for() -> None:
+    session = waiting()
+    async with opened(session) as driver:
+        await driver.press("l")
+        await driver.reaches("log")
+        target = TargetSnapshot("21", NOW_S, log_files=(LogFile("/scratch/gone/21.out", False),))
+        session.push(replace(session.snapshot, targets=MappingProxyType({"21": target})))
+        await driver.sees("/scratch/gone/21.out: no such file, or not yet")
