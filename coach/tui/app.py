@@ -74,6 +74,8 @@ class CoachApp(AnsweringApp):
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(opening, clock)
+        # What was recorded costs nobody anything.
+        self.context.are_all_shown = opening.mode in (Mode.DEMO, Mode.REPLAY)
         self.crash: BaseException | None = None
         self.animation_level = "none"
         self.register_theme(NIGHT)
@@ -139,7 +141,7 @@ class CoachApp(AnsweringApp):
             targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
         elif top is None or top.PLACE in _LIKE_BEFORE:
             targets = self._watch.targets if self._watch else ()
-        watch = Watch(targets=targets)
+        watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
         if watch != self._watch:
             self._watch = watch
             self.context.session.watch(watch)

@@ -74,12 +74,14 @@ async def opened(
     *,
     mode: Mode = Mode.LIVE,
     size: tuple[int, int] = (120, 36),
+    are_all_shown: bool = True,
     views: ViewStore | None = None,
 ) -> AsyncIterator[Driver]:
     session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
     launcher = launcher or FakeLauncher()
     clock = Clock()
     app = CoachApp(Opening(session, launcher, mode, "ada", "slurm · tiger", "slurm", views=views), clock)
+    app.context.are_all_shown = are_all_shown
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, session, launcher, clock)
         await driver.until(lambda: app.context.launch_keys, "the recipes")

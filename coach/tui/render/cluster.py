@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from coach.analysis.free_gpus import TypeGpus
+from coach.analysis.query import Order, in_order
 from coach.model.cluster import GpuCount, Node, Partition
 from coach.tui.render.severity import node_state_sign, node_state_tone
-from coach.tui.render.table import Cell, Column, Row, natural, searchable
+from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
 from coach.tui.render.text import (
     UNKNOWN,
     Line,
@@ -43,11 +44,22 @@ def gpu_text(gpus: Iterable[GpuCount]) -> str:
     return ", ".join(parts) or UNKNOWN
 
 
-def node_rows(nodes: Iterable[Node]) -> list[Row]:
-    """One row per node, those that need a look first."""
+def nodes_in_order(nodes: Iterable[Node], orders: Sequence[Order[Node]] = ()) -> list[Node]:
+    """By `orders`, else those that need a look first."""
     order = {"critical": 0, "warning": 1}
     ranked = sorted(nodes, key=lambda node: (order.get(node_state_tone(node.state), 2), natural(node.name)))
-    return [_node_row(node) for node in ranked]
+    return in_order(ranked, orders)
+
+
+def node_rows(nodes: Sequence[Node]) -> Rows:
+    """One row per node, each made when it comes into sight."""
+    return LazyRows([node.name for node in nodes], nodes, _node_row)
+
+
+def nodes_title(num_nodes: int, query: str, num_found: int) -> str:
+    """For example `nodes · 120 · filter "state:idle": 12 of 120`."""
+    title = f"nodes · {num_nodes:,}"
+    return f'{title} · filter "{printable(query)}": {num_found:,} of {num_nodes:,}' if query else title
 
 
 def _node_row(node: Node) -> Row:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from coach.analysis.arrays import FoldedJob, fold_rows, group_id, unfold
+from coach.analysis.query import Order, in_order
 from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, place
+from coach.tui.render.job_cells import MORE_JOB_COLUMNS, more_cells
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
-from coach.tui.render.text import UNKNOWN, Tone, age, clock, plural, printable, whole
+from coach.tui.render.text import UNKNOWN, Tone, age, clock, printable, whole
 
 JOB_COLUMNS = (
     Column("own", "", 1),
@@ -26,6 +28,7 @@ JOB_COLUMNS = (
     Column("gpus", "GPUS", 4, align="right"),
     Column("used", "USED", 10, align="right", priority=2),
     Column("left", "LEFT/START", 10, align="right"),
+    *MORE_JOB_COLUMNS,
 )
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}
@@ -77,12 +80,19 @@ def row_key(row: QueueRow) -> str:
     return group_id(job.job_id) if isinstance(row, FoldedJob | UnfoldedRow) else job.job_id
 
 
+def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
+    """Own first, then running before waiting, newest first."""
+    ordered = sorted(jobs, key=lambda job: natural(job.job_id))
+    ordered.sort(key=lambda job: -(job.submit_time_s or 0.0))
+    ordered.sort(key=lambda job: _STATE_ORDER.get(job.state, 4) + (0 if is_own(job, user) else 10))
+    return ordered
+
+
 def arranged(
-    jobs: Iterable[Job], user: str | None, are_all_shown: bool, unfolded: Collection[str] = ()
+    jobs: Iterable[Job], unfolded: Collection[str] = (), orders: Sequence[Order[Job]] = ()
 ) -> list[QueueRow]:
-    """The rows of the queue: own first, then running before waiting, newest first. `unfolded` are the keys of unfolded rows."""
-    rows = fold_rows(jobs if are_all_shown else (job for job in jobs if is_own(job, user)))
-    rows.sort(key=lambda row: _place(row if isinstance(row, Job) else row.job, user))
+    """The rows of these jobs: by `orders`, and where that leaves it open as they come. `unfolded` are the keys of unfolded rows."""
+    rows = in_order(fold_rows(jobs), orders, lambda row: row if isinstance(row, Job) else row.job)
     if not unfolded:
         return [*rows]
     shown: list[QueueRow] = []
@@ -94,14 +104,36 @@ def arranged(
     return shown
 
 
-def _place(job: Job, user: str | None) -> tuple[object, ...]:
-    own, order = not is_own(job, user), _STATE_ORDER.get(job.state, 4)
-    return own, order, -(job.submit_time_s or 0.0), natural(job.job_id)
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The queue as it is shown: its rows, their keys, and how many jobs are meant by them."""
+
+    rows: Sequence[QueueRow] = ()
+    keys: Sequence[str] = ()
+    num_own: int = 0
+    num_found: int = 0
+
+    def row(self, key: str | None) -> QueueRow | None:
+        return self.rows[self.keys.index(key)] if key is not None and key in self.keys else None
 
 
-def job_rows(rows: Sequence[QueueRow], user: str | None, now_s: float | None = None) -> Rows:
+def queue_of(
+    jobs: Sequence[Job],
+    user: str | None,
+    find: Callable[[Sequence[Job]], Sequence[Job]],
+    unfolded: Collection[str] = (),
+    orders: Sequence[Order[Job]] = (),
+) -> Queue:
+    """What `find` leaves of jobs that are in their place."""
+    found = find(jobs)
+    rows = arranged(found, unfolded, orders)
+    num_own = sum(is_own(job, user) for job in jobs)
+    return Queue(rows, [row_key(row) for row in rows], num_own, len(found))
+
+
+def job_rows(queue: Queue, user: str | None, now_s: float | None = None) -> Rows:
     """Each row is made when it comes into sight. `now_s` is what ages are counted to."""
-    return LazyRows([row_key(row) for row in rows], rows, lambda row: _row(row, user, now_s))
+    return LazyRows(queue.keys, queue.rows, lambda row: _row(row, user, now_s))
 
 
 def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
@@ -133,6 +165,7 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
             Cell(whole(job.num_gpus)),
             Cell(clock(job.time_used_s)),
             Cell(start or left),
+            *more_cells(job, now_s),
         ),
         searchable(
             printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
@@ -159,22 +192,24 @@ def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
     return printable(place(job.host)), printable(last_word(job.state, since)), "muted"
 
 
-def queue_title(
-    jobs: Sequence[Job], user: str | None, are_all_shown: bool, query: str, num_shown: int
-) -> str:
-    """For example `queue · 3 own of 19 · filter "ddp": 2`."""
-    num_own = sum(is_own(job, user) for job in jobs)
+def queue_title(queue: Queue, num_jobs: int, are_all_shown: bool, query: str) -> str:
+    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` are known in all."""
     if are_all_shown:
-        title = f"queue · {plural(len(jobs), 'job')}, {num_own} yours"
+        title = f"queue · {num_jobs:,} {'job' if num_jobs == 1 else 'jobs'}, {queue.num_own:,} yours"
     else:
-        title = f"queue · {num_own} yours (a shows all {len(jobs)})"
-    return f'{title} · filter "{printable(query)}": {num_shown}' if query else title
+        title = f"queue · {queue.num_own:,} yours (a shows everybody's)"
+    if not query:
+        return title
+    num_asked = num_jobs if are_all_shown else queue.num_own
+    return f'{title} · filter "{printable(query)}": {queue.num_found:,} of {num_asked:,}'
 
 
 def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str) -> str:
     """What an empty table says: nothing read is not the same as nothing there."""
     if not has_answer:
         return "waiting for the first answer…"
+    if query and not are_all_shown:
+        return "no job of yours matches the filter; Esc clears it, a shows everybody's"
     if query:
         return "no job matches the filter; Esc clears it"
     return "the queue is empty" if are_all_shown else "no job of yours; a shows everybody's, 1 and 2 launch"

@@ -5,6 +5,7 @@ Widths are fixed per terminal width: nothing is measured from the data, so a new
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar, overload
@@ -12,6 +13,7 @@ from typing import Generic, Literal, Protocol, TypeVar, overload
 from coach.tui.render.text import Line, Span, Tone, fit
 
 T = TypeVar("T")
+_DIGITS = re.compile("([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +177,6 @@ def searchable(*texts: str | None) -> str:
     return " ".join(text for text in texts if text).lower()
 
 
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """node2 before node10."""
-    parts: list[tuple[int, int, str]] = []
-    digits = ""
-    for char in name + "\0":
-        if char.isascii() and char.isdigit():
-            digits += char
-            continue
-        if digits:
-            parts.append((0, int(digits[:18]), ""))
-            digits = ""
-        parts.append((1, 0, char))
-    return tuple(parts)
+def natural(name: str) -> tuple[str | int, ...]:
+    """node2 before node10: text and numbers by turns."""
+    return tuple([int(part[:18]) if at % 2 else part for at, part in enumerate(_DIGITS.split(name))])

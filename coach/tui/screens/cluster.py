@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from functools import partial
 
 from textual.widget import Widget
-from textual.widgets import Input
 
 from coach.analysis.arrays import group_id, is_part
 from coach.analysis.free_gpus import free_by_partition
+from coach.analysis.job_query import job_vocabulary
+from coach.analysis.node_query import count_free, node_vocabulary
+from coach.model.cluster import Job, Node
+from coach.sources.node_sets import expand_nodes
+from coach.tui.arranging import Arranged
 from coach.tui.base import Context
-from coach.tui.choosing import ChoosingScreen, Chosen
+from coach.tui.choosing import Chosen
 from coach.tui.keys import bindings_of
-from coach.tui.messages import JobOpened, NodeOpened, RunOpened
-from coach.tui.render.cluster import NODE_COLUMNS, FreeGpus, node_rows, partition_lines
+from coach.tui.messages import Done, JobOpened, NodeOpened, RunOpened, ScreenShown
+from coach.tui.render.cluster import (
+    NODE_COLUMNS,
+    FreeGpus,
+    node_rows,
+    nodes_in_order,
+    nodes_title,
+    partition_lines,
+)
 from coach.tui.render.queue import (
     JOB_COLUMNS,
+    Queue,
     QueueRow,
-    arranged,
     empty_queue_note,
+    in_place,
     is_own,
     job_of,
     job_rows,
+    queue_of,
     queue_title,
     row_key,
 )
-from coach.tui.render.text import printable
+from coach.tui.table_view import TableView
+from coach.tui.viewing import ViewingScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
 
-class ClusterScreen(ChoosingScreen):
+class ClusterScreen(ViewingScreen):
     """Home."""
 
     PLACE = "cluster"
     BINDINGS = bindings_of("cluster")
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster",))
-        self._are_all_shown = True
+        self._queue_view: TableView[Job] = TableView(
+            lambda: job_vocabulary(context.user, context.now_s, expand_nodes), JOB_COLUMNS
+        )
+        self._node_view: TableView[Node] = TableView(
+            lambda: node_vocabulary(
+                count_free(context.snapshot.nodes, context.snapshot.partitions), expand_nodes
+            ),
+            NODE_COLUMNS,
+        )
+        super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
         self._unfolded: set[str] = set()
-        self._free: tuple[object, object, FreeGpus] = (None, None, {})
-        """What is free, and of which nodes and partitions: counted once per answer."""
-        self._arranged: tuple[object, object, list[QueueRow]] = (None, None, [])
-        """The rows of the queue, and of which jobs in which way."""
+        self._free: Arranged[FreeGpus] = Arranged({}, self._deliver)
+        self._found: Arranged[Sequence[Node]] = Arranged((), self._deliver)
+        self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
+        self._in_place: tuple[object, bool, list[Job]] = (None, False, [])
+        """The jobs in their place; of which queue, and whether everybody's."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="partitions", can_focus=False)
@@ -70,40 +95,55 @@ class ClusterScreen(ChoosingScreen):
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
         partitions.set_lines(strip)
-        nodes = node_rows(snapshot.nodes)
+        nodes = self._found_nodes()
+        self.nodes.lay_out(self._node_view.columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
-        self.nodes.set_rows(nodes, "no node" if has_nodes else "waiting for the first answer…")
+        self.nodes.set_rows(node_rows(nodes), "no node" if has_nodes else "waiting for the first answer…")
         self.nodes.styles.height = min(max(1, len(nodes)) + 2, max(5, height * 2 // 5 - len(strip)))
-        num_shown = self.nodes.num_rows
-        query = self.nodes.query_text
-        self.nodes.set_title(
-            f"nodes · {len(nodes)}" + (f' · filter "{printable(query)}": {num_shown}' if query else "")
-        )
-        rows = job_rows(self._rows(), context.user, context.now_s)
+        self.nodes.set_title(nodes_title(len(snapshot.nodes), self._node_view.view.filter, len(nodes)))
+        queue = self._shown_queue()
         status = snapshot.sources.get("jobs")
-        has_answer = status is not None and status.data_time_s is not None
-        query = self.queue.query_text
-        self.queue.set_rows(rows, empty_queue_note(has_answer, self._are_all_shown, query))
-        title = queue_title(snapshot.jobs, context.user, self._are_all_shown, query, self.queue.num_rows)
+        has_answer = status is not None and status.data_time_s is not None and not self._queue.is_late
+        query = self._queue_view.view.filter
+        self.queue.lay_out(self._queue_view.columns, self._queue_view.sorted_column)
+        rows = job_rows(queue, context.user, context.now_s)
+        self.queue.set_rows(rows, empty_queue_note(has_answer, context.are_all_shown, query))
+        title = queue_title(queue, len(snapshot.jobs), context.are_all_shown, query)
         num_marked = len(self.queue.marked_keys)
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
+    def _deliver(self, callback: Callable[[], object]) -> None:
+        self.app.post_message(Done(callback))
+
     def _free_gpus(self) -> FreeGpus:
         nodes, partitions = self.context.snapshot.nodes, self.context.snapshot.partitions
-        if self._free[0] is not nodes or self._free[1] is not partitions:
-            self._free = (nodes, partitions, free_by_partition(nodes, partitions))
-        return self._free[2]
+        make = partial(free_by_partition, nodes, partitions)
+        return self._free.of(nodes, len(nodes), partitions, make, self.refresh_all)
 
-    def _rows(self) -> list[QueueRow]:
-        jobs, way = self.context.snapshot.jobs, (self._are_all_shown, frozenset(self._unfolded))
-        if self._arranged[0] is not jobs or self._arranged[1] != way:
-            self._arranged = (jobs, way, arranged(jobs, self.context.user, *way))
-        return self._arranged[2]
+    def _found_nodes(self) -> Sequence[Node]:
+        nodes, view = self.context.snapshot.nodes, copy(self._node_view)
+
+        def make() -> Sequence[Node]:
+            return nodes_in_order(view.matching(nodes), view.orders)
+
+        return self._found.of(nodes, len(nodes), view.view, make, self.refresh_all)
+
+    def _shown_queue(self) -> Queue:
+        context, view, unfolded = self.context, copy(self._queue_view), frozenset(self._unfolded)
+        jobs, user, are_all_shown = context.snapshot.jobs, context.user, context.are_all_shown
+
+        def make() -> Queue:
+            if self._in_place[0] is not jobs or self._in_place[1] != are_all_shown:
+                asked = jobs if are_all_shown else [job for job in jobs if is_own(job, user)]
+                self._in_place = (jobs, are_all_shown, in_place(asked, user))
+            return queue_of(self._in_place[2], user, view.matching, unfolded, view.orders)
+
+        way = (are_all_shown, unfolded, view.view)
+        return self._queue.of(jobs, len(jobs), way, make, self.refresh_all)
 
     def _row(self) -> QueueRow | None:
         """The row under the cursor of the queue."""
-        key = self.queue.cursor_key
-        return next((row for row in self._rows() if row_key(row) == key), None) if key is not None else None
+        return self._shown_queue().row(self.queue.cursor_key)
 
     def action_unfold(self) -> None:
         """A row for each task of the array under the cursor, or one for all of them again."""
@@ -119,7 +159,8 @@ class ClusterScreen(ChoosingScreen):
             self.post_message(JobOpened(self.queue.cursor_key))
 
     def action_toggle_all(self) -> None:
-        self._are_all_shown = not self._are_all_shown
+        self.context.are_all_shown = not self.context.are_all_shown
+        self.post_message(ScreenShown())  # what is asked of Slurm is another
         self.refresh_all()
 
     def action_open(self) -> None:
@@ -140,8 +181,8 @@ class ClusterScreen(ChoosingScreen):
     def chosen(self) -> list[Chosen]:
         if not self.queue.has_focus:
             return []
-        marked = set(self.queue.marked_keys)
-        rows = [row for row in self._rows() if row_key(row) in marked] if marked else [self._row()]
+        marked, queue = self.queue.marked_keys, self._shown_queue()
+        rows = [queue.row(key) for key in marked] if marked else [self._row()]
         return [
             self.choose_job(
                 job_of(row), row_key(row), is_array=is_part(job_of(row).job_id) and row_key(row).isdecimal()
@@ -162,10 +203,6 @@ class ClusterScreen(ChoosingScreen):
         self.queue.toggle_mark()
         self.refresh_all()
 
-    def action_filter(self) -> None:
-        table = self.nodes if self.nodes.has_focus else self.queue
-        self.query_one(FilterLine).edit(table)
-
     def action_zoom(self) -> None:
         if self.maximized is not None:
             self.minimize()
@@ -175,15 +212,8 @@ class ClusterScreen(ChoosingScreen):
     def on_keyed_table_opened(self) -> None:
         self.action_open()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one(FilterLine).apply()
-        self.refresh_all()
-
     def go_back(self) -> bool:
         if self.queue.clear_marks():
             self.refresh_all()
             return True
-        was_filtered = self.query_one(FilterLine).clear_filter((self.nodes, self.queue))
-        if was_filtered:
-            self.refresh_all()
-        return was_filtered
+        return self.clear_filters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coach.tui.render.job import job_lines
-from coach.tui.render.queue import JOB_COLUMNS, job_rows
+from coach.tui.render.queue import JOB_COLUMNS, job_rows, queue_of
 from coach.tui.render.run import summary_lines
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.table import Column, Row
@@ -21,7 +21,7 @@ def cell(row: Row, columns: tuple[Column, ...], name: str) -> str:
 
 def test_the_queue_shows_where_it_is_and_the_last_word_with_its_age() -> None:
     job = replace(make_job(), state="RUNNING", **HIDDEN)
-    row = job_rows([job], job.user, NOW_S).row(0)
+    row = job_rows(queue_of([job], job.user, tuple), job.user, NOW_S).row(0)
     assert cell(row, JOB_COLUMNS, "state") == "on login2"
     assert cell(row, JOB_COLUMNS, "reason") == "RUNNING 3 min ago, not visible from here"
     shown = "\n".join(map(plain, job_lines(job, NOW_S)))

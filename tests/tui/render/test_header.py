@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from coach.model.politeness import Spending
-from coach.tui.render.cluster import node_rows, partition_lines
+from coach.tui.render.cluster import node_rows, nodes_in_order, partition_lines
 from coach.tui.render.header import ages_line, banner_lines, footer_line, spending_line, top_line
 from coach.tui.render.text import line, line_width, plain
 from tests.tui.fake_session import NOW_S, make_snapshot, status
@@ -70,10 +70,10 @@ def test_a_note_stands_at_the_right_end() -> None:
 
 
 def test_nodes_that_need_a_look_come_first_with_a_sign() -> None:
-    rows = node_rows(make_snapshot().nodes)
-    assert [row.key for row in rows] == ["node3", "node1", "node2"]
-    assert rows[0].cells[1].text == "✖ down+drain"
-    assert rows[0].cells[-1].text == "disk failure"
+    rows = node_rows(nodes_in_order(make_snapshot().nodes))
+    assert list(rows.keys) == ["node3", "node1", "node2"]
+    assert rows.row(0).cells[1].text == "✖ down+drain"
+    assert rows.row(0).cells[-1].text == "disk failure"
 
 
 def test_partitions_that_do_not_fit_are_counted() -> None:

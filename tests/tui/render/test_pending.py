@@ -8,7 +8,7 @@ from coach.analysis.arrays import fold
 from coach.model.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.cluster import Reservation
 from coach.tui.render.pending import place_lines, short_reason, start_words, task_lines, why_lines
-from coach.tui.render.queue import JOB_COLUMNS, QueueRow, arranged, job_rows
+from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, row_key
 from coach.tui.render.table import Row, Rows
 from coach.tui.render.text import plain
 from tests.tui.fake_session import NOW_S, make_job, make_place
@@ -21,7 +21,7 @@ def cell(row: Row, name: str) -> str:
 
 
 def rows_of(*rows: QueueRow) -> Rows:
-    return job_rows(rows, "ada", NOW_S)
+    return job_rows(Queue(rows, [row_key(row) for row in rows]), "ada", NOW_S)
 
 
 def text(lines: list[tuple[object, ...]]) -> str:
@@ -75,11 +75,11 @@ def test_an_array_is_one_row_that_keeps_its_key_and_unfolds_into_its_tasks() -> 
         make_job("17_1"),
         make_job("18", user="bob"),
     ]
-    folded = rows_of(*arranged(jobs, "ada", True))
+    folded = rows_of(*arranged(jobs))
     assert list(folded.keys) == ["17", "18"]
     assert cell(folded.row(0), "job_id") == "17_[1,3-8%2]"
     assert cell(folded.row(0), "reason") == "6 PD 1 R · array limit"
-    unfolded = rows_of(*arranged(jobs, "ada", False, {"17"}))
+    unfolded = rows_of(*arranged(jobs[:2], {"17"}))
     assert list(unfolded.keys) == ["17", "17_1", *(f"17_{task}" for task in range(3, 9))]
     assert cell(unfolded.row(0), "job_id").startswith("▾")
     assert cell(unfolded.row(2), "job_id") == "└ 17_3"
@@ -87,7 +87,7 @@ def test_an_array_is_one_row_that_keeps_its_key_and_unfolds_into_its_tasks() -> 
 
 def test_the_parts_of_a_heterogeneous_job_are_one_row_and_are_listed() -> None:
     parts = [make_job("20+0"), make_job("20+1", num_nodes=1)]
-    assert cell(rows_of(*arranged(parts, "ada", True)).row(0), "job_id") == "20+[0-1]"
+    assert cell(rows_of(*arranged(parts)).row(0), "job_id") == "20+[0-1]"
     shown = text(task_lines(fold(parts)[0], parts, NOW_S, 80))
     assert "2 parts  2 RUNNING" in shown
     assert "20+1" in shown

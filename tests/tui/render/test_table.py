@@ -66,3 +66,19 @@ def test_of_fifty_thousand_jobs_only_those_that_are_looked_at_become_lines() -> 
 
 def test_node2_stands_before_node10() -> None:
     assert sorted(["node10", "node2", "a"], key=natural) == ["a", "node2", "node10"]
+
+
+def test_chosen_columns_stand_in_that_order_and_the_last_go_first_where_there_is_no_room() -> None:
+    wide = fit_columns(JOB_COLUMNS, 120, ("own", "account", "job_id", "cpus"))
+    assert [column.name for _, column, _ in wide.columns] == ["own", "account", "job_id", "cpus"]
+    assert [JOB_COLUMNS[index].name for index, _, _ in wide.columns] == ["own", "account", "job_id", "cpus"]
+    narrow = fit_columns(JOB_COLUMNS, 20, ("own", "account", "job_id", "cpus"))
+    assert [column.name for _, column, _ in narrow.columns] == ["own", "account"]
+    assert "account" not in {column.name for _, column, _ in fit_columns(JOB_COLUMNS, 500).columns}
+
+
+def test_the_sorted_column_has_a_sign_also_where_its_title_fills_it() -> None:
+    layout = fit_columns(JOB_COLUMNS, 80)
+    assert "GPU↓" in plain(header_line(layout, ("gpus", True)))
+    assert "USER↑" in plain(header_line(layout, ("user", False)))
+    assert line_width(header_line(layout, ("gpus", True))) == line_width(header_line(layout))
