@@ -28,6 +28,7 @@ class GpuWatch:
         self._xids: SimpleQueue[Dict[str, Any]] = SimpleQueue()
         self._asked_s: Optional[float] = None
         self._has_said_silence = False
+        self._is_open = False
         self._open = partial(Gpus, dict(env), has_gpm, slow_interval_s, self._tell_xid)
         threading.Thread(target=self._work, daemon=True).start()
 
@@ -37,6 +38,11 @@ class GpuWatch:
             self._asked_s = time_s
             self._questions.put(time_s)
         waited_s = time_s - self._asked_s
+        if not self._is_open:
+            self._is_open, limit_s = (
+                True,
+                0.0,
+            )  # opening the driver takes its time: the first sample comes without
         try:
             answer = self._answers.get(timeout=limit_s)
         except Empty:

@@ -78,8 +78,9 @@ def run(args: argparse.Namespace) -> int:
         options = options._replace(gpu_limit_s=_PATIENCE_S, slow_interval_s=0.0)
     sampler = Sampler(options, os.environ)
     if args.once:
+        sampler.sample(now())  # opens the driver
         sampler.sample(now())
-        time.sleep(_FIRST_LOOK_S)
+        time.sleep(_FIRST_LOOK_S)  # rates are of this time
         lines = sampler.sample(now())
         _print([*sampler.gap_lines(now()), *lines])
         return 0

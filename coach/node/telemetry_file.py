@@ -1,7 +1,7 @@
 """The sampler's file: appended records that are never too long, moved aside when the file has grown large.
 
-However long a run is, all of it is kept, and never more than a few files: the two oldest parts are merged into one of which every
-second sample is dropped, so that what is long past is there more coarsely.
+However long a run is, all of it is kept, and never more than a few files: two old parts are merged into one with every second sample
+dropped. Parts that are equally coarse are merged first, so that what is twice as long past is there half as finely.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import errno
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from coach import runs
 
@@ -38,9 +38,9 @@ def encode_short(record: Mapping[str, Any]) -> bytes:
         value[longest] = value[longest][: len(value[longest]) // 2]
 
 
-def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Every second record of each GPU, process and so on; all events; each gap once."""
-    is_kept: Dict[bytes, bool] = {}
+def thinned(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
+    """Of each GPU, process and so on every such record; all events; each gap once."""
+    num_seen: Dict[bytes, int] = {}
     for line in lines:
         found = _SERIES.match(line)
         if not found:
@@ -48,9 +48,10 @@ def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
         if found["kind"] == b"gpu_event":
             yield line
             continue
-        key = found["rest"] if found["kind"] == b"gap" else found["kind"] + (found["member"] or b"")
-        is_kept[key] = key not in is_kept or (found["kind"] != b"gap" and not is_kept[key])
-        if is_kept[key]:
+        is_gap = found["kind"] == b"gap"
+        key = found["rest"] if is_gap else found["kind"] + (found["member"] or b"")
+        number = num_seen[key] = num_seen.get(key, -1) + 1
+        if number == 0 if is_gap else number % every == 0:
             yield line
 
 
@@ -62,6 +63,8 @@ class TelemetryFile:
         self._old_dir = paths.telemetry_dir / "old"
         self._node = node
         self._max_bytes = max_bytes
+        self._times_halved: Dict[int, int] = {}
+        """How coarse the old parts are, by number. After a restart of the sampler all count as fine, and get coarser than they need."""
         self._is_torn = False
         """True when the last write ended within a line."""
 
@@ -89,29 +92,41 @@ class TelemetryFile:
         self._old_dir.mkdir(exist_ok=True)
         numbers = self._old_numbers()
         self._path.replace(self._old(numbers[-1] + 1 if numbers else 1))
-        numbers = self._old_numbers()
-        while len(numbers) > MAX_OLD_FILES:
-            self._merge(self._old(numbers[0]), self._old(numbers[1]))
-            del numbers[0]
+        self._make_room()
         return True
 
-    def _merge(self, older: Path, newer: Path) -> None:
-        """Both in the newer one's place, thinned. Where that fails, as on a full disk, the older one is dropped."""
-        merged = newer.with_name(f".{newer.name}")
+    def _make_room(self) -> None:
+        numbers = self._old_numbers()
+        if len(numbers) <= MAX_OLD_FILES:
+            return
+
+        def how_unlike(pair: Tuple[int, int]) -> Tuple[bool, int]:
+            older, newer = (self._times_halved.get(number, 0) for number in pair)
+            return older != newer, older if older == newer else 0
+
+        # Of equals the oldest; never the newest, of which a reader may not have seen yet that it was moved.
+        older, newer = min(zip(numbers, numbers[1:-1]), key=how_unlike)  # noqa: B905, RUF007 (Python 3.9)
+        halved = {number: self._times_halved.pop(number, 0) for number in (older, newer)}
+        goal = max(halved.values())
+        while sum(self._size(n) / 2 ** (goal - times) for n, times in halved.items()) > 1.2 * self._max_bytes:
+            goal += 1
+        self._times_halved[newer] = goal
+        merged = self._old(newer).with_name(f".{self._old(newer).name}")
         try:
             with open(merged, "wb") as file:
-                for path in (older, newer):
-                    with open(path, "rb") as part:
-                        file.writelines(thinned(part))
+                for number, times in halved.items():
+                    with open(self._old(number), "rb") as part:
+                        file.writelines(thinned(part, 2 ** (goal - times)))
             if merged.stat().st_size <= _MAX_MERGED_SHARE * self._max_bytes:
-                merged.replace(newer)
-            else:
-                merged.unlink()
+                merged.replace(self._old(newer))
         except OSError:
+            pass  # a full disk: then the older part is lost
+        for path in (merged, self._old(older)):
             with contextlib.suppress(OSError):
-                merged.unlink()
-        with contextlib.suppress(OSError):
-            older.unlink()
+                path.unlink()
+
+    def _size(self, number: int) -> int:
+        return self._old(number).stat().st_size
 
     def _old(self, number: int) -> Path:
         return self._old_dir / f"{self._node}-{number}.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -51,11 +52,13 @@ def test_a_long_run_is_kept_from_its_start_in_few_files_that_get_coarser_backwar
     hosts = [record["time_s"] for record in records if record["kind"] == "host"]
     assert hosts == sorted(set(hosts))
     assert (hosts[0], hosts[-1]) == (0.0, num_seconds - 1)
-    assert max(b - a for a, b in zip(hosts[-50:], hosts[-49:], strict=False)) == 1
+    steps = [b - a for a, b in itertools.pairwise(hosts)]
+    assert set(steps[-50:]) == {1}
+    assert max(steps) <= 64
     gpus = [record["time_s"] for record in records if record["kind"] == "gpu" and record["gpu"] == 1]
     assert gpus == hosts, "what belongs together stays together"
     assert len([record for record in records if record["kind"] == "port"]) > len(parts)
-    assert len([record for record in records if record["kind"] == "gap"]) == 1
+    assert len([record for record in records if record["kind"] == "gap"]) <= 2
     assert [record["xid"] for record in records if record["kind"] == "gpu_event"] == [79]
     assert not [part for part in (paths.telemetry_dir / "old").iterdir() if part.name.startswith(".")]
 
@@ -67,7 +70,7 @@ def test_a_merge_that_finds_no_room_drops_the_oldest_part_and_the_file_goes_on(
     paths.telemetry_dir.mkdir()
     file = TelemetryFile(paths, "node1", max_bytes=2_000)
 
-    def no_room(_: object) -> list[bytes]:
+    def no_room(*_: object) -> list[bytes]:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(telemetry_file, "thinned", no_room)
