@@ -1,0 +1,99 @@
+"""A person before a cluster that fails, and one who has just launched something: real keys, a real screen, a real Slurm."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.processes import with_environment
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+from tests.terminal.test_story import submit_plan
+from tests.terminal.tmux import Terminal
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.terminal, pytest.mark.timeout(300)]
+
+OpenTerminal = Callable[..., Terminal]
+
+_SLOW = '#!/bin/sh\n[ -e {flag} ] && sleep 4\nexec {squeue} "$@"\n'
+
+
+@pytest.mark.long
+def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes_back_without_a_key(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    slurm.submit("sleep 300", "--job-name=survivor")
+    env = user_coach.env({"COACH_POLL_JOBS_INTERVAL_S": "2"})
+    terminal = open_terminal(user_coach.argv(), columns=80, rows=24, env=env, as_user=user_coach.user)
+    terminal.wait_for("survivor", 60)
+    terminal.wait_for("RUNNING", 30)
+    (controller,) = (each for each in slurm.processes() if each.name == "slurmctld")
+    controller.signal(signal.SIGSTOP)
+    most = 0
+
+    def is_said() -> bool:
+        nonlocal most
+        most = max(
+            most, sum(_is_squeue(each.pid) for each in with_environment(f"HOME={user_coach.user.home}"))
+        )
+        screen = terminal.screen()
+        return "no answer, backing off" in screen and "survivor" in screen
+
+    wait_until(is_said, 60, "it says what is wrong, and the job is still there")
+    screen = terminal.screen()
+    assert re.search(r"✖ .*(no answer within 12 s|timed out).* data \d+ s old", screen), screen
+    assert most == 1, "one question at a time"
+    controller.signal(signal.SIGCONT)
+    terminal.wait_gone("no answer", 90)
+    assert "survivor" in terminal.screen()
+
+
+def test_a_slow_controller_is_said_and_asked_more_rarely(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    """A wrapper stands for the controller's slowness: a real one is slow only by chance, or under a limit of rates."""
+    slurm.submit("sleep 300", "--job-name=patient")
+    folder = user_coach.user.home / "bin"
+    folder.mkdir(mode=0o755)
+    wrapper, flag = folder / "squeue", folder / "slow"
+    wrapper.write_text(_SLOW.format(flag=flag, squeue=shutil.which("squeue")))
+    wrapper.chmod(0o755)
+    shutil.chown(folder, user_coach.user.uid)
+    more = {"COACH_POLL_JOBS_INTERVAL_S": "2", "PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin"}
+    terminal = open_terminal(
+        user_coach.argv(), columns=80, rows=24, env=user_coach.env(more), as_user=user_coach.user
+    )
+    terminal.wait_for("patient", 60)
+    flag.touch()
+    screen = terminal.wait_for("controller slow, backing off", 30)
+    assert "patient" in screen
+    assert "✖" not in screen, "an answer that is late is an answer"
+    terminal.wait_for(re.compile(r"jobs 1\d s"), 30)  # the interval is 2 s
+
+
+def test_a_launched_job_is_in_the_queue_within_five_seconds_although_the_minute_is_spent(
+    user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
+) -> None:
+    env = user_coach.env({"COACH_POLL_JOBS_INTERVAL_S": "2", "COACH_LAUNCH_CPUS_PER_TASK": "1"})
+    terminal = open_terminal(user_coach.argv(), columns=100, rows=30, env=env, as_user=user_coach.user)
+    terminal.wait_for(re.compile(r"1[5-8] RPC/min of 24"), 60)
+    submit_plan(terminal, "1", is_slurm=True, max_steps="3000", num_workers="0", width="8")
+    accepted_s = time.monotonic()
+    terminal.wait_for("RPC/min")
+    terminal.send("Escape")
+    terminal.wait_for(re.compile(r"baseline +nobody"), 5)
+    assert time.monotonic() - accepted_s < 5.0
+
+
+def _is_squeue(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "squeue"
+    except OSError:
+        return False
