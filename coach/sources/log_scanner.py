@@ -199,7 +199,7 @@ class LogScanner:
             counted = line_start
             signature, line = self._signatures[index], lines[line_start]
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
-            time_s = parse_time_s(line.words)
+            time_s = parse_time_s(line.raw)
             hit = LogHit(
                 signature.rule, signature.name, self._file, number, line.raw, fields, line.rank, time_s
             )

@@ -22,6 +22,9 @@ _PREFIX = re.compile(
     r"|\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"| {0,5}(?P<label>\d{1,6}): "  # srun --label
     r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
+    r"|\[rank: (?P<lightning>\d{1,6})\] "
+    r"|(?!python|slurm)[a-z][\w.-]*\d: "  # pdsh, DeepSpeed's launcher: the node
+    r"|(?:(?:ERROR|CRITICAL) )?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"  # containers
     r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"  # vLLM's logger, before each line of a traceback
 )
 _MAX_PREFIXES = 3

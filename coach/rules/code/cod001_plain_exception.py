@@ -29,7 +29,10 @@ _WEAK = frozenset({"EOFError", "TimeoutError", "Empty", "IncompleteReadError", "
 """The same, where anything else was said."""
 _CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
 
-_UNPREFIXED = re.compile(r"^(?:\[\w+\]:? ?|\d+: |\(.*?pid=.*?\) ?)*")
+_UNPREFIXED = re.compile(
+    r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\(.*?pid=.*?\) ?|[a-z][\w.-]*\d: |\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]+\[?\S+\.py:\d+\] ?)*"
+)
+"""What launchers put before the lines of a tail, which are kept as they are."""
 _BOXED_FRAME = re.compile(r"│ (?P<file>/\S+\.py):(?P<line>\d+) in (?P<name>\S+)")
 _INSIDE = re.compile(r"\s{2,}\S|[╰└]")
 _NO_SIGN_OF_LIFE = re.compile(
