@@ -27,7 +27,11 @@ class LogView(LinesView):
             self.set_title(f"{name} · binary")
             self.set_lines([line(muted(f" {tail.size_bytes:,} bytes that are not text"))])
             return
-        size = f"{tail.num_lines:,} lines" if tail.is_counted else "its end, the rest is being read"
+        size = (
+            f"{tail.num_lines:,} line{'' if tail.num_lines == 1 else 's'}"
+            if tail.is_counted
+            else "its end, the rest is being read"
+        )
         self.set_title(f"{name} · {size}")
         self.set_lines([_line(text) for text in tail.lines])
         if is_at_end:

@@ -1,0 +1,70 @@
+"""Where a real Slurm writes what foreign jobs print, and whether coach looks there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coach.model.reading import JobList
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo, scrubbed_environment
+from coach.sources.job_files import OutputPaths
+from coach.sources.slurm import JobsSource
+from tests.cluster.slurm import SlurmCluster
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster]
+
+SCRIPT = "echo this is $SLURM_JOB_ID; echo wrong in $SLURM_JOB_ID >&2"
+OPTIONS = {
+    "default": (),
+    "array": ("--array=13-14", "-J", "a b", "-o", "%x=%A=%3a=%7j=%J=%s=%N=%u=%%=%q.out"),
+    "two streams": ("-o", "two-%j.out", "-e", "two-%j.err"),
+    "errors apart": ("-e", "%x-%j.err", "-J", "[@click=app.quit]x\x1b[31m"),
+    "no patterns": ("-o", "plain\\%j-%x.out"),
+    "nothing": ("-o", "/dev/null"),
+}
+
+
+class _CountingIo(SystemIo):
+    def __init__(self, env: dict[str, str]) -> None:
+        super().__init__(scrubbed_environment({**os.environ, **env}))
+        self.asked: list[str] = []
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        self.asked.append(query.argv[0])
+        return super().run(query, timeout_s)
+
+
+def test_the_logs_of_foreign_jobs_are_where_coach_looks_and_no_job_is_asked_about_by_itself(
+    slurm: SlurmCluster,
+) -> None:
+    names = {slurm.submit(SCRIPT, *options): name for name, options in OPTIONS.items()}
+    for job_id in names:
+        slurm.wait_state(job_id, "COMPLETED", timeout_s=5)
+    io = _CountingIo(slurm.env)
+    paths = OutputPaths(io)
+    (reading,) = JobsSource(io, "nobody", 0.0, is_all=False).poll()
+    assert isinstance(reading.payload, JobList)
+    jobs = [job for job in reading.payload.jobs if job.job_id.partition("_")[0] in names]
+    assert len(jobs) == len(OPTIONS) + 1
+    paths.learn(jobs)
+    for job in jobs:
+        name, found = names[job.job_id.partition("_")[0]], paths.of(job.job_id)
+        expected = {"nothing": 0, "two streams": 2, "errors apart": 2}.get(name, 1)
+        assert len(found) == expected, name
+        said = "".join(
+            wait_until(lambda path=path: read(path), 10, f"{path} of {name}") or "" for path in found
+        )  # type: ignore[misc]
+        if found:
+            assert f"this is {job.raw_job_id}\n" in said, name
+            assert f"wrong in {job.raw_job_id}\n" in said, name
+    assert io.asked == ["squeue"]
+    (somebody_elses,) = OutputPaths(io).of(next(iter(names)))
+    assert somebody_elses.exists()
+    assert io.asked == ["squeue", "squeue"]
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
