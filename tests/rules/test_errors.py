@@ -65,12 +65,17 @@ DEADLY = {
         "(VllmWorkerProcess pid=4821) ERROR 03-10 11:30:29 worker.py:242] RuntimeError: Cannot re-initialize CUDA in forked subprocess. To …",
         "RuntimeError: CUDA error: initialization error",
     ],
+    "invalid_device_ordinal": [
+        "AssertionError: Invalid device id",
+        "RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1. Please use …",
+    ],
     "device_mismatch": [
         "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!",
         "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
         "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
         "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cpu)",
         "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device: cpu",
+        "RuntimeError: arguments are located on different GPUs at /pytorch/aten/src/THC/generic/THCTensorIndex.cu:519",
         "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'",
     ],
     "shape_mismatch": [
@@ -90,6 +95,7 @@ DEADLY = {
         "torch._dynamo.exc.InternalTorchDynamoError: TypeError: 'NoneType' object is not subscriptable",
         "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
         "triton.compiler.errors.CompilationError: at 12:8:",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
         "RuntimeError: Cannot find a working triton installation. Either the package is not installed or it is too old.",
     ],
     "pg_not_initialized": [
@@ -110,6 +116,8 @@ DEADLY = {
     "nccl_error": [
         "RuntimeError: NCCL error in: /pytorch/torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled system error, NCCL version 2.7.8",
         "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.cpp:76, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.20.5",
+        "RuntimeError: NCCL Error 2: unhandled system error",
+        "node1:88:120 [0] include/alloc.h:48 NCCL WARN Cuda failure 'out of memory'",
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
     ],
     "nccl_network": [
@@ -134,6 +142,7 @@ DEADLY = {
     ],
     "hostname_resolution": [
         "RuntimeError: The client socket has failed to connect to any network address of (node9, 29500). The IPv4 network addresses of (node9, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+        "ssh: Could not resolve hostname node9: Name or service not known",
         "socket.gaierror: [Errno -3] Temporary failure in name resolution",
     ],
     "env_vars_missing": [
@@ -147,6 +156,8 @@ DEADLY = {
     ],
     "deepspeed_build": [
         "RuntimeError: Error building extension 'fused_adam'",
+        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
         "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
         "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
         "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
@@ -203,6 +214,32 @@ def test_a_program_that_really_failed_is_told_its_cause(name: str, code: str, ca
 )
 def test_every_wording_of_an_error_leads_to_its_cause(cause: str, line: str) -> None:
     assert causes(diagnose_log(f"loading\n{line}\n")) == [cause]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "[rank3]: ",
+        "[default3]:",
+        " 3: ",
+        "node7: ",
+        "[1,3]<stderr>:",
+        "[rank: 3] ",
+        "\x1b[31m",
+        "(RayWorkerWrapper pid=33, ip=10.0.0.1) ",
+        "(VllmWorker rank=3 pid=33) ERROR 05-28 18:58:32 [core.py:522] ",
+        "2026-11-21T00:01:19.209104776Z ",
+    ],
+)
+def test_whatever_a_launcher_puts_before_the_lines_the_cause_is_the_same(before: str) -> None:
+    for cause, lines in DEADLY.items():
+        assert causes(diagnose_log(f"{before}{lines[0]}\n")) == [cause]
+
+
+def test_a_loss_of_zero_beside_a_gradient_that_is_nan_is_a_loss_that_was_nan() -> None:
+    line = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.02}\n"
+    assert not causes(diagnose_log(line))
+    assert causes(diagnose_log(line * 3)) == ["nan_loss"]
 
 
 @pytest.mark.parametrize("line", HARMLESS)

@@ -15,7 +15,7 @@ _MISMATCH = re.compile(
     r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
     r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
     r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"
-    r"|tensors are not at the same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
+    r"|tensors are not at the same device|to have the same device as tensor|arguments are located on different GPUs|expected both inputs to be on same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
     r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU|cpu|cuda).{0,20}?, but expected"
     r"|expected device \S+ but got|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
     r"|Cannot copy out of meta tensor|[Tt]ensor on device (?P<found>\S+) is not on the expected device (?P<expected>[\w:]+)"

@@ -15,7 +15,7 @@ _MISSING = re.compile(
     UNHEEDED + r".*?(?:^|[\s(|\]])(?:"
     # A missing compiler or a worker's socket is another cause, or the consequence of one.
     r"(?:FileNotFoundError|NotADirectoryError): (?!\[Errno 2\] No such file or directory$)"
-    r"(?!.*'(?:\S*/pymp-|\S*/torch_|(?:nvcc|ninja|gcc|g\+\+|cc|git|which)'))(?P<words>(?:[^']*'(?P<path>[^']+)')?.*)"
+    r"(?!.*'(?:\S*/pymp-|\S*/torch_|(?:/\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|git|which)'))(?P<words>(?:[^']*'(?P<path>[^']+)')?.*)"
     r"|\S*python[\d.]*: can't open file '?(?P<program>[^']+?)'?: \[Errno 2\]"
     r"|OSError: Incorrect path_or_model_id: '(?P<model>[^']+)'"
     r"|OSError: (?P<repository>\S+) is not a local folder and is not a valid model identifier"

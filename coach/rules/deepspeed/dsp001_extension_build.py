@@ -11,7 +11,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _BUILD = re.compile(
-    UNHEEDED + r".*?(?:Error building extension '(?P<extension>[\w.]+)'|Error compiling objects for extension"
+    UNHEEDED
+    + r".*?(?:Error building extension '(?P<extension>[\w.]+)'|Error compiling objects for extension|CalledProcessError: Command '\['ninja'|FileNotFoundError: .*'/\S*/(?:nvcc|ninja)'"
     r"|(?:Error|Exception): .*?(?:Unable to JIT load the (?P<op>\w+) op|CUDA_HOME (?:does not exist|environment variable is not set)"
     r"|Ninja is required to load C\+\+ extensions|Unable to run .*nvcc|unable to compile CUDA op)"
     r"|Error: \S*torch_extensions/\S*?/?(?P<library>\w+)\.so: (?:undefined symbol|cannot open shared object)"
@@ -51,6 +52,9 @@ class ExtensionBuild(EndingRule):
             (
                 "Error building extension",
                 "Error compiling objects",
+                "CalledProcessError",
+                "/nvcc'",
+                "/ninja'",
                 "Unable to JIT load",
                 "CUDA_HOME",
                 "Ninja is required",

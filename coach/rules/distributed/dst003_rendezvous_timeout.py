@@ -13,6 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _TIMEOUT = re.compile(
     UNHEEDED + r"(?!.*?gai error).*?(?:"
     r"The client socket has timed out after (?P<after>\S+) while trying to connect to \(?(?P<address>[^,)\s]+(?:, \d+)?)"
+    r"|The client socket has failed to connect to any network address of \((?P<refused>[^)]+)\)"
     r"|Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined"
     r"|Timed out initializing process group in store based barrier on rank:? ?(?P<rank>\d+)"
     r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
@@ -53,6 +54,7 @@ class RendezvousTimeout(EndingRule):
             "timeout",
             (
                 "client socket has timed out",
+                "to any network address of",
                 "waiting for clients",
                 "store based barrier on rank",
                 "RendezvousTimeoutError",
@@ -76,6 +78,8 @@ class RendezvousTimeout(EndingRule):
         fields = hit.fields
         if "joined" in fields:
             return f"Only {fields['joined']} of {fields['expected']} ranks came to the rendezvous in {fields['seconds']} s"
+        if "refused" in fields:
+            return f"{fields['refused'].replace(', ', ':')} refused the connection, or could not be reached"
         if "address" in fields:
             return f"{fields['address'].replace(', ', ':')} could not be reached in {fields['after']}"
         return "The ranks did not find each other in time"

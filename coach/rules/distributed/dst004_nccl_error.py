@@ -13,7 +13,7 @@ from coach.rules.quoting import hits_of, quote
 
 _ERROR = re.compile(
     r"(?P<what>NCCL error in: |[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
-    r"|NCCL communicator (?:was|is) aborted|Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
+    r"|NCCL communicator (?:was|is) aborted|NCCL communicator encountered error|Test NCCL failure|\bnccl[A-Z]\w+ failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
     r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
 )
 _LAST_ERROR = re.compile(
@@ -60,6 +60,8 @@ class NcclError(EndingRule):
                 "ncclInternalError",
                 "ncclInvalid",
                 "NCCL communicator",
+                "NCCL failure",
+                " failed: ",
                 "Duplicate GPU detected",
                 "have NCCL built in",
                 "ProcessGroupNCCL is only",
@@ -94,7 +96,7 @@ class NcclError(EndingRule):
         )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature == "error"
+        return hit.signature in ("error", "warn")
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         said = self._said(snapshot)

@@ -13,8 +13,8 @@ from coach.rules.quoting import hits_of
 
 _UNKNOWN = re.compile(
     UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
-    r"|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno -[235]\]|Name or service not known|[Tt]emporary failure in name resolution"
-    r"|nodename nor servname provided|Could not resolve host(?:name)?:? ?(?P<other>\S*)|Failed to resolve '(?P<name>[^']+)'"
+    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno -[235]\]|Name or service not known|[Tt]emporary failure in name resolution"
+    r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
     r"|No address associated with hostname|[Uu]nknown host))"
 )
 

@@ -23,7 +23,10 @@ _NONE = re.compile(
     r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA devices"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
-_ORDINAL = re.compile(UNHEEDED + r".*?(?:CUDA|HIP) error: invalid device ordinal")
+_ORDINAL = re.compile(
+    UNHEEDED + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|Error: Invalid device id\b"
+    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range)"
+)
 
 
 class NoGpuInJob(EndingRule):
@@ -71,7 +74,12 @@ class NoGpuInJob(EndingRule):
             ),
             _NONE,
         ),
-        Signature("ENV004", "ordinal", ("invalid device ordinal",), _ORDINAL),
+        Signature(
+            "ENV004",
+            "ordinal",
+            ("invalid device ordinal", "Invalid device id", "object on CUDA device ", "is out of range"),
+            _ORDINAL,
+        ),
         refusal=f"(?!.*{WITHOUT_CUDA}).+",
     )
 

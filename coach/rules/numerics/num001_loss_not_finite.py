@@ -26,6 +26,8 @@ _STOPPED = re.compile(
     r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
     r"|Train loss contains a NaN|Invalid loss, terminating training"
 )
+_FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
+"""transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0."""
 _NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
 
 
@@ -104,6 +106,7 @@ class LossNotFinite(Rule):
             ),
             _STOPPED,
         ),
+        Signature("NUM001", "filtered", ("'grad_norm': nan", "'grad_norm': 'nan"), _FILTERED),
         Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS),
     )
 
@@ -157,6 +160,7 @@ class LossNotFinite(Rule):
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, self.code, "finite") if _is_training(hit)]
         lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
+        filtered = hits_of(snapshot, self.code, "filtered")
         skipped = hits_of(snapshot, self.code, "nan_iterations")
         counts = {int(hit.fields["num"]) for hit in skipped}
         if stopped:
@@ -167,6 +171,8 @@ class LossNotFinite(Rule):
             confidence, hits = 0.75, lasting
         elif len(counts) >= self.values["consecutive"]:
             confidence, hits = 0.9, skipped
+        elif len(filtered) >= self.values["consecutive"]:
+            confidence, hits = 0.9, filtered
         else:
             return
         first = earliest(hits)

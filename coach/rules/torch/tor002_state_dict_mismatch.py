@@ -16,7 +16,7 @@ _MISMATCH = re.compile(
     r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
     r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
     r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
-    r"|Trying to (?:set|load) a tensor of shape))"
+    r"|[Uu]nexpected key \S+ in state_dict|While copying the parameter named|Trying to (?:set|load) a tensor of shape))"
 )
 _DETAIL = re.compile(
     r"^\s*(?P<detail>size mismatch for (?P<name>\S+?): copying a param with shape .*"
@@ -58,6 +58,7 @@ class StateDictMismatch(EndingRule):
                 "ignore_mismatched_sizes",
                 "in checkpoint state_dict",
                 "a tensor of shape",
+                "While copying the parameter",
             ),
             _MISMATCH,
         ),

@@ -14,7 +14,8 @@ _FAILED = re.compile(
     UNHEEDED
     + r".*?(?P<error>torch\._(?:dynamo|inductor)\.exc\.(?!.*Warning)\w+|\bBackendCompilerFailed|\bInternalTorchDynamoError"
     r"|triton\.(?:compiler|runtime)\.\w+\.(?:CompilationError|\w*OutOfResources\w*)|\bLoweringException|\bInductorError"
-    r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing|PassManager::run failed"
+    r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing|PassManager::run failed|\bPTXASError|Internal Triton PTX codegen error|Error: Failed to find C compiler"
+    r"|Error: accessing tensor output of CUDAGraphs"
     r"|(?:Error|Exception): (?:Dynamo is not supported|Python \S+ not yet supported for torch\.compile|Windows not yet supported for torch\.compile"
     r"|torch\.compile is not supported))(?P<words>:.*)?"
 )
@@ -58,6 +59,10 @@ class CompileFailed(EndingRule):
                 "working triton installation",
                 "TritonMissing",
                 "PassManager::run failed",
+                "PTXASError",
+                "Triton PTX codegen",
+                "Failed to find C compiler",
+                "output of CUDAGraphs",
                 "Dynamo is not supported",
                 "supported for torch.compile",
                 "torch.compile is not supported",
