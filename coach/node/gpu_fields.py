@@ -247,6 +247,15 @@ def of_health(nvml: Any) -> List[Field]:
     ]
 
 
+def processes(nvml: Any, handle: Any) -> List[Any]:
+    """Those that run on a device. By the versioned names: the plain one raises no NVMLError where the driver is older than the binding."""
+    try:
+        found: List[Any] = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except (AttributeError, nvml.NVMLError_FunctionNotFound):
+        found = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return found
+
+
 def _field_values(nvml: Any, handle: Any, ids: Mapping[str, Union[int, Tuple[int, int]]]) -> Values:
     """Several values in one call, those that the device has. Raises the first one's error when it has none."""
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(ids.values()))

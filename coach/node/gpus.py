@@ -190,7 +190,7 @@ class Gpus:
         if "processes" in device.refused:
             return {}
         try:
-            found = self._nvml.nvmlDeviceGetComputeRunningProcesses(device.handle)
+            found = gpu_fields.processes(self._nvml, device.handle)
         except self._nvml.NVMLError as error:
             self._note(device, "processes", error, failed)
             return {}

@@ -287,6 +287,16 @@ def test_each_process_on_a_gpu_is_shown_with_its_rank_and_what_it_holds(
     assert samples[0].read_mib_s is not None
 
 
+def test_a_driver_older_than_the_binding_tells_all_the_same(start: Start, tmp_path: Path) -> None:
+    old_driver = NvmlStandIn(tmp_path / "old", is_old=True)
+    old_driver.set_gpus([{**TALKATIVE, "process": f"{os.getpid()}:300"}])
+    output, _ = start("sample", "--once", "--gpm", env=old_driver.env).communicate(timeout=30)
+    records = [json.loads(line) for line in output.splitlines()]
+    assert _gaps(records) == {}
+    assert _of(records, "gpu")[0]["clocks_event_reasons"] == ["sw_power_cap", "hw_power_brake_slowdown"]
+    assert _of(records, "process")[0]["gpu_memory_mib"] == 300
+
+
 def test_an_xid_comes_at_once_and_names_the_gpu(
     start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn
 ) -> None:

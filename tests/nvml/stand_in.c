@@ -202,8 +202,7 @@ int nvmlDeviceGetMaxClockInfo(gpu *g, int clock, unsigned *value) {
     if (clock != CLOCK_SM && clock != CLOCK_MEMORY) return INVALID_ARGUMENT;
     int code = check(g, "sm"); *value = clock == CLOCK_SM ? g->max_sm : g->max_mem; return code;
 }
-int nvmlDeviceGetCurrentClocksEventReasons(gpu *g, number *mask) { int code = check(g, "reasons"); *mask = g->reasons; return code; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(gpu *g, number *mask) { return nvmlDeviceGetCurrentClocksEventReasons(g, mask); }
+int nvmlDeviceGetCurrentClocksThrottleReasons(gpu *g, number *mask) { int code = check(g, "reasons"); *mask = g->reasons; return code; }
 int nvmlDeviceGetPcieThroughput(gpu *g, unsigned counter, unsigned *value) {
     if (counter > 1) return INVALID_ARGUMENT;
     int code = check(g, "throughput"); *value = g->pcie_kb[counter]; return code;
@@ -231,7 +230,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(gpu *g, unsigned index, gpu **found) { *
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu *g, gpu **whole) { *whole = g->parent < 0 ? 0 : device(g->parent); return *whole ? OK : INVALID_ARGUMENT; }
 int nvmlDeviceIsMigDeviceHandle(gpu *g, unsigned *is_mig) { *is_mig = g->parent >= 0; return OK; }
 int nvmlDeviceGetGpuInstanceId(gpu *g, unsigned *id) { *id = (unsigned)(g - gpus); return g->parent < 0 ? NOT_SUPPORTED : OK; }
-int nvmlDeviceGetComputeRunningProcesses_v3(gpu *g, unsigned *count, process *found) {
+int nvmlDeviceGetComputeRunningProcesses_v2(gpu *g, unsigned *count, process *found) {
     int code = check(g, "processes");
     if (code != OK) return code;
     unsigned size = *count;
@@ -240,6 +239,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(gpu *g, unsigned *count, process *fo
     if (*count) memcpy(found, g->processes, *count * sizeof *found);
     return OK;
 }
+#ifndef OLD_DRIVER
+int nvmlDeviceGetComputeRunningProcesses_v3(gpu *g, unsigned *count, process *found) { return nvmlDeviceGetComputeRunningProcesses_v2(g, count, found); }
+int nvmlDeviceGetCurrentClocksEventReasons(gpu *g, number *mask) { return nvmlDeviceGetCurrentClocksThrottleReasons(g, mask); }
+#endif
 
 typedef struct { unsigned field, scope; long long time, latency; int type, code; union { unsigned small; number large; } value; } field;
 int nvmlDeviceGetFieldValues(gpu *g, int count, field *fields) {
@@ -297,3 +300,23 @@ int nvmlGpmMetricsGet(metrics *asked) {
     }
     return OK;
 }
+
+/* What coach does not ask, and the programs that it is measured beside do. */
+typedef struct { char legacy_bus_id[16]; unsigned domain, bus, device, ids[2]; char bus_id[32]; } pci;
+int nvmlDeviceGetPciInfo_v3(gpu *g, pci *info) {
+    memset(info, 0, sizeof *info);
+    info->bus = (unsigned)(g - gpus) + 1;
+    snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", info->bus);
+    return OK;
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(gpu *g, unsigned *count, process *found) { (void)found; *count = 0; return check(g, "processes"); }
+int nvmlDeviceGetEncoderUtilization(gpu *g, unsigned *value, unsigned *period) { *value = *period = 0; return check(g, "util"); }
+int nvmlDeviceGetDecoderUtilization(gpu *g, unsigned *value, unsigned *period) { *value = *period = 0; return check(g, "util"); }
+int nvmlDeviceGetFanSpeed(gpu *g, unsigned *value) { (void)g; *value = 0; return NOT_SUPPORTED; }
+int nvmlDeviceGetDisplayActive(gpu *g, unsigned *value) { (void)g; *value = 0; return OK; }
+int nvmlDeviceGetDisplayMode(gpu *g, unsigned *value) { (void)g; *value = 0; return OK; }
+int nvmlDeviceGetPerformanceState(gpu *g, unsigned *value) { *value = 0; return check(g, "sm"); }
+int nvmlDeviceGetCudaComputeCapability(gpu *g, int *major, int *minor) { (void)g; *major = 9; *minor = 0; return OK; }
+int nvmlDeviceGetDriverModel_v2(gpu *g, unsigned *current, unsigned *pending) { (void)g; *current = *pending = 0; return NOT_SUPPORTED; }
+int nvmlDeviceGetProcessUtilization(gpu *g, void *samples, unsigned *count, number since) { (void)samples; (void)since; *count = 0; return g->lost ? GPU_IS_LOST : NOT_FOUND; }
+ANSWER(nvmlDeviceGetPowerManagementLimit, "limit", limit_mw)

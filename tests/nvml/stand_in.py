@@ -17,8 +17,8 @@ def has_compiler() -> bool:
     return shutil.which("gcc") is not None
 
 
-def build(directory: Path) -> Path:
-    """Compile the stand-in into a directory, once. Returns the directory, for LD_LIBRARY_PATH."""
+def build(directory: Path, is_old: bool = False) -> Path:
+    """Compile the stand-in into a directory, once. Returns the directory, for LD_LIBRARY_PATH. An old one lacks newer functions."""
     library = directory / _LIBRARY
     if not library.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -33,6 +33,7 @@ def build(directory: Path) -> Path:
             "-Wextra",
             f"-Wl,-soname,{_LIBRARY}",
         ]
+        command += ["-DOLD_DRIVER"] if is_old else []
         subprocess.run([*command, "-o", temporary, _SOURCE], check=True)
         temporary.replace(library)
     return directory
@@ -41,9 +42,9 @@ def build(directory: Path) -> Path:
 class NvmlStandIn:
     """GPUs as a test describes them. `env` is what a process needs to see them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, is_old: bool = False) -> None:
         self._state = directory / "gpus.txt"
-        library_dir = build(directory)
+        library_dir = build(directory, is_old)
         old_path = os.environ.get("LD_LIBRARY_PATH")
         self.env = {
             "NVML_STAND_IN": str(self._state),
