@@ -17,6 +17,7 @@ LISTS = frozenset({"cluster", "runs", "recipes", "history"})
 SHOWS = LISTS | {"run", "job", "log", "node", "where", "finding", "compare"}
 ASKS = frozenset({"plan", "confirm", "fix"})
 JOBS = frozenset({"cluster", "run", "job"})
+VIEWS = frozenset({"cluster", "history"})
 EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}
 
 
@@ -301,6 +302,36 @@ KEYS: tuple[Key, ...] = (
         "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; Esc clears",
         LISTS,
         "filter",
+    ),
+    Key(
+        "sort",
+        "s",
+        "s",
+        "sort",
+        "Sort by the next column",
+        "An arrow stands at the column; after the last one, as at first",
+        VIEWS,
+        "sort",
+    ),
+    Key(
+        "reverse",
+        "S",
+        "S",
+        "",
+        "The other way round",
+        "The largest first, or the smallest",
+        VIEWS,
+        "reverse",
+    ),
+    Key(
+        "columns",
+        "C",
+        "C",
+        "",
+        "Choose the columns",
+        "Their names in the order that you like; none: as at first",
+        VIEWS,
+        "columns",
     ),
     Key(
         "stdout",

@@ -10,8 +10,7 @@ from typing import Any
 
 from textual.widgets import Input
 
-from coach.tui.base import Context
-from coach.tui.choosing import ChoosingScreen
+from coach.tui.base import CoachScreen, Context
 from coach.tui.messages import ViewsChanged
 from coach.tui.table_view import TableView
 from coach.tui.widgets.filter_line import FilterLine
@@ -20,7 +19,7 @@ from coach.tui.widgets.keyed_table import KeyedTable
 _FILTER = 'filter: text, state:pending, gpu:>0, user:me, -word, "two words"; coach jobs --help has them all'
 
 
-class ViewingScreen(ChoosingScreen):
+class ViewingScreen(CoachScreen):
     """A screen with such tables."""
 
     def __init__(
@@ -29,7 +28,7 @@ class ViewingScreen(ChoosingScreen):
         """`views` are by the id of their table; the first is meant where none has the focus."""
         super().__init__(context, crumbs)
         self.views = views
-        problems = [context.views_problem]
+        problems, context.views_problem = [context.views_problem], None
         problems += [
             view.restore(context.views[name]) for name, view in views.items() if name in context.views
         ]

@@ -16,7 +16,7 @@ from coach.model.cluster import Job, Node
 from coach.sources.node_sets import expand_nodes
 from coach.tui.arranging import Arranged
 from coach.tui.base import Context
-from coach.tui.choosing import Chosen
+from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
 from coach.tui.messages import Done, JobOpened, NodeOpened, RunOpened, ScreenShown
 from coach.tui.render.cluster import (
@@ -47,7 +47,7 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
 
-class ClusterScreen(ViewingScreen):
+class ClusterScreen(ViewingScreen, ChoosingScreen):
     """Home."""
 
     PLACE = "cluster"

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from textual.widget import Widget
-from textual.widgets import Input
 
+from coach.analysis.job_query import past_job_vocabulary
+from coach.analysis.query import in_order
 from coach.model.accounting import PastJob
+from coach.sources.node_sets import expand_nodes
 from coach.tui.asked import Asked, Question
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
 from coach.tui.keys import bindings_of
 from coach.tui.messages import PastJobOpened, RunOpened, Wanted
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
 from coach.tui.render.text import Line, Span, line, plural, printable, wrap
+from coach.tui.table_view import TableView
+from coach.tui.viewing import ViewingScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 from coach.workflows.history import PastJobs
 
 
-class HistoryScreen(CoachScreen):
+class HistoryScreen(ViewingScreen):
     """Asked once when it opens: accounting where it answers, else the run directories and what was seen in the queue."""
 
     PLACE = "history"
@@ -29,11 +33,14 @@ class HistoryScreen(CoachScreen):
     questions = (Question.PAST_JOBS,)
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, ("cluster", "history"))
+        self._view: TableView[PastJob] = TableView(
+            lambda: past_job_vocabulary(context.user, expand_nodes), HISTORY_COLUMNS
+        )
+        super().__init__(context, ("cluster", "history"), {"past": self._view})
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="told", can_focus=False)
-        yield KeyedTable(HISTORY_COLUMNS, id="runs")
+        yield KeyedTable(HISTORY_COLUMNS, id="past")
         yield FilterLine()
 
     def on_mount(self) -> None:
@@ -42,7 +49,7 @@ class HistoryScreen(CoachScreen):
 
     @property
     def table(self) -> KeyedTable:
-        return self.query_one("#runs", KeyedTable)
+        return self.query_one("#past", KeyedTable)
 
     @property
     def _told(self) -> Asked[PastJobs]:
@@ -60,11 +67,15 @@ class HistoryScreen(CoachScreen):
         self.pane("#told").set_lines(heading)
         jobs = told.value.jobs if told.value is not None else ()
         empty = "no job of yours has ended" if told.value is not None else "waiting for the first answer…"
-        self.table.set_rows(history_rows(jobs, now_s), "nothing is known" if told.error else empty)
-        query = self.table.query_text
+        found, query = self._view.matching(jobs), self._view.view.filter
+        if query and told.value is not None:
+            empty = "no job matches the filter; Esc clears it"
+        self.table.lay_out(self._view.columns, self._view.sorted_column)
+        rows = history_rows(in_order(found, self._view.orders), now_s)
+        self.table.set_rows(rows, "nothing is known" if told.error else empty)
         title = plural(len(jobs), "ended job")
         self.table.set_title(
-            f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
+            f'{title} · filter "{printable(query)}": {len(found)} of {len(jobs)}' if query else title
         )
 
     def _notes(self, width: int) -> list[Line]:
@@ -90,18 +101,8 @@ class HistoryScreen(CoachScreen):
         else:
             self.post_message(PastJobOpened(past))
 
-    def action_filter(self) -> None:
-        self.query_one(FilterLine).edit(self.table)
-
     def on_keyed_table_opened(self) -> None:
         self.action_open()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one(FilterLine).apply()
-        self.refresh_all()
-
     def go_back(self) -> bool:
-        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
-        if was_filtered:
-            self.refresh_all()
-        return was_filtered
+        return self.clear_filters()
