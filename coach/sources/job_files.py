@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import re
-import shlex
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -23,6 +22,14 @@ from coach.sources.slurm_text import failure_words, optional
 _RETRY_S = 30.0
 _NUMBER = re.compile(r"\d+")
 _OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
+
+_SWITCHES = frozenset(
+    {
+        *("--parsable", "--wait", "-W", "--hold", "-H", "--exclusive", "--requeue", "--no-requeue"),
+        *("--quiet", "-Q", "--verbose", "-v", "--overcommit", "-O", "--oversubscribe", "-s", "--contiguous"),
+    }
+)
+"""Options of sbatch that no value follows."""
 
 _TOLD = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "StdOut", "StdErr", "JobName")
 """Accounting knows the paths from 24.05 on."""
@@ -67,20 +74,27 @@ def _of_columns(row: dict[str, str]) -> dict[str, str] | None:
 
 
 def _of_submit_line(line: str) -> dict[str, str] | None:
-    """None where the options are not in the line: then they may stand in the script, which nobody kept."""
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        return None
+    """The options before the script, whose own arguments follow it. Accounting keeps no quotes, so words are told apart by blanks.
+
+    None where the output is not among them: then it may stand in the script, which nobody kept.
+    """
     found: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    takes: str | None = None
+    for word in line.split()[1:]:
         name, equals, value = word.partition("=")
-        short, glued = word[:2], word[2:]
-        if name in _OUTPUT_OPTIONS:
-            found[_OUTPUT_OPTIONS[name]] = value if equals else following
-        elif short in _OUTPUT_OPTIONS and glued and not word.startswith("--"):
-            found[_OUTPUT_OPTIONS[short]] = glued
-    return found if found.get("stdout") else None
+        if name == "--wrap" or (takes is None and not word.startswith("-")):
+            break
+        if not word.startswith("-"):
+            if takes in _OUTPUT_OPTIONS:
+                found[_OUTPUT_OPTIONS[takes]] = word
+            takes = None
+        elif not word.startswith("--") and word[:2] in _OUTPUT_OPTIONS and len(word) > 2:
+            found[_OUTPUT_OPTIONS[word[:2]]], takes = word[2:], None
+        else:
+            if equals and name in _OUTPUT_OPTIONS:
+                found[_OUTPUT_OPTIONS[name]] = value
+            takes = None if equals or name in _SWITCHES else name
+    return found if "stdout" in found else None
 
 
 class OutputPaths:

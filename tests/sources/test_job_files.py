@@ -100,11 +100,11 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         fields.append(query.argv[-1])
         if "StdOut" in query.argv[-1]:
             return CommandResult(query, 1, b"", 'sacct: error: Invalid field requested: "StdOut"', 0.0, 0.1)
-        row = "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP/w|SEPsbatch -o 'my log' --error=e%j a.sh|SEPtrain|SEP\n"
+        row = "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP/w|SEPsbatch -o log --error=e%j a.sh|SEPtrain|SEP\n"
         return CommandResult(query, 0, row.encode(), "", 0.0, 0.1)
 
     io.answers["job-files-accounting 19"] = answer
-    assert OutputPaths(io).of("19") == (Path("/w/my log"), Path("/w/e19"))
+    assert OutputPaths(io).of("19") == (Path("/w/log"), Path("/w/e19"))
     assert len(fields) == 2
 
 
@@ -115,12 +115,16 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         ("sbatch --output out --error=err a.sh", ("out", "err")),
         ("sbatch a.sh", None),
         ("sbatch -e err a.sh", None),
+        ("sbatch --parsable -J na -o out --wrap srun -o step-%J hostname", ("out", None)),
+        ("sbatch --parsable --wrap srun -o step-%J hostname", None),
+        ("sbatch --parsable train.sh -o results", None),
+        ("sbatch -p gpu train.sh -o results", None),
         ("sbatch 'torn", None),
         ("sbatch -o", None),
     ],
 )
 def test_options_are_taken_from_the_command_line_and_never_guessed(
-    line: str, paths: tuple[str, str] | None
+    line: str, paths: tuple[str, str | None] | None
 ) -> None:
     fields = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "SubmitLine", "JobName")
     text = "|SEP".join(["19", "19", "ada", "FAILED", "n1", "/w", line, "x", "\n"])
