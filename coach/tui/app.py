@@ -20,6 +20,7 @@ from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.answers import AnsweringApp
+from coach.tui.arranging import put_keys_first
 from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
@@ -47,6 +48,7 @@ def open_screens(
     else:
         opening = open_live(settings, backend, is_readonly)
     app = CoachApp(opening)
+    put_keys_first()
     app.run()
     if app.crash is not None:
         raise UserError(*_keep_crash(app.crash, settings.cache_dir), exit_status=1)
