@@ -18,7 +18,8 @@ from typing import Any, get_args
 
 from coach.model import cluster, metrics, run, telemetry
 from coach.model.reading import JobList, NodeList, Reading, RunFacts, RunList
-from coach.recorder.recording import Entry, Header, Recording, write_header, write_line
+from coach.recorder.recording import Entry, Header, Recording, decode_bytes, write_header, write_line
+from coach.sources.job_files import QUESTION, jobs_told
 
 _WORDS = frozenset(
     [
@@ -142,12 +143,7 @@ class Names:
         """Take the names out of what a source understood."""
         match reading.payload:
             case JobList(jobs=jobs):
-                self.users |= {job.user for job in jobs}
-                self.jobs |= {job.name for job in jobs}
-                self.hosts |= {job.host for job in jobs if job.host}
-                self.accounts |= {name for job in jobs for name in (job.account, job.qos) if name}
-                for job in jobs:
-                    self.add_path(job.work_dir or "")
+                self.add_jobs(jobs)
             case NodeList(nodes=nodes):
                 self.hosts |= {node.name for node in nodes}
             case RunList(runs=listed):
@@ -155,6 +151,15 @@ class Names:
                     self._add_run(item)
             case RunFacts(run=watched):
                 self._add_run(watched)
+
+    def add_jobs(self, jobs: Iterable[cluster.Job]) -> None:
+        """Take the names out of jobs that were told."""
+        for job in jobs:
+            self.users.add(job.user)
+            self.jobs.add(job.name)
+            self.hosts |= {job.host} if job.host else set()
+            self.accounts |= {name for name in (job.account, job.qos) if name}
+            self.add_path(job.work_dir or "")
 
     def add_path(self, path: str) -> None:
         """Take the user out of a path under home, scratch and the like."""
@@ -170,6 +175,9 @@ def anonymize(recording: Recording, names: Names, file: Path) -> None:
     """Write the recording anew, with every name struck. Raises OSError."""
     for text in _texts(recording):
         names.add_path(text)
+    for entry in recording.entries:
+        if entry["k"] == "run" and entry["kind"].startswith(QUESTION):
+            names.add_jobs(jobs_told(entry["argv"], decode_bytes(entry["out"]), entry["sep"], entry["end"]))
     strike = striker(names, secrets.token_bytes(32))
     header = recording.header
     clean = replace(

@@ -19,6 +19,9 @@ from coach.sources.output_path import output_paths
 from coach.sources.slurm_jobs import jobs_by_id_query, parse_jobs
 from coach.sources.slurm_text import failure_words, optional
 
+QUESTION = "job-files"
+"""What the kind of each question of this module begins with."""
+
 _RETRY_S = 30.0
 _NUMBER = re.compile(r"\d+")
 _OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
@@ -42,7 +45,7 @@ def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Q
     separator = new_separator()
     which = ",".join(job_ids)
     argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", which, "-o", ",".join(fields))
-    return Query(f"job-files-accounting {which}", argv, separator)
+    return Query(f"{QUESTION}-accounting {which}", argv, separator)
 
 
 def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
@@ -95,6 +98,16 @@ def _of_submit_line(line: str) -> dict[str, str] | None:
                 found[_OUTPUT_OPTIONS[name]] = value
             takes = None if equals or name in _SWITCHES else name
     return found if "stdout" in found else None
+
+
+def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) -> Iterable[Job]:
+    """The jobs in an answer to one of the questions of this module, whichever it was. Old recordings have others, which are not read."""
+    text = out.decode("utf-8", "surrogateescape")
+    if not separator:
+        return ()
+    if argv[0] == "sacct":
+        return parse_accounting(text, separator, argv[-1].split(","))
+    return parse_jobs(text, separator, record_end)[0]
 
 
 class OutputPaths:
@@ -152,8 +165,7 @@ class OutputPaths:
         result = self._io.run(jobs_by_id_query(_numbers(wanted)))
         self._error = _failure(result) or "Slurm has forgotten the job"
         if result.returncode == 0:
-            jobs, _ = parse_jobs(_text(result), result.query.separator, result.query.record_end)
-            self._take(jobs, wanted)
+            self._take(_jobs_of(result), wanted)
         missing = wanted - self._rows.keys()
         if missing:
             self._take(self._remembered(), missing)
@@ -161,14 +173,14 @@ class OutputPaths:
         if missing:
             self._take(self._ask_accounting(missing), missing)
 
-    def _ask_accounting(self, job_ids: Iterable[str]) -> list[Job]:
+    def _ask_accounting(self, job_ids: Iterable[str]) -> Iterable[Job]:
         for fields in (_TOLD, _SUBMITTED):
             result = self._io.run(accounting_query(_numbers(job_ids), fields))
             if result.returncode == 0:
-                return parse_accounting(_text(result), result.query.separator, fields)
+                return _jobs_of(result)
             if "Invalid field" not in result.stderr:
                 break
-        return []
+        return ()
 
     def _take(self, jobs: Iterable[Job], wanted: set[str]) -> None:
         for job in jobs:
@@ -181,8 +193,9 @@ def _numbers(job_ids: Iterable[str]) -> list[str]:
     return sorted({match[0] for match in found if match is not None}, key=int)
 
 
-def _text(result: CommandResult) -> str:
-    return result.stdout.decode("utf-8", "surrogateescape")
+def _jobs_of(result: CommandResult) -> Iterable[Job]:
+    query = result.query
+    return jobs_told(query.argv, result.stdout, query.separator, query.record_end)
 
 
 def _failure(result: CommandResult) -> str | None:

@@ -9,15 +9,16 @@ import pytest
 from coach.model.reading import JobList, MetricsChunk
 from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
 from coach.recorder.anonymize import striker
+from coach.sources.job_files import OutputPaths
 from coach.sources.metrics import MetricsSource
 from coach.sources.run_list import RunListSource
 from coach.sources.slurm import JobsSource
 from tests.sources.fake_io import FakeIo
-from tests.sources.squeue import squeue
+from tests.sources.squeue import own_squeue, squeue
 
 ROOT = "/home/alice.smith/coach/runs"
 RUN = "20261121-142233-ddp-4f2a"
-SECRETS = ("alice.smith", "bobby", "secret-protein", "grant77", "bignode", "zoe")
+SECRETS = ("alice.smith", "bobby", "secret-protein", "grant77", "bignode", "zoe", "carla", "hidden-drug")
 
 
 def names() -> Names:
@@ -50,6 +51,9 @@ def cleaned(tmp_path: Path) -> Path:
     log = f"{ROOT}/{RUN}/stdout.log"
     world.write(log, b"started on bignode017 by alice.smith at /home/alice.smi")
     world.write(f"{ROOT}/{RUN}/metrics/rank-0.jsonl", b'{"step": 1, "loss": 2.5, "node": "bignode017"}\n')
+    somebody_elses = {"job_id": "19", "user": "carla", "name": "hidden-drug", "stdout": "/o/%j"}
+    world.answer("job-files 19", own_squeue(somebody_elses))
+    OutputPaths(io).of("19")
     for reading in (*JobsSource(io, "alice.smith", 10).poll(), *RunListSource(io, Path(ROOT)).poll()):
         found.add_reading(reading)
     list(MetricsSource(io, RUN, Path(ROOT) / RUN).poll())

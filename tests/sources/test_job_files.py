@@ -145,3 +145,11 @@ def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> Non
     assert len(io.asked) == 2
     io.now_s += 31
     assert paths.of("17") == (Path("/o"),)
+
+
+def test_the_answer_that_an_old_recording_has_tells_nothing() -> None:
+    io = FakeIo()
+    old = Query("job-files 17", ("scontrol", "show", "job", "17"))
+    io.answers["job-files 17"] = lambda query: CommandResult(old, 0, b"   StdOut=/o", "", 0.0, 0.1)
+    with pytest.raises(OSError, match="is not known"):
+        OutputPaths(io).of("17")
