@@ -15,7 +15,8 @@ from coach.tui import messages
 from coach.tui.asking import AskingScreen
 from coach.tui.base import CoachScreen, Context
 from coach.tui.desk import Desk
-from coach.tui.keys import SHOWS, Mode, launch_keys
+from coach.tui.key import SHOWS
+from coach.tui.keys import Mode, launch_keys
 from coach.tui.live import Opening
 from coach.tui.session import RecipeKey, RelaunchOffer
 

@@ -19,7 +19,8 @@ from coach.model.finding import Diagnosis
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot
 from coach.tui.asked import Answers, Question
-from coach.tui.keys import Key, Mode, keys_of, reason_off
+from coach.tui.key import Key
+from coach.tui.keys import Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
 from coach.tui.render.text import BLANK, Line, Span, line, printable

@@ -6,19 +6,13 @@ Footer, help and palette are made of this table, so they cannot disagree; a lett
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from textual.binding import Binding, BindingType
 
+from coach.tui.job_keys import JOB_KEYS
+from coach.tui.key import ASKS, EVERYWHERE, JOBS, LISTS, SHOWS, Key
 from coach.tui.session import RecipeKey
-
-LISTS = frozenset({"cluster", "runs", "recipes", "history"})
-SHOWS = LISTS | {"run", "job", "log", "node", "where", "finding", "compare"}
-ASKS = frozenset({"plan", "confirm", "fix"})
-JOBS = frozenset({"cluster", "run", "job"})
-VIEWS = frozenset({"cluster", "history"})
-EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}
 
 
 class Mode(Enum):
@@ -29,26 +23,6 @@ class Mode(Enum):
     ROOT = "READONLY: root"
     REPLAY = "REPLAY"
     DEMO = "DEMO"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key. `action` is the method on the screen or, with `app.`, on the app."""
-
-    id: str
-    key: str
-    label: str
-    """As it is shown: `Enter`, `Tab`, `x`."""
-    word: str
-    """One word for the footer; empty: not shown there."""
-    description: str
-    tooltip: str
-    places: frozenset[str]
-    action: str
-    is_change: bool = False
-    """Whether it leads to something being launched, cancelled or relaunched."""
-    is_priority: bool = False
-    """Whether it works even while a field is edited."""
 
 
 KEYS: tuple[Key, ...] = (
@@ -157,182 +131,7 @@ KEYS: tuple[Key, ...] = (
         "act('cancel')",
         True,
     ),
-    Key(
-        "select",
-        "space",
-        "Space",
-        "select",
-        "Select jobs of yours",
-        "What is done next is done to all that are selected, by one command; Esc clears",
-        frozenset({"cluster"}),
-        "select",
-    ),
-    Key(
-        "hold",
-        "h",
-        "h",
-        "",
-        "Hold: keep it from starting",
-        "Your waiting jobs; U lets them start",
-        JOBS,
-        "act('hold')",
-        True,
-    ),
-    Key(
-        "release",
-        "U",
-        "U",
-        "",
-        "Release: let a held job start",
-        "What an administrator holds only he releases",
-        JOBS,
-        "act('release')",
-        True,
-    ),
-    Key(
-        "requeue",
-        "Q",
-        "Q",
-        "",
-        "Requeue: back into the queue",
-        "It starts anew, from its first line",
-        JOBS,
-        "act('requeue')",
-        True,
-    ),
-    Key(
-        "timelimit",
-        "T",
-        "T",
-        "",
-        "Lower the time limit",
-        "A shorter job may start sooner; only an administrator raises a limit",
-        JOBS,
-        "act('timelimit')",
-        True,
-    ),
-    Key(
-        "resubmit",
-        "A",
-        "A",
-        "",
-        "Again: the same once more",
-        "A run by its plan; another job of yours by the script that Slurm kept",
-        JOBS | {"runs"},
-        "act('resubmit')",
-        True,
-    ),
-    Key(
-        "shell",
-        "exclamation_mark",
-        "!",
-        "",
-        "A shell in the allocation",
-        "On the first node of your running job, beside what runs there; it costs a job step",
-        JOBS,
-        "act('shell')",
-        True,
-    ),
-    Key(
-        "log",
-        "l",
-        "l",
-        "log",
-        "The log of your job",
-        "Both streams, wherever the job writes them",
-        frozenset({"cluster", "job"}),
-        "open_log",
-    ),
-    Key(
-        "all",
-        "a",
-        "a",
-        "own/all",
-        "Own jobs or everybody's",
-        "Switches the queue between your jobs and all",
-        frozenset({"cluster"}),
-        "toggle_all",
-    ),
-    Key(
-        "unfold",
-        "u",
-        "u",
-        "tasks",
-        "A row for each task of the array",
-        "Also for the parts of a heterogeneous job; u folds them again",
-        frozenset({"cluster"}),
-        "unfold",
-    ),
-    Key(
-        "why",
-        "w",
-        "w",
-        "why",
-        "Why it waits: the job as the queue sees it",
-        "The reason in plain words, what to do, estimated start, priority, fair share and limits",
-        frozenset({"cluster", "run"}),
-        "why",
-    ),
-    Key(
-        "where",
-        "W",
-        "W",
-        "where",
-        "Where a job could start now",
-        "Free GPUs of each partition by type, the most on one node, time limits, and who may use it",
-        SHOWS - {"where"},
-        "app.open_where",
-    ),
-    Key(
-        "history",
-        "H",
-        "H",
-        "history",
-        "Your jobs that have ended",
-        "With how well they used what they had",
-        SHOWS - {"history"},
-        "app.open_history",
-    ),
-    Key(
-        "filter",
-        "slash",
-        "/",
-        "filter",
-        "Filter the rows",
-        "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; Esc clears",
-        LISTS,
-        "filter",
-    ),
-    Key(
-        "sort",
-        "s",
-        "s",
-        "sort",
-        "Sort by the next column",
-        "An arrow stands at the column; after the last one, as at first",
-        VIEWS,
-        "sort",
-    ),
-    Key(
-        "reverse",
-        "S",
-        "S",
-        "",
-        "The other way round",
-        "The largest first, or the smallest",
-        VIEWS,
-        "reverse",
-    ),
-    Key(
-        "columns",
-        "C",
-        "C",
-        "",
-        "Choose the columns",
-        "Their names in the order that you like; none: as at first",
-        VIEWS,
-        "columns",
-    ),
+    *JOB_KEYS,
     Key(
         "stdout",
         "o",

@@ -11,7 +11,8 @@ from coach.model.cluster import Job
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis
 from coach.tui.guard import GUARD_S
-from coach.tui.keys import EVERYWHERE, Mode, keys_of
+from coach.tui.key import EVERYWHERE
+from coach.tui.keys import Mode, keys_of
 from tests.tui.driving import opened
 from tests.tui.fake_session import (
     CHILD_ID,

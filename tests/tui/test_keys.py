@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coach.tui.keys import EVERYWHERE, KEYS, Mode, keys_of, launch_keys, reason_off
+from coach.tui.key import EVERYWHERE
+from coach.tui.keys import KEYS, Mode, keys_of, launch_keys, reason_off
 from coach.tui.session import RecipeKey
 
 
