@@ -164,7 +164,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         self.refresh_all()
 
     def action_open(self) -> None:
-        if self.nodes.has_focus and self.nodes.cursor_key is not None:
+        if self.focused is self.nodes and self.nodes.cursor_key is not None:
             self.post_message(NodeOpened(self.nodes.cursor_key))
             return
         row = self._row()
@@ -179,7 +179,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
             self.post_message(JobOpened(key))
 
     def chosen(self) -> list[Chosen]:
-        if not self.queue.has_focus:
+        if self.focused is not self.queue:
             return []
         marked, queue = self.queue.marked_keys, self._shown_queue()
         rows = [queue.row(key) for key in marked] if marked else [self._row()]
@@ -194,7 +194,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
     def action_select(self) -> None:
         """Select the job under the cursor, or no longer, and go on to the next."""
         row = self._row()
-        if row is None or not self.queue.has_focus:
+        if row is None or self.focused is not self.queue:
             self.note("Space selects jobs of the queue")
             return
         if (why := self.choose_job(job_of(row), row_key(row)).why_not_mine) is not None:
