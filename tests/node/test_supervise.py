@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.node.conftest import Start, children_of, sampler_of, telemetry
+from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until
 
 # Signals are awaited, not handled: one that came just before signal.pause() would be noticed only with the next.
@@ -206,3 +207,28 @@ def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_
     assert (run["versions"]["torch"], run["num_parameters"]) == ("2.13.0", 2474506)
     [rank] = _read(run_dir / "exit.json")["ranks"]
     assert (rank["rank"], rank["exit_code"], rank["is_bystander"]) == (0, 0, False)
+
+
+def test_gpm_is_sampled_beside_a_training_that_asked_for_it(
+    start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn
+) -> None:
+    nvml_stand_in.set_gpus([{"gpm": "41:42:43:44"}])
+    training = start(*_run(tmp_path), "--gpm", "--", "sleep", "60", env=nvml_stand_in.env)
+    sampled = wait_until(lambda: [r for r in telemetry(tmp_path / "run") if "tensor_activity_pct" in r])
+    assert sampled[0]["tensor_activity_pct"] == 43
+    training.terminate()
+
+
+def test_a_driver_that_hangs_holds_up_neither_the_training_nor_its_end(
+    start: Start, tmp_path: Path, nvml_stand_in: NvmlStandIn
+) -> None:
+    nvml_stand_in.set_gpus([{"util": 1}])
+    command = f"while [ ! -e {tmp_path / 'go'} ]; do sleep 0.05; done; exit 5"
+    training = start(*_run(tmp_path), "--", "sh", "-c", command, env=nvml_stand_in.env)
+    wait_until(lambda: [r for r in telemetry(tmp_path / "run") if r["kind"] == "gpu"])
+    nvml_stand_in.set_gpus([{"hang": "util"}])
+    seen = len(telemetry(tmp_path / "run"))
+    wait_until(lambda: telemetry(tmp_path / "run")[seen + 5 :], what="samples of the host")
+    (tmp_path / "go").touch()
+    training.communicate(timeout=5)
+    assert training.returncode == 5

@@ -269,7 +269,7 @@ int nvmlEventSetFree(void *set) { (void)set; return OK; }
 int nvmlDeviceRegisterEvents(gpu *g, number types, void *set) { (void)types; (void)set; return check(g, "events"); }
 int nvmlEventSetWait_v2(void *set, event *e, unsigned timeout_ms) {
     (void)set;
-    for (unsigned waited = 0; waited <= timeout_ms; waited += 20, usleep(20000)) {
+    for (unsigned waited = 0; waited <= timeout_ms; waited += 100, usleep(100000)) {
         load();
         for (int i = 0; i < num_gpus; i++) {
             if (gpus[i].xid == told_xid[i]) continue;
