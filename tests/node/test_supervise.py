@@ -217,6 +217,7 @@ def test_gpm_is_sampled_beside_a_training_that_asked_for_it(
     sampled = wait_until(lambda: [r for r in telemetry(tmp_path / "run") if "tensor_activity_pct" in r])
     assert sampled[0]["tensor_activity_pct"] == 43
     training.terminate()
+    training.communicate(timeout=10)
 
 
 def test_a_driver_that_hangs_holds_up_neither_the_training_nor_its_end(
