@@ -40,12 +40,13 @@ _KEY = (
 )
 _SEPARATOR = r"[\"'\]]{0,2}\s*(?:[:=]\s*|\s+is\s+|\s)\s*(?:tensor\()?[\"']?"
 # Most lines with a loss have a finite one: they are let go after one cheap look ahead.
-_HAS_NOT_FINITE = r"^(?=.*?(?:nan|NaN|NAN|Nan|[iI]nf(?:inity)?\b|INF(?:INITY)?\b)).*?"
+_HAS_NOT_FINITE = r"^(?=.*?(?:loss|Loss|LOSS).{0,30}?(?:nan|NaN|NAN|Nan|[iI]nf(?:inity)?\b|INFINITY)).*?"
 NOT_FINITE = re.compile(
-    rf"{_HAS_NOT_FINITE}(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf|INF)(?:inity)?)))(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))"
+    rf"{_HAS_NOT_FINITE}(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINITY))))(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))"
 )
 FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?))(?![\w.%])")
 LITERALS = ("loss", "Loss", "LOSS")
+NOT_FINITE_LITERALS = ("nan", "NaN", "NAN", "Nan", "inf", "Inf", "INFINITY")
 
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""

@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _MISMATCH = re.compile(
-    UNHEEDED + r".*?(?:Error: |Exception: |what\(\): |Failed running).*?(?:"
+    UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?(?:"
     r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
     r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
     r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"
@@ -49,7 +49,21 @@ class DeviceMismatch(EndingRule):
         Signature(
             "CUD006",
             "mismatch",
-            ("Error: ", "Exception: ", "what(): ", "Failed running"),
+            (
+                "same device",
+                "weight type (",
+                "device type",
+                "xpected object of ",
+                "different GPUs",
+                "either on",
+                "parameters and buffers on device",
+                "to be on CPU",
+                "to be on GPU",
+                ", but expected",
+                "expected device",
+                "accessed from Triton",
+                "out of meta tensor",
+            ),
             _MISMATCH,
         ),
     )

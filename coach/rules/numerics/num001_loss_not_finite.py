@@ -89,8 +89,7 @@ class LossNotFinite(Rule):
         ),
     )
     signatures = (
-        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE),
-        Signature("NUM001", "finite", losslines.LITERALS, losslines.FINITE),
+        Signature("NUM001", "not_finite", losslines.NOT_FINITE_LITERALS, losslines.NOT_FINITE),
         Signature(
             "NUM001",
             "stopped",
@@ -158,7 +157,7 @@ class LossNotFinite(Rule):
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
         stopped = hits_of(snapshot, self.code, "stopped")
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
-        finite = [hit for hit in hits_of(snapshot, self.code, "finite") if _is_training(hit)]
+        finite = [hit for hit in hits_of(snapshot, losslines.PROGRESS.rule) if _is_training(hit)]
         lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
         filtered = hits_of(snapshot, self.code, "filtered")
         skipped = hits_of(snapshot, self.code, "nan_iterations")

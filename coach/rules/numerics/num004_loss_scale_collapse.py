@@ -18,7 +18,7 @@ _REDUCED = re.compile(
 )
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
 _MINIMUM = re.compile(
-    r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?(?:loss scale (?:is )?(?:too small|reached (?:its )?minimum|below minimum))"
+    r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?loss scale (?:is too small|reached minimum|reached its minimum|is below minimum)"
 )
 
 
@@ -63,7 +63,12 @@ class LossScaleCollapse(Rule):
         ),
     )
     signatures = (
-        Signature("NUM004", "minimum", ("already at minimum", "loss scale"), _MINIMUM),
+        Signature(
+            "NUM004",
+            "minimum",
+            ("already at minimum", "Minimum loss scale", "loss scale is ", "loss scale reached"),
+            _MINIMUM,
+        ),
         Signature("NUM004", "reduced", ("OVERFLOW", "verflow"), _REDUCED),
         Signature("NUM004", "state", ("scale",), _STATE),
     )
