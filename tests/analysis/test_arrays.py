@@ -51,3 +51,8 @@ def test_steps_and_limits_of_an_array_are_read() -> None:
     assert ids is not None
     assert (ids.tasks, ids.limit) == ((0, 4, 8, 20), 3)
     assert parse_task_ids("17") is None
+
+
+def test_runs_of_this_machine_whose_names_differ_in_the_end_are_no_array() -> None:
+    runs = [job("20261121-142233-parallel_3d-4f2a"), job("20261121-142233-parallel_3d-77aa")]
+    assert [folded.job for folded in fold(runs)] == runs
