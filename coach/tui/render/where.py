@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from coach.analysis.access import why_no_access
 from coach.analysis.free_gpus import TypeGpus
 from coach.model.accounting import Limits
 from coach.model.cluster import Partition
+from coach.tui.render.cluster import FreeGpus
 from coach.tui.render.text import (
     BLANK,
     Line,
@@ -32,7 +33,7 @@ _MAY: dict[bool | None, Span] = {
 
 def where_lines(
     partitions: Iterable[Partition],
-    free: Mapping[tuple[str | None, str], Sequence[TypeGpus]],
+    free: FreeGpus,
     associations: Sequence[Limits] | None,
     width: int,
 ) -> list[Line]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from textual.widget import Widget
 
 from coach.analysis.free_gpus import free_by_partition
+from coach.tui.arranging import Arranged
 from coach.tui.asked import Asked, Question
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
-from coach.tui.messages import Wanted
+from coach.tui.messages import Done, Wanted
 from coach.tui.render.asked import asked_line
+from coach.tui.render.cluster import FreeGpus
 from coach.tui.render.where import where_lines
 from coach.tui.widgets.lines import LinesView
 from coach.workflows.place_in_queue import PlaceInQueue
@@ -25,6 +28,7 @@ class WhereScreen(CoachScreen):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "where"))
+        self._free: Arranged[FreeGpus] = Arranged({}, lambda done: self.app.post_message(Done(done)))
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
@@ -40,7 +44,9 @@ class WhereScreen(CoachScreen):
         snapshot, now_s = self.context.snapshot, self.context.now_s
         told: Asked[PlaceInQueue] = self.context.answers[Question.PLACE_IN_QUEUE]
         associations = told.value.associations.value if told.value is not None else None
-        free = free_by_partition(snapshot.nodes, snapshot.partitions)
-        rows = where_lines(snapshot.partitions, free, associations, self.app.size.width - 2)
+        nodes, partitions = snapshot.nodes, snapshot.partitions
+        count = partial(free_by_partition, nodes, partitions)
+        free = self._free.of(nodes, len(nodes), partitions, count, self.refresh_all)
+        rows = where_lines(partitions, free, associations, self.app.size.width - 2)
         heading = [asked_line("your accounts", told, now_s)] if self.questions else []
         self.pane("#body").set_lines([*heading, *rows])
