@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
 
@@ -40,6 +40,7 @@ from coach.tui.render.queue import (
     queue_title,
     row_key,
 )
+from coach.tui.render.table import Rows
 from coach.tui.table_view import TableView
 from coach.tui.viewing import ViewingScreen
 from coach.tui.widgets.filter_line import FilterLine
@@ -66,7 +67,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
         self._unfolded: set[str] = set()
         self._free: Arranged[FreeGpus] = Arranged({}, self._deliver)
-        self._found: Arranged[Sequence[Node]] = Arranged((), self._deliver)
+        self._found: Arranged[Rows] = Arranged(node_rows(()), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
         self._in_place: tuple[object, bool, list[Job]] = (None, False, [])
         """The jobs in their place; of which queue, and whether everybody's."""
@@ -98,9 +99,11 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         nodes = self._found_nodes()
         self.nodes.lay_out(self._node_view.columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
-        self.nodes.set_rows(node_rows(nodes), "no node" if has_nodes else "waiting for the first answer…")
-        self.nodes.styles.height = min(max(1, len(nodes)) + 2, max(5, height * 2 // 5 - len(strip)))
-        self.nodes.set_title(nodes_title(len(snapshot.nodes), self._node_view.view.filter, len(nodes)))
+        self.nodes.set_rows(nodes, "no node" if has_nodes else "waiting for the first answer…")
+        self.nodes.styles.height = min(max(1, self.nodes.num_rows) + 2, max(5, height * 2 // 5 - len(strip)))
+        self.nodes.set_title(
+            nodes_title(len(snapshot.nodes), self._node_view.view.filter, self.nodes.num_rows)
+        )
         queue = self._shown_queue()
         status = snapshot.sources.get("jobs")
         has_answer = status is not None and status.data_time_s is not None and not self._queue.is_late
@@ -120,11 +123,11 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         make = partial(free_by_partition, nodes, partitions)
         return self._free.of(nodes, len(nodes), partitions, make, self.refresh_all)
 
-    def _found_nodes(self) -> Sequence[Node]:
+    def _found_nodes(self) -> Rows:
         nodes, view = self.context.snapshot.nodes, copy(self._node_view)
 
-        def make() -> Sequence[Node]:
-            return nodes_in_order(view.matching(nodes), view.orders)
+        def make() -> Rows:
+            return node_rows(nodes_in_order(view.matching(nodes), view.orders))
 
         return self._found.of(nodes, len(nodes), view.view, make, self.refresh_all)
 

@@ -68,6 +68,11 @@ class KeyedTable(LinesView):
         return len(self._rows.keys)
 
     @property
+    def keys(self) -> Sequence[str]:
+        """Keys of the rows that are shown."""
+        return self._rows.keys
+
+    @property
     def cursor_key(self) -> str | None:
         """Key of the row under the cursor; None in an empty table."""
         return self._rows.keys[self._cursor] if self.num_rows else None
@@ -97,6 +102,8 @@ class KeyedTable(LinesView):
 
     def set_rows(self, rows: Rows | Sequence[Row], empty: str = "") -> None:
         """Show these rows. The cursor stays on its key; when that is gone, at its place."""
+        if rows is self._all_rows and empty == self._empty:
+            return
         self._all_rows = ListRows(rows) if isinstance(rows, Sequence) else rows
         self._empty = empty
         self._update()

@@ -1,0 +1,158 @@
+"""What it costs to look at a cluster of 10,000 nodes with 50,000 jobs: coach beside turm and slurm-top, on one real controller.
+
+    sudo PYTHON benchmarks/cluster.py [--seconds 120] [--nodes 10000] [--jobs 50000] [--peers FOLDER]
+
+FOLDER has the peers' programs: `python -m venv P && P/bin/pip install turm slurm-monitor-top`, then `--peers P/bin`. PYTHON and
+the peers can be reached by every user: each runs alone as an ordinary one, in a terminal of 160 × 50. The time to the first data counts from starting the program until rows are painted; bare commands stand beside it,
+for what no program can be under; `never` is one minute. CPU time is split into the program's own and that of Slurm's clients that it ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from coach.sources.slurm_jobs import jobs_query  # noqa: E402 (the repository is on the path only now)
+from coach.sources.slurm_nodes import nodes_query, partitions_query  # noqa: E402
+from tests.cluster.guest import Guest, counting_clients  # noqa: E402
+from tests.cluster.scale import ScaleCluster, why_not  # noqa: E402
+from tests.ordinary_user import User, is_reachable, make_open_directory  # noqa: E402
+
+SETTLE_S = 10.0
+NUM_KEYS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A program, what shows that it has data, and the keys that lead to everybody's jobs."""
+
+    name: str
+    argv: Sequence[str]
+    wanted: str
+    focus: str = ""
+    """The key that leads to a table with rows."""
+    keys: str = ""
+    wanted_after_keys: str = ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="coach and others on a large cluster.")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long each is left open")
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--peers", type=Path, help="folder of turm and slurm-top")
+    args = parser.parse_args()
+    reason = why_not()
+    if reason is None and not is_reachable(Path(sys.executable)):
+        reason = f"an ordinary user cannot reach {sys.executable}"
+    if reason is not None:
+        print(f"cannot be measured here: {reason}", file=sys.stderr)
+        return 2
+    directory = make_open_directory("coach-scale")
+    cluster = ScaleCluster(directory, num_nodes=args.nodes)
+    try:
+        cluster.start()
+        cluster.submit_many(args.jobs, 20)
+        report(directory, cluster.user, cluster.env, args.seconds, args.peers)
+    finally:
+        cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+def report(directory: Path, user: User, slurm: Mapping[str, str], seconds: float, peers: Path | None) -> None:
+    """Measure each and print a table."""
+    calls = counting_clients(directory / "clients")
+    env = user.env(slurm)
+    for name, argvs in bare_commands(user.name).items():
+        print(f"bare commands, {name}: {bare_s(argvs, user, env):.2f} s")
+    env["PATH"] = f"{calls.parent}:{env['PATH']}"
+    print(HEADING)
+    for subject in subjects(peers):
+        calls.write_text("")
+        print(measured(subject, user, env, calls, seconds), flush=True)
+
+
+def bare_commands(user: str) -> dict[str, list[tuple[str, ...]]]:
+    cluster = [nodes_query().argv, partitions_query().argv]
+    return {
+        "own jobs": [jobs_query(user).argv, *cluster],
+        "all jobs": [jobs_query(None).argv, *cluster],
+    }
+
+
+def bare_s(argvs: Sequence[Sequence[str]], user: User, env: Mapping[str, str]) -> float:
+    times = []
+    for _ in range(3):
+        start_s = time.monotonic()
+        for argv in argvs:
+            subprocess.run(user.argv(argv), env=env, stdout=subprocess.DEVNULL, check=True)
+        times.append(time.monotonic() - start_s)
+    return statistics.median(times)
+
+
+def subjects(peers: Path | None) -> list[Subject]:
+    coach = (sys.executable, "-m", "coach")
+    found = [
+        Subject("coach", coach, "big0", focus="\t"),
+        Subject("coach, everybody's", coach, "big0", keys="a", wanted_after_keys="train-llm-"),
+    ]
+    if peers is not None:
+        found += [
+            Subject("turm", (str(peers / "turm"),), "train-llm-"),
+            Subject("slurm-top", (str(peers / "slurm-top"),), "train-llm-"),
+        ]
+    return found
+
+
+HEADING = (
+    f"{'':<22} {'first s':>8} {'all s':>7} {'calls/min':>10} {'own CPU s/h':>12} {'clients s/h':>12} {'MiB':>5} {'most':>5} "
+    f"{'Down ms':>8} {'worst':>6}"
+)
+
+
+def measured(subject: Subject, user: User, env: Mapping[str, str], calls: Path, seconds: float) -> str:
+    """Open one, leave it alone, then press keys."""
+    with Guest(user.argv(subject.argv), env) as guest:
+        try:
+            first_s: float | None = guest.wait_for(subject.wanted)
+        except AssertionError:
+            first_s = None
+        all_s = None
+        if subject.focus:
+            guest.press(subject.focus)
+        if subject.keys:
+            guest.forget()
+            pressed_s = time.monotonic()
+            guest.press(subject.keys)
+            all_s = guest.wait_for(subject.wanted_after_keys) + guest.started_s - pressed_s
+        time.sleep(SETTLE_S)
+        before, num_before, start_s = guest.cpu_s(), len(calls.read_text().split()), time.monotonic()
+        time.sleep(seconds)
+        after, num_after = guest.cpu_s(), len(calls.read_text().split())
+        passed_s = time.monotonic() - start_s
+        own, clients = (3600.0 * (b - a) / passed_s for a, b in zip(before, after, strict=True))
+        keys_s = []
+        for _ in range(NUM_KEYS):
+            keys_s.append(guest.press("\x1b[B"))
+            time.sleep(0.1)
+        now_mib, most_mib = guest.memory_mib()
+    per_min = 60.0 * (num_after - num_before) / passed_s
+    return (
+        f"{subject.name:<22} {'never' if first_s is None else f'{first_s:.2f}':>8} {'' if all_s is None else f'{all_s:.2f}':>7} {per_min:10.1f} {own:12.0f} {clients:12.0f} "
+        f"{now_mib:5.0f} {most_mib:5.0f} {1e3 * statistics.median(keys_s):8.0f} {1e3 * max(keys_s):6.0f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
