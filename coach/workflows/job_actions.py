@@ -41,14 +41,9 @@ def plan_action(
     time_limit_s: int | None = None,
 ) -> JobAction:
     """Run ids and job ids of one's own. Raises UserError when there is none among them to which it can be done."""
-    refuse_if_readonly(
-        settings,
-        _REFUSED_WORDS.get(
-            verb, f"does not {verb} jobs" if verb is not Verb.TIMELIMIT else "changes no limit"
-        ),
-    )
+    refuse_if_readonly(settings, _REFUSED_WORDS.get(verb, "changes no job"))
     found, wrong = look_up(targets, settings, env, io)
-    left_out = [(target, error) for target, error in wrong]
+    left_out = list(wrong)
     steps: list[Step] = []
     names: list[str] = []
     touched: list[Named] = []
@@ -65,7 +60,7 @@ def plan_action(
         names += named
         touched += [each] if named else []
     if not steps and not names:
-        raise _nothing_left(verb, left_out)
+        raise _nothing_left(left_out)
     names = list(dict.fromkeys(names))
     if verb is Verb.SHELL:
         steps = [_shell_step(touched, env, io)]
@@ -182,11 +177,11 @@ def _started(run_dir: Path) -> object:
         raise UserError(str(error)) from None
 
 
-def _nothing_left(verb: Verb, left_out: Sequence[tuple[str, UserError]]) -> UserError:
+def _nothing_left(left_out: Sequence[tuple[str, UserError]]) -> UserError:
     if len(left_out) == 1:
         return left_out[0][1]
     kind = HasEnded if all(isinstance(error, HasEnded) for _, error in left_out) else UserError
-    return kind(f"nothing to {verb}: " + "; ".join(error.message for _, error in left_out))
+    return kind("nothing can be done: " + "; ".join(error.message for _, error in left_out))
 
 
 def _reason(target: str, error: UserError) -> str:

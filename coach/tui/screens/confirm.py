@@ -34,6 +34,8 @@ class ConfirmScreen(AskingScreen):
         self._targets = targets
         self._label = label
         self._action: JobAction | None = None
+        self._entered: str | None = None
+        """The text of the limit that was asked about."""
         if self._needs_limit:
             self._busy = None
 
@@ -69,12 +71,19 @@ class ConfirmScreen(AskingScreen):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """What is shown no longer is what was typed."""
-        self._action = None
-        self.ask()
+        if event.input.value != self._entered:
+            self._entered, self._action = None, None
+            self.ask()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    def on_input_submitted(self) -> None:
+        # In one packet `30⏎`, Enter is handled at once, and the digits come in after it.
+        self.call_after_refresh(self._enter)
+
+    def _enter(self) -> None:
+        field = self.query_one(Input)
+        self._entered = field.value
         try:
-            limit_s = whole_minutes(parse_time(event.value, "new time limit"))
+            limit_s = whole_minutes(parse_time(field.value, "new time limit"))
         except UserError as error:
             self.refuse(error)
             return
