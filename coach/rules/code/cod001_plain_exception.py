@@ -21,11 +21,13 @@ _EXCEPTION = re.compile(
 _USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
 
 _ECHO = re.compile(
-    r"^(?:ChildFailedError|SignalException|CalledProcessError|ProcessRaisedException|ProcessExitedException|RayTaskError.*"
-    r"|RayActorError|ActorDiedError|EngineDeadError|CancelledError|BrokenPipeError|ConnectionResetError|ConnectionRefusedError)$"
+    r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*|RayActorError|ActorDiedError)$"
 )
 """What says that another process ended, never why."""
-_WEAK = frozenset({"EOFError", "TimeoutError", "Empty", "IncompleteReadError", "ActorUnavailableError"})
+_WEAK = re.compile(
+    r"^(?:EOFError|TimeoutError|Empty|IncompleteReadError|ActorUnavailableError|EngineDeadError|CancelledError|CalledProcessError"
+    r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
+)
 """The same, where anything else was said."""
 _CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
 
@@ -122,7 +124,7 @@ class PlainException(Rule):
             and not _is_chained_to(hit, words)
             and (hit.signature == "usage" or hit.traceback or _follows_frames(hit, snapshot))
         ]
-        strong = [hit for hit in mine if hit.fields["type"].rpartition(".")[2] not in _WEAK]
+        strong = [hit for hit in mine if not _WEAK.match(hit.fields["type"].rpartition(".")[2])]
         return strong or mine
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
