@@ -33,7 +33,7 @@ class Gpm:
         self._older, self._newer = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
         self._has_older = False
 
-    def read(self) -> Dict[str, Any]:
+    def read(self, _: Any = None) -> Dict[str, Any]:
         """Since the last call; empty at the first."""
         nvml = self._nvml
         if self._instance is None:

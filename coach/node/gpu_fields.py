@@ -22,7 +22,8 @@ _REASONS = {
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 _ALL_LINKS = 0xFFFFFFFF
 
-Values = Dict[str, Any]
+Values = Dict[Any, Any]
+"""By the name of a field; of processes, by their number."""
 
 
 class Scope(Enum):
@@ -42,6 +43,8 @@ class Field(NamedTuple):
     name: str
     read: Callable[[Any], Values]
     scope: Scope
+    is_optional: bool = False
+    """Of hardware that many devices do not have, such as NVLink: that they lack it is no gap."""
 
 
 def of_every_sample(nvml: Any) -> List[Field]:
@@ -85,6 +88,7 @@ def of_every_sample(nvml: Any) -> List[Field]:
             "memory_temperature",
             lambda gpu: _field_values(nvml, gpu, {"memory_temperature_c": nvml.NVML_FI_DEV_MEMORY_TEMP}),
             Scope.SHARED,
+            is_optional=True,
         ),
         Field("clocks", clocks, Scope.SHARED),
         Field("clocks_event_reasons", reasons, Scope.SHARED),
@@ -169,9 +173,9 @@ def of_links(nvml: Any) -> List[Field]:
             Scope.SHARED,
         ),
         Field("PCIe throughput", pcie_throughput, Scope.WHOLE),
-        Field("NVLink", nvlinks, Scope.SHARED),
-        Field("NVLink errors", nvlink_errors, Scope.SHARED),
-        Field("NVLink throughput", nvlink_traffic, Scope.WHOLE),
+        Field("NVLink", nvlinks, Scope.SHARED, is_optional=True),
+        Field("NVLink errors", nvlink_errors, Scope.SHARED, is_optional=True),
+        Field("NVLink throughput", nvlink_traffic, Scope.WHOLE, is_optional=True),
     ]
 
 
@@ -235,7 +239,7 @@ def of_health(nvml: Any) -> List[Field]:
     return [
         Field("ECC", ecc, Scope.SHARED),
         Field("row remapping", rows, Scope.SHARED),
-        Field("retired pages", pages, Scope.SHARED),
+        Field("retired pages", pages, Scope.SHARED, is_optional=True),
         Field("temperature limits", temperature_limits, Scope.SHARED),
         Field(
             "persistence mode",
@@ -243,17 +247,27 @@ def of_health(nvml: Any) -> List[Field]:
             Scope.SHARED,
         ),
         Field("compute mode", compute_mode, Scope.SHARED),
-        Field("MIG mode", lambda gpu: {"is_mig": bool(nvml.nvmlDeviceGetMigMode(gpu)[0])}, Scope.SHARED),
+        Field(
+            "MIG mode",
+            lambda gpu: {"is_mig": bool(nvml.nvmlDeviceGetMigMode(gpu)[0])},
+            Scope.SHARED,
+            is_optional=True,
+        ),
     ]
 
 
-def processes(nvml: Any, handle: Any) -> List[Any]:
-    """Those that run on a device. By the versioned names: the plain one raises no NVMLError where the driver is older than the binding."""
-    try:
-        found: List[Any] = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-    except (AttributeError, nvml.NVMLError_FunctionNotFound):
-        found = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
-    return found
+def of_processes(nvml: Any) -> Field:
+    """What each process holds, in MiB by its number."""
+
+    def processes(handle: Any) -> Values:
+        # By the versioned names: the plain one raises no NVMLError where the driver is older than the binding.
+        try:
+            found = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        except (AttributeError, nvml.NVMLError_FunctionNotFound):
+            found = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+        return {process.pid: process.usedGpuMemory / 2**20 for process in found if process.usedGpuMemory}
+
+    return Field("processes", processes, Scope.INSTANCE)
 
 
 def _field_values(nvml: Any, handle: Any, ids: Mapping[str, Union[int, Tuple[int, int]]]) -> Values:

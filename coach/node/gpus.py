@@ -18,8 +18,8 @@ from coach.node.gpu_fields import Field, Scope, Values
 from coach.node.rates import Rates
 from coach.node.xid import XidWatch
 
-Reader = Tuple[str, Callable[[], Values]]
-"""The name of a field, and what reads it of one device."""
+Reader = Tuple[Field, Callable[[], Values]]
+"""A field, and what reads it of one device."""
 
 
 class ProcessUse(NamedTuple):
@@ -50,24 +50,26 @@ class _Device:
             self.facts["name"] = visible_gpus.as_text(nvml.nvmlDeviceGetName(self.handle))
         if self.whole is not None:
             self.facts["whole_uuid"] = visible_gpus.uuid_of(nvml, self.whole)
-        self.every_sample = self._bound(gpu_fields.of_every_sample(nvml))
-        self.limits = self._bound(gpu_fields.of_limits(nvml))
-        self.links = self._bound(gpu_fields.of_links(nvml))
-        self.health = self._bound(gpu_fields.of_health(nvml))
+        self.every_sample = self.bound(gpu_fields.of_every_sample(nvml))
+        self.limits = self.bound(gpu_fields.of_limits(nvml))
+        self.links = self.bound(gpu_fields.of_links(nvml))
+        self.health = self.bound(gpu_fields.of_health(nvml))
+        self.processes = self.bound([gpu_fields.of_processes(nvml)])
         self.known_limits: Values = {}
         self.silent: Set[str] = set()
         """Fields that failed and were said; of them, `refused` are not asked again."""
         self.refused: Set[str] = set()
-        self.is_lost = False
+        self.is_lost = self.has_said_lost = False
         self.slow_due_s: Optional[float] = None
 
-    def _bound(self, fields: List[Field]) -> List[Reader]:
+    def bound(self, fields: List[Field]) -> List[Reader]:
+        """Fields as readers of this device; of a MIG instance, those that mean something for it."""
         readers: List[Reader] = []
         for field in fields:
             if self.whole is None or field.scope is Scope.INSTANCE:
-                readers.append((field.name, _reader(field, self.handle)))
+                readers.append((field, _reader(field, self.handle)))
             elif field.scope is Scope.SHARED:
-                readers.append((field.name, _reader(field, self.whole)))
+                readers.append((field, _reader(field, self.whole)))
         return readers
 
 
@@ -122,7 +124,7 @@ class Gpus:
             if device.is_lost:
                 continue
             records += found
-            for pid, used_mib in self._process_memory(device, failed).items():
+            for pid, used_mib in self._read(device, device.processes, failed).items():
                 before = processes.get(pid, ProcessUse(0.0, []))
                 processes[pid] = ProcessUse(before.memory_mib + used_mib, [*before.gpus, device.index])
         gaps = [*self._gaps, *failed.gaps()]
@@ -130,7 +132,7 @@ class Gpus:
         return Sample(records, processes, gaps)
 
     def _read_device(self, device: _Device, time_s: float, failed: Failures) -> List[Values]:
-        was_lost, device.is_lost = device.is_lost, False
+        device.is_lost = False
         values = self._read(device, device.every_sample, failed)
         slow: List[Values] = []
         if not device.is_lost and (device.slow_due_s is None or time_s >= device.slow_due_s):
@@ -144,39 +146,41 @@ class Gpus:
                 {"kind": "gpu_link", **device.key, **links},
                 {"kind": "gpu_health", **device.key, **health},
             ]
-        if device.is_lost and not was_lost:
+        if device.is_lost and not device.has_said_lost:
             failed.gap((f"gpu.{device.index}", f"GPU {device.index} is lost", _HOW_LOST))
+        device.has_said_lost = device.is_lost
         return [{"kind": "gpu", **device.facts, **values, **device.known_limits}, *slow]
 
     def _read(
         self, device: _Device, readers: List[Reader], failed: Failures, group: Optional[str] = None
     ) -> Values:
         values: Values = {}
-        for name, read in readers:
-            if device.is_lost or name in device.refused:
+        for field, read in readers:
+            if device.is_lost or field.name in device.refused:
                 continue
             try:
                 values.update(read())
             except self._nvml.NVMLError as error:
-                self._note(device, name, error, failed, group)
+                self._note(device, field, error, failed, group)
         return values
 
     def _note(
-        self, device: _Device, name: str, error: Any, failed: Failures, group: Optional[str] = None
+        self, device: _Device, field: Field, error: Any, failed: Failures, group: Optional[str] = None
     ) -> None:
         nvml = self._nvml
         if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
             device.is_lost = True
             return
-        if name not in device.silent:
-            device.silent.add(name)
-            failed.add(name, group, device.index, error, self._how(error))
+        is_absent = field.is_optional and error.value == nvml.NVML_ERROR_NOT_SUPPORTED
+        if field.name not in device.silent and not is_absent:
+            device.silent.add(field.name)
+            failed.add(field.name, group, device.index, error, self._how(error))
         if error.value in (
             nvml.NVML_ERROR_NOT_SUPPORTED,
             nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
             nvml.NVML_ERROR_NO_PERMISSION,
         ):
-            device.refused.add(name)
+            device.refused.add(field.name)
 
     def _with_rates(self, device: _Device, values: Values, time_s: float) -> Values:
         for way in ("tx", "rx"):
@@ -186,21 +190,12 @@ class Gpus:
                 values[f"nvlink_{way}_mib_s"] = round(rate / 1024, 1)
         return values
 
-    def _process_memory(self, device: _Device, failed: Failures) -> Dict[int, float]:
-        if "processes" in device.refused:
-            return {}
-        try:
-            found = gpu_fields.processes(self._nvml, device.handle)
-        except self._nvml.NVMLError as error:
-            self._note(device, "processes", error, failed)
-            return {}
-        return {process.pid: process.usedGpuMemory / 2**20 for process in found if process.usedGpuMemory}
-
     def _add_gpm(self) -> None:
         failed = Failures()
         for device in self._devices:
             try:
-                device.every_sample.append(("gpm", Gpm(self._nvml, device.handle, device.whole).read))
+                gpm = Gpm(self._nvml, device.handle, device.whole)
+                device.every_sample += device.bound([Field("gpm", gpm.read, Scope.INSTANCE)])
             except (self._nvml.NVMLError, AttributeError) as error:
                 failed.add(
                     "gpm", None, device.index, error, self._how(error, "GPM needs a Hopper or newer GPU")

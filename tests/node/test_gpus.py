@@ -192,6 +192,9 @@ LACKING = [
 ]
 
 
+OPTIONAL = {"mem_temp", "nvlink", "pages", "mig"}
+
+
 @pytest.mark.parametrize(
     ("how", "said"), [("unsupported", "Not Supported"), ("denied", "Insufficient Permissions")]
 )
@@ -200,12 +203,15 @@ def test_what_a_device_does_not_tell_is_absent_and_a_gap_names_it(
 ) -> None:
     nvml_stand_in.set_gpus({**TALKATIVE, how: what} for what, _, _ in LACKING)
     records = once("--gpm")
-    for gpu, (_, field, what) in enumerate(LACKING):
+    for gpu, (lacking, field, what) in enumerate(LACKING):
         own = [record for record in records if record.get("gpu") == gpu]
         assert not any(field in record for record in own), field
-        [gap] = [gap for gap in _of(records, "gap") if gap["because"].endswith(f" of GPU {gpu}: {said}")]
-        assert gap["what"] == what
-        assert ("administrators" in gap["how"]) == (how == "denied")
+        gaps = [gap for gap in _of(records, "gap") if gap["because"].endswith(f" of GPU {gpu}: {said}")]
+        if how == "denied" or lacking not in OPTIONAL:
+            assert [gap["what"] for gap in gaps] == [what]
+            assert ("administrators" in gaps[0]["how"]) == (how == "denied")
+        else:
+            assert gaps == [], "a device without such hardware is no gap"
         for _, other, _ in LACKING[:7]:
             assert other == field or any(other in record for record in own), "the rest is told all the same"
 
@@ -213,11 +219,11 @@ def test_what_a_device_does_not_tell_is_absent_and_a_gap_names_it(
 def test_what_a_kind_of_device_lacks_is_said_in_one_gap_for_all_of_them(
     once: Once, nvml_stand_in: NvmlStandIn
 ) -> None:
-    nvml_stand_in.set_gpus([{"unsupported": "nvlink,ecc,pages"}] * 4 + [{"unsupported": "nvlink"}])
+    nvml_stand_in.set_gpus([{"unsupported": "pcie,ecc,rows"}] * 4 + [{"unsupported": "pcie"}])
     records = once()
     assert _gaps(records) == {
-        "gpu.links": "NVLink, NVLink errors, NVLink throughput of GPU 0-4: Not Supported",
-        "gpu.health": "ECC, retired pages of GPU 0-3: Not Supported",
+        "gpu.links": "PCIe link, PCIe replays of GPU 0-4: Not Supported",
+        "gpu.health": "ECC, row remapping of GPU 0-3: Not Supported",
     }
 
 
