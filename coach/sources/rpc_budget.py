@@ -20,8 +20,8 @@ ACTIVE_PER_MIN = 24.0
 """RPCs a minute while somebody works with coach."""
 IDLE_PER_MIN = 12.0
 """RPCs a minute while nobody touches it."""
-ACT_SHARE_PER_MIN = 6.0
-"""Of the former so many are kept for the looks that follow what a person did: two at the own jobs, or one at everything."""
+ACT_SHARE_PER_MIN = 8.0
+"""Of the former so many are kept for the looks that follow what a person did: at the own jobs, the nodes, and whether the job has started."""
 ACT_S = 5.0
 """How long after it a look still follows an act."""
 SITE_SHARE = 0.25

@@ -9,7 +9,7 @@ that answers within two seconds comes before the next question, which could hang
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coach.model.cluster import Job, Node, Partition, is_final
@@ -29,6 +29,9 @@ CLUSTER_INTERVAL_S = 60.0
 """Between two questions whose answer grows with the cluster, at least."""
 MAX_STRETCH = 4.0
 """While nothing changes, they are asked this much more rarely at most."""
+
+FRESH_INTERVAL_S = 3.0
+"""A job that has just come into the queue mostly starts within seconds, so it is looked at once more so soon."""
 
 PING_TIMEOUT_S = 2.0
 
@@ -109,6 +112,7 @@ class JobsSource:
         cluster_interval_s: float = 0.0,
     ) -> None:
         self.interval_s = interval_s
+        self._usual_interval_s = interval_s
         self.wake = threading.Event()
         """Set it after a launch or a cancel: the next poll comes soon."""
         self._user = user
@@ -119,6 +123,8 @@ class JobsSource:
         self._others: tuple[tuple[Job, ...], int] = ((), 0)
         """Everybody else's jobs as they were told last, and how many of those rows could not be read."""
         self._all_time_s: float | None = None
+        self._waiting: dict[str, float] | None = None
+        """Own jobs that waited at the last look, and when they were seen first."""
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         poll_loop(self, emit, stop, wake=self.wake)
@@ -137,14 +143,22 @@ class JobsSource:
             self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
         elif self._is_all:
             num_bad += self._others[1]
+        self.interval_s = FRESH_INTERVAL_S if self._has_fresh(own, answer.time_s) else self._usual_interval_s
         payload = JobList((*own, *self._others[0]), self._is_all)
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
+
+    def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:
+        """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows how long."""
+        known, first_s = (self._waiting, now_s) if self._waiting is not None else ({}, 0.0)
+        self._waiting = {job.job_id: known.get(job.job_id, first_s) for job in own if job.state == "PENDING"}
+        is_short = self._usual_interval_s > FRESH_INTERVAL_S
+        return is_short and any(0 <= now_s - seen_s < FRESH_INTERVAL_S for seen_s in self._waiting.values())
 
     def _is_all_due(self) -> bool:
         if self._all_time_s is None or not self._cluster_interval_s:
             return True
         pause_s = self._cluster_interval_s * self._stretch.factor
-        return not 0 <= self._client.now() - self._all_time_s < pause_s - self.interval_s / 2
+        return not 0 <= self._client.now() - self._all_time_s < pause_s - self._usual_interval_s / 2
 
 
 class NodesSource:

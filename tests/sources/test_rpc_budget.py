@@ -98,12 +98,12 @@ def test_what_a_person_does_never_waits_and_the_sources_then_wait_longer() -> No
 def test_who_has_just_launched_a_job_sees_it_at_once_though_the_minute_is_spent() -> None:
     clock = Clock()
     budget = RpcBudget(clock)
-    budget.charge(18)
+    budget.charge(int(ACTIVE_PER_MIN - ACT_SHARE_PER_MIN))
     budget.charge(4)  # the launch
     assert budget._wait_s(3) > ACT_S
     budget.note_act()
     looks = [budget._wait_s(3)]
-    for cost in (3, 2, 1):
+    for cost in (3, 2, 3):
         assert budget._wait_s(cost) == 0.0
         assert budget.acquire(cost)
         looks.append(budget._wait_s(3))

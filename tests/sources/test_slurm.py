@@ -6,13 +6,16 @@ from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
 from coach.sources.slurm import (
+    FRESH_INTERVAL_S,
     MAX_STRETCH,
     PARTITIONS_INTERVAL_S,
     JobsSource,
     NodesSource,
     read_partitions_and_nodes,
 )
+from tests.sources.fake_io import FakeIo
 from tests.sources.scripted_io import CONTROLLER_DOWN, PING_DOWN, PING_UP, ScriptedIo, captured
+from tests.sources.squeue import squeue
 
 DOWN = (1, CONTROLLER_DOWN)
 WORDS = "Unable to contact slurm controller (connect failure)"
@@ -168,3 +171,22 @@ def test_half_an_answer_is_no_answer_although_its_command_says_that_all_is_well(
     assert said[kind].error is not None
     assert said[kind].error.endswith("only a part of its answer came")
     assert said[kind].payload is None
+
+
+def test_a_job_that_has_just_come_is_looked_at_again_within_seconds_and_then_as_ever() -> None:
+    io = FakeIo()
+    source = JobsSource(io, "me", 15, is_all=False)
+    intervals = []
+    for pause_s, ids in (
+        (0, ("1",)),
+        (15, ("1",)),
+        (15, ("1", "2")),
+        (0.3, ("1", "2")),
+        (3, ("1", "2")),
+        (15, ("1",)),
+    ):
+        io.now_s += pause_s
+        io.answer("jobs", squeue(*({"job_id": job_id, "user": "me", "state": "PENDING"} for job_id in ids)))
+        list(source.poll())
+        intervals.append(source.interval_s)
+    assert intervals == [15, 15, FRESH_INTERVAL_S, FRESH_INTERVAL_S, 15, 15]
