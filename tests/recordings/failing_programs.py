@@ -110,6 +110,10 @@ HEALTHY = {
     "tried-again": "import socket, time, traceback\nfor attempt in range(3):\n    try:\n        socket.create_connection(('models.invalid', 443))\n"
     "    except OSError as error:\n        traceback.print_exc()\n        print(f'retrying in {attempt} s')\n"
     "for number in range(5):\n    print(f'epoch {number} accuracy 0.{number}')",
+    "folds": "for fold, steps in ((0, 100), (1, 5)):\n    for step in range(steps):\n"
+    "        print(f'fold {fold} step {step} loss: {2.3 * 0.97**step:.4f}')",
+    "folds-without-steps": "for steps in (100, 5):\n    for step in range(steps):\n"
+    "        print(f'[===========] - 2s - loss: {2.3 * 0.97**step:.4f}')",
     "adversarial": "for step in range(1, 101):\n    print(f'step {step} loss_D: {2 / step:.4f} loss_G: {step / 9:.4f} loss: {step / 5 + 0.1:.4f}')",
     "scaler-settles": "import torch\nmodel = torch.nn.Linear(8, 1)\noptimizer = torch.optim.SGD(model.parameters(), 1e-9)\n"
     "scaler = torch.amp.GradScaler('cpu', init_scale=2.0**120, growth_interval=50)\n"

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
@@ -24,6 +25,11 @@ _ADVERSARIES = re.compile(
     re.IGNORECASE,
 )
 """Words of reinforcement and adversarial training, where a loss that rises says nothing."""
+_COUNTER = re.compile(
+    r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d+)", re.IGNORECASE
+)
+_NEAR_START = 0.25
+"""Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the next fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class LossDivergence(Rule):
         Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
     When it stays silent
         On single spikes, on noise (what came before is judged by its highest value), on restarts of a learning rate schedule, which lose
-        little of the progress, and on reinforcement or adversarial training, by its words. A loss that is not finite is NUM001.
+        little of the progress, where the steps begin anew (another run or fold in the same log), and on reinforcement or adversarial
+        training, by its words. A loss that is not finite is NUM001.
     What to do
         Go back to a checkpoint before the jump and go on with a lower learning rate (a third is usual), longer warm-up or gradient
         clipping at 1.0; skip the batches around the jump if it comes back at the same place.
@@ -91,9 +98,12 @@ class LossDivergence(Rule):
         for hit in snapshot.log_hits:
             if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"]):
                 series.setdefault((hit.file, hit.rank, hit.fields["key"]), []).append(hit)
-        for hits in series.values():
-            rise = self._rise([float(hit.fields["value"]) for hit in hits])
-            if rise is not None:
+        for hits in map(_since_last_start, series.values()):
+            losses = [float(hit.fields["value"]) for hit in hits]
+            rise = self._rise(losses)
+            if rise is not None and (
+                _counter(hits[rise.start]) is not None or not _starts_anew(losses, rise)
+            ):
                 yield self._hit(rise, quote(hits[rise.start]), hits[rise.start].time_s)
                 return
 
@@ -138,3 +148,24 @@ class LossDivergence(Rule):
             if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
                 return _Rise(start * size, highest, lowest_after, min(lost, 9.99))
         return None
+
+
+def _counter(hit: LogHit) -> int | None:
+    """The step or epoch of a line, if it tells."""
+    found = _COUNTER.search(hit.text)
+    return int(found[1]) if found else None
+
+
+def _since_last_start(hits: Sequence[LogHit]) -> Sequence[LogHit]:
+    """What was said since the steps last began anew: another run, fold or phase has a course of its own."""
+    counters = [_counter(hit) for hit in hits]
+    start = 0
+    for place, (before, after) in enumerate(pairwise(counters), 1):
+        if before is not None and after is not None and after < before:
+            start = place
+    return hits[start:]
+
+
+def _starts_anew(losses: Sequence[float], rise: _Rise) -> bool:
+    first, after = losses[0], losses[rise.start]
+    return abs(after - first) <= _NEAR_START * first
