@@ -6,12 +6,14 @@ could not tell is said beside the others' answers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coach import runs
+from coach.analysis.arrays import group_id
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.accounting import Efficiency, PastJob
 from coach.model.belonging import fits
@@ -67,7 +69,7 @@ def read_past_jobs(
         notes += [note] if note else []
         remembered, num_torn = memory.read()
         num_bad += num_torn
-        seen = tuple(each for each in remembered if _identity(each.job) not in is_alive)
+        seen = _gone(remembered, is_alive)
     listed = _list_runs(io, settings.runs_root, notes)
     cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
     merged = _merge(told, listed, seen, cluster)
@@ -103,6 +105,20 @@ def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity
             return frozenset(_identity(job) for job in own if not is_final(job.state)), note
         return frozenset(), f"the queue does not answer: {reading.error}"
     return frozenset(), None
+
+
+def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tuple[PastJob, ...]:
+    """What the queue no longer has. `17_[3-8]` is not gone when its tasks were seen since: the queue tells each by itself, once it starts."""
+    seen_s: dict[str, float] = {group_id(job_id): math.inf for job_id, _ in is_alive}
+    for each in remembered:
+        array = group_id(each.job.job_id)
+        seen_s[array] = max(seen_s.get(array, 0.0), each.last_seen_s or 0.0)
+    return tuple(
+        each
+        for each in remembered
+        if _identity(each.job) not in is_alive
+        and ("[" not in each.job.job_id or (each.last_seen_s or 0.0) >= seen_s[group_id(each.job.job_id)])
+    )
 
 
 def _list_runs(io: Io, root: Path, notes: list[str]) -> tuple[Run, ...]:

@@ -157,7 +157,7 @@ async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_s
         await driver.sees("TIMEOUT")
         assert "accounting does not tell: no database" in driver.text()
         assert "42%" in driver.text()
-        assert "– (was" in driver.text()
+        assert "– was RUNNING" in driver.text()
         assert "\x1b" not in driver.text()
         await driver.press("enter")
         await driver.sees("30:00 of 30:00, 100%")

@@ -97,6 +97,15 @@ def test_a_job_that_still_runs_is_no_history(settings: Settings) -> None:
     assert remembered.job.job_id == "80"
 
 
+def test_waiting_tasks_of_an_array_are_told_by_themselves_once_they_were_seen_so(settings: Settings) -> None:
+    seen = SeenJobs(settings.cache_dir)
+    waiting = [job("81_[0-1]", user="root"), job("82_[0-1]", user="root")]
+    seen.remember(waiting, "root", now_s() - 900)
+    seen.remember([job("81_0", "COMPLETED", user="root", end_time_s=now_s() - 600)], "root", now_s() - 600)
+    past = look(settings, NO_ACCOUNTING)
+    assert {each.job.job_id for each in past.jobs} == {"81_0", "82_[0-1]"}
+
+
 def test_a_run_and_its_job_are_one_row_and_the_run_says_how_a_forgotten_job_ended(settings: Settings) -> None:
     finished_run(settings, "23", created_time_s=parse_time("2026-11-21T08:22:00"))
     (known,) = [

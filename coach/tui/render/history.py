@@ -14,8 +14,8 @@ from coach.tui.render.text import UNKNOWN, Line, age, clock, mib, printable, who
 
 HISTORY_COLUMNS = (
     Column("job_id", "JOB ID", 10, grow=2),
-    Column("name", "NAME", 10, grow=3),
-    Column("state", "STATE", 12, grow=1),
+    Column("name", "NAME", 9, grow=3),
+    Column("state", "STATE", 13, grow=1),
     Column("exit", "EXIT", 4, align="right", priority=4),
     Column("ended", "ENDED", 10, align="right"),
     Column("used", "USED", 10, align="right"),
@@ -72,7 +72,7 @@ def _row(past: PastJob, now_s: float) -> Row:
 def _state(past: PastJob) -> str:
     """How it ended. A job that left the queue unseen has only a last state, which is not how it ended."""
     state = printable(past.job.state)
-    return state if is_final(past.job.state) else f"{UNKNOWN} (was {state})"
+    return state if is_final(past.job.state) else f"{UNKNOWN} was {state}"
 
 
 def percent(value: float | None) -> str:
