@@ -105,6 +105,7 @@ class Monitor:
         self._jobs: dict[str, Job] = {}
         self._queue: tuple[Job, ...] = ()
         self._has_jobs = False
+        self._is_queue_whole = False
         self._runs: tuple[Run, ...] = ()
         self._newest_of_job: dict[str, Run] = {}
         self._run_problems: tuple[str, ...] = ()
@@ -168,8 +169,9 @@ class Monitor:
 
     def _apply_payload(self, reading: Reading, target: _Target | None) -> bool:
         match reading.payload:
-            case JobList(jobs=jobs):
-                return self._apply_jobs(jobs)
+            case JobList(jobs=jobs, is_all=is_all):
+                is_other, self._is_queue_whole = is_all != self._is_queue_whole, is_all
+                return self._apply_jobs(jobs) or is_other
             case NodeList(nodes=nodes):
                 is_news = nodes != self._nodes
                 self._nodes = nodes if is_news else self._nodes
@@ -217,6 +219,7 @@ class Monitor:
             nodes=self._nodes,
             partitions=self._partitions,
             jobs=self._queue,
+            is_queue_whole=self._is_queue_whole,
             runs=tuple(self._with_job_state(run) for run in self._runs),
             run_problems=self._run_problems,
             targets=MappingProxyType(

@@ -74,6 +74,22 @@ def test_own_jobs_come_first() -> None:
     assert [job.job_id for job in monitor.snapshot(1000.0).jobs] == ["2", "1", "3"]
 
 
+def test_ones_own_jobs_are_not_taken_for_the_whole_queue() -> None:
+    monitor = Monitor("me", None)
+    monitor.apply(reading("jobs", JobList((), False)))
+    assert not monitor.snapshot(1000.0).is_queue_whole
+    assert monitor.apply(reading("jobs", JobList((), True)))
+    assert monitor.snapshot(1001.0).is_queue_whole
+
+
+def test_a_queue_that_has_not_changed_is_the_same_object() -> None:
+    monitor = Monitor("me", None)
+    monitor.apply(reading("jobs", JobList((JOB,), True)))
+    first = monitor.snapshot(1000.0).jobs
+    assert not monitor.apply(reading("jobs", JobList((replace(JOB),), True)))
+    assert monitor.snapshot(1001.0).jobs is first
+
+
 def test_a_job_and_its_run_directory_are_one_target() -> None:
     monitor = watching(Judge())
     monitor.apply(facts())

@@ -75,6 +75,8 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     jobs: tuple[Job, ...] = ()
+    is_queue_whole: bool = True
+    """Whether the jobs are everybody's; else only the user's own have been asked for."""
     runs: tuple[Run, ...] = ()
     run_problems: tuple[str, ...] = ()
     targets: Mapping[str, TargetSnapshot] = field(default_factory=lambda: MappingProxyType({}))

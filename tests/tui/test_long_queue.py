@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coach.model.cluster import Job
@@ -58,5 +60,8 @@ async def test_everybodys_jobs_are_asked_for_only_while_they_are_shown() -> None
         await driver.until(lambda: session.watches and not session.watches[-1].all_jobs, "own jobs alone")
         await driver.press("a")
         await driver.until(lambda: session.watches[-1].all_jobs, "everybody's jobs are asked for")
+        session.push(replace(session.snapshot, jobs=(), is_queue_whole=False))
+        await driver.sees("0 yours, asking for everybody's…")
+        await driver.sees("waiting for the first answer…")
         await driver.press("a")
         await driver.until(lambda: not session.watches[-1].all_jobs, "only one's own again")

@@ -192,15 +192,17 @@ def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
     return printable(place(job.host)), printable(last_word(job.state, since)), "muted"
 
 
-def queue_title(queue: Queue, num_jobs: int, are_all_shown: bool, query: str) -> str:
-    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` are known in all."""
-    if are_all_shown:
+def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: str) -> str:
+    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None as long as only the own ones are known."""
+    if are_all_shown and num_jobs is None:
+        title = f"queue · {queue.num_own:,} yours, asking for everybody's…"
+    elif are_all_shown:
         title = f"queue · {num_jobs:,} {'job' if num_jobs == 1 else 'jobs'}, {queue.num_own:,} yours"
     else:
         title = f"queue · {queue.num_own:,} yours (a shows everybody's)"
     if not query:
         return title
-    num_asked = num_jobs if are_all_shown else queue.num_own
+    num_asked = num_jobs if are_all_shown and num_jobs is not None else queue.num_own
     return f'{title} · filter "{printable(query)}": {queue.num_found:,} of {num_asked:,}'
 
 

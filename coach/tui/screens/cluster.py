@@ -106,12 +106,14 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         )
         queue = self._shown_queue()
         status = snapshot.sources.get("jobs")
-        has_answer = status is not None and status.data_time_s is not None and not self._queue.is_late
+        is_told = snapshot.is_queue_whole or not context.are_all_shown
+        has_answer = status is not None and status.data_time_s is not None
+        has_answer = has_answer and is_told and not self._queue.is_late
         query = self._queue_view.view.filter
         self.queue.lay_out(self._queue_view.columns, self._queue_view.sorted_column)
         rows = job_rows(queue, context.user, context.now_s)
         self.queue.set_rows(rows, empty_queue_note(has_answer, context.are_all_shown, query))
-        title = queue_title(queue, len(snapshot.jobs), context.are_all_shown, query)
+        title = queue_title(queue, len(snapshot.jobs) if is_told else None, context.are_all_shown, query)
         num_marked = len(self.queue.marked_keys)
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
 
