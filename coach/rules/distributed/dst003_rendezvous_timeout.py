@@ -20,7 +20,7 @@ _TIMEOUT = re.compile(
     r"|DistStoreError: (?:wait timeout|Socket Timeout|Timeout waiting for key)"
     r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|Connection refused)\s*$"
     r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen|Connection (?:reset|closed)|Broken pipe))"
-    r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster|Gloo connectFullMesh.*timed? ?out)"
+    r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster)"
     r")"
 )
 
@@ -68,7 +68,6 @@ class RendezvousTimeout(EndingRule):
                 "Connection refused",
                 "arrier timed out",
                 "failed to join the cluster",
-                "connectFullMesh",
             ),
             _TIMEOUT,
         ),

@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _FSDP = re.compile(
     UNHEEDED
-    + r"(?!.*ImportError).*?(?:Error|Exception|what\(\)): .*?(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
+    + r"(?!.*(?:ImportError|in loading state_dict)).*?(?:Error|Exception|what\(\)): .*?(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
     r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports|needs|requires|expects|assumes|optim|state|param)"
     r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`|sync_module_states=True|Non-root FSDP"
     r"|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S+ got mixed torch\.Tensor and DTensor"

@@ -92,18 +92,18 @@ class LossDivergence(Rule):
             yield self._hit(rise, evidence, first.time_s)
 
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
-        if any(_ADVERSARIES.search(line) for tail in snapshot.log_tails for line in tail.lines):
-            return
         series: dict[tuple[str, int | None, str], list[LogHit]] = {}
         for hit in snapshot.log_hits:
-            if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"]):
+            if hit.rule == PROGRESS.rule:
                 series.setdefault((hit.file, hit.rank, hit.fields["key"]), []).append(hit)
-        for hits in map(_since_last_start, series.values()):
-            losses = [float(hit.fields["value"]) for hit in hits]
-            rise = self._rise(losses)
-            if rise is not None and (
-                _counter(hits[rise.start]) is not None or not _starts_anew(losses, rise)
-            ):
+        for (_, _, key), hits in series.items():
+            if not _PLAIN_KEY.fullmatch(key) or self._rise(_losses(hits)) is None:
+                continue
+            hits = _since_last_start(hits)
+            rise = self._rise(_losses(hits))
+            if rise is None or (_counter(hits[rise.start]) is None and _starts_anew(_losses(hits), rise)):
+                continue
+            if not any(_ADVERSARIES.search(line) for tail in snapshot.log_tails for line in tail.lines):
                 yield self._hit(rise, quote(hits[rise.start]), hits[rise.start].time_s)
                 return
 
@@ -150,13 +150,17 @@ class LossDivergence(Rule):
         return None
 
 
+def _losses(hits: Sequence[LogHit]) -> list[float]:
+    return [float(hit.fields["value"]) for hit in hits]
+
+
 def _counter(hit: LogHit) -> int | None:
     """The step or epoch of a line, if it tells."""
     found = _COUNTER.search(hit.text)
     return int(found[1]) if found else None
 
 
-def _since_last_start(hits: Sequence[LogHit]) -> Sequence[LogHit]:
+def _since_last_start(hits: list[LogHit]) -> list[LogHit]:
     """What was said since the steps last began anew: another run, fold or phase has a course of its own."""
     counters = [_counter(hit) for hit in hits]
     start = 0
