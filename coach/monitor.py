@@ -196,8 +196,7 @@ class Monitor:
         rows = {job.job_id: job for job in sorted(jobs, key=lambda job: job.user != self._user)}
         is_news, self._has_jobs = rows != self._jobs, True
         if is_news:
-            # What has not changed stays the same object: screens arrange it anew only when it is another.
-            self._jobs, self._queue = rows, tuple(rows.values())
+            self._jobs, self._queue = rows, tuple(rows.values())  # screens arrange another object anew
         for target in self._targets.values():
             self._join_job(target)
         return is_news
@@ -341,7 +340,7 @@ def _apply_to_target(target: _Target, reading: Reading) -> bool:
         _note_times(target, times, reading.time_s)
         return bool(payload.steps or payload.events)
     if isinstance(payload, TelemetryChunk):
-        target.history.add_samples(payload.samples)
+        target.history.add_samples(payload.samples, payload.rung)
         for sample in payload.samples:
             if isinstance(sample, SensorGap):
                 target.gaps[(sample.node, sample.what)] = sample
