@@ -20,8 +20,11 @@ from coach.model.telemetry import (
     GpuSample,
     HostSample,
     MountSample,
+    Origin,
     PortSample,
     ProcessSample,
+    Rung,
+    SensorGap,
     TelemetrySample,
 )
 
@@ -114,6 +117,7 @@ class History:
         self._ports: dict[tuple[str, str], tuple[PortSample, PortSample]] = {}
         self._mounts: dict[tuple[str, str], tuple[MountSample, MountSample]] = {}
         self._events: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
+        self._origins: dict[str, Origin] = {}
         self._curve = Curve()
 
     def copy(self) -> History:
@@ -130,6 +134,7 @@ class History:
         other._ports = dict(self._ports)
         other._mounts = dict(self._mounts)
         other._events = self._events.copy()
+        other._origins = dict(self._origins)
         other._curve = self._curve.copy()
         return other
 
@@ -145,8 +150,10 @@ class History:
             if step.rank == min(self._steps):
                 self._curve.add(step)
 
-    def add_samples(self, samples: Iterable[TelemetrySample]) -> None:
+    def add_samples(self, samples: Iterable[TelemetrySample], rung: Rung = Rung.SAMPLER) -> None:
         for sample in samples:
+            if not isinstance(sample, SensorGap):
+                self._origins[sample.node] = Origin(rung, sample.time_s)
             if isinstance(sample, GpuSample):
                 key = (sample.node, sample.gpu)
                 self._gpus.setdefault(key, deque(maxlen=MAX_SAMPLES_PER_DEVICE)).append(sample)
@@ -205,6 +212,10 @@ class History:
 
     def host(self, node: str) -> Sequence[HostSample]:
         return self._hosts.get(node, ())
+
+    def origin(self, node: str) -> Origin | None:
+        """Where the newest numbers of a node come from; None when nothing was measured there."""
+        return self._origins.get(node)
 
     def processes(self, node: str) -> Sequence[ProcessSample]:
         """The newest sample of each large process on a node."""

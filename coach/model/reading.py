@@ -8,7 +8,7 @@ from coach.model.cluster import Job, Node, Partition
 from coach.model.log import LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Checkpoint, Run, RunExit
-from coach.model.telemetry import TelemetrySample
+from coach.model.telemetry import Rung, TelemetrySample
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,11 @@ class MetricsChunk:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryChunk:
-    """New sampler records of one run, all nodes."""
+    """New sampler records of one run or job, all nodes."""
 
     target: str
     samples: tuple[TelemetrySample, ...]
+    rung: Rung = Rung.SAMPLER
 
 
 @dataclass(frozen=True, slots=True)

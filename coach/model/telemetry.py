@@ -6,6 +6,24 @@ Each class is one kind of record of a telemetry file, field by field: a field th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rung(StrEnum):
+    """How a number came from a node to here, best first."""
+
+    SAMPLER = "the sampler beside the training"
+    STEP = "a step in the job (srun --overlap)"
+    SSTAT = "sstat"
+    SSH = "ssh"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the newest numbers of a node come from, and of when they are by the node's clock."""
+
+    rung: Rung
+    time_s: float
 
 
 @dataclass(frozen=True, slots=True)
