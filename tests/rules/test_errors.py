@@ -360,3 +360,10 @@ def test_a_loss_scale_that_collapses_asks_for_bf16_and_never_for_a_higher_scale(
     finding = diagnose("curves/loss-scale-collapse.log").findings[0]
     assert (finding.rule, finding.cause) == ("NUM004", "amp_overflow")
     assert [dict(fix.changes) for fix in finding.fixes] == [{"precision": "bf16"}]
+
+
+@pytest.mark.parametrize("first", ["state_dict_mismatch", "shape_mismatch"])
+def test_of_two_causes_in_one_log_the_earlier_line_is_the_root(first: str) -> None:
+    lines = [DEADLY["state_dict_mismatch"][0], "2026-11-21 04:00:00 " + DEADLY["shape_mismatch"][0]]
+    log = lines if first == "state_dict_mismatch" else lines[::-1]
+    assert causes(diagnose_log("\n".join(log) + "\n"))[0] == first
