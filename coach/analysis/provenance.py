@@ -15,7 +15,8 @@ def provenance(history: History, node: str, now_s: float) -> str | None:
     origin = history.origin(node)
     if origin is None:
         return None
-    seen = visible_gpus(next(iter(history.host(node)[-1:]), None))
+    hosts = history.host(node)
+    seen = visible_gpus(hosts[-1] if hosts else None)
     told = f"{origin.rung}, {rough_age(max(0.0, now_s - origin.time_s))} ago"
     return f"{told}; {seen}" if seen else told
 
