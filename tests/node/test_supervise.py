@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coach import runs
 from tests.node.conftest import Start, children_of, sampler_of, telemetry
 from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until
@@ -233,3 +237,47 @@ def test_a_driver_that_hangs_holds_up_neither_the_training_nor_its_end(
     (tmp_path / "go").touch()
     training.communicate(timeout=5)
     assert training.returncode == 5
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_fills_costs_samples_only_and_they_come_again_with_room(
+    start: Start, tmp_path: Path
+) -> None:
+    disk, release = tmp_path / "disk", tmp_path / "go"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    try:
+        command = f"while [ ! -e {release} ]; do sleep 0.05; done; exit 5"
+        options = ["run", "--run-dir", str(disk / "run"), "--interval", "0.05"]
+        training = start(*options, "--", "sh", "-c", command)
+        wait_until(lambda: telemetry(disk / "run")[3:])
+        filler, file_of_samples = disk / "filler", disk / "run/telemetry/node1.jsonl"
+        with contextlib.suppress(OSError), filler.open("wb") as file:
+            file.write(bytes(2**20))
+        # The last block of the file itself may still have room.
+        wait_until(lambda: _stands_still(file_of_samples), what="a file that does not grow")
+        assert sampler_of(training.pid), "the sampler goes on"
+        seen = len(runs.decode_records(file_of_samples.read_bytes())[0])
+        filler.unlink()
+        # The line that was torn is passed over.
+        wait_until(
+            lambda: runs.decode_records(file_of_samples.read_bytes())[0][seen + 3 :], what="samples again"
+        )
+        with contextlib.suppress(OSError), filler.open("wb") as file:
+            file.write(bytes(2**20))
+        release.touch()
+        _, errors = training.communicate(timeout=20)
+        assert (training.returncode, errors) == (5, "")
+    finally:
+        release.touch()
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def _stands_still(path: Path) -> bool:
+    before = path.stat().st_size
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        if path.stat().st_size != before:
+            return False
+        time.sleep(0.02)
+    return True
