@@ -42,8 +42,9 @@ def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool
         if reasons == {"JobHeldAdmin"}:
             return "an administrator holds it: only he may release it"
         return None if is_held else f"it is not held ({state})"
-    if verb is Verb.SHELL and state != "RUNNING":
-        return f"it is {state}: only a running job has an allocation to open a shell in"
+    if verb in (Verb.SHELL, Verb.ATTACH) and state != "RUNNING":
+        what = "open a shell in" if verb is Verb.SHELL else "look into"
+        return f"it is {state}: only a running job has an allocation to {what}"
     return None
 
 

@@ -40,6 +40,8 @@ COMMANDS = {
     "timelimit": "lower the time limit of jobs of yours",
     "resubmit": "submit a job of yours again, or launch a run again",
     "shell": "open a shell in the allocation of a running job of yours",
+    "stacks": "show where every rank of a running training stands",
+    "attach": "measure inside a running job of yours that coach did not launch",
     "doctor": "say what works here, what does not, and what to do",
     "config": "show what is set and who set it, check a file, forget an answer",
     "record": "keep what coach reads in a file, to replay it",

@@ -236,6 +236,7 @@ KEYS: Mapping[str, Key] = {
         Key("poll.idle_minutes", minutes, from_text=_from_number),
         Key("poll.min_jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), is_site_only=True),
         Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
+        Key("telemetry.ssh", flag, from_text=_from_flag),
         Key("rules.mute", codes),
         Key("limits.max_gpus", whole(0), is_site_only=True),
         Key("limits.max_time", _seconds_of_time, is_site_only=True),

@@ -167,6 +167,7 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "recipe_paths": _value(values, "recipes", ()),
         "recipe_keys": _table(values, "keys."),
         "is_readonly": _value(values, "readonly", False),
+        "is_ssh_allowed": _value(values, "telemetry.ssh", False),
         "is_local_backend_allowed": _value(values, "switches.local_backend", True),
     }
     for name in ("jobs_interval_s", "nodes_interval_s", "idle_minutes"):

@@ -95,6 +95,8 @@ class Settings:
     """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key `poll.nodes_interval_s`."""
     idle_minutes: float = DEFAULT_IDLE_MINUTES
     """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key `poll.idle_minutes`."""
+    is_ssh_allowed: bool = False
+    """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key `telemetry.ssh`."""
     muted_rules: frozenset[str] = frozenset()
     """Codes of rules that never fire. Key `rules.mute`."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=_nothing)

@@ -15,6 +15,7 @@ class Verb(StrEnum):
     TIMELIMIT = "timelimit"
     RESUBMIT = "resubmit"
     SHELL = "shell"
+    ATTACH = "attach"
 
     @property
     def done(self) -> str:
@@ -30,6 +31,7 @@ _DONE = {
     Verb.TIMELIMIT: "given a lower time limit",
     Verb.RESUBMIT: "submitted again",
     Verb.SHELL: "left",
+    Verb.ATTACH: "joined by a sampler",
 }
 
 
@@ -47,6 +49,7 @@ class QueuedJob:
     """None: no limit, or not known."""
     time_used_s: int | None = None
     can_requeue: bool | None = None
+    num_nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

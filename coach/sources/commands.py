@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+_PATIENCE_S = 3.0
 _END_GROUP_UNLESS_TOLD = "trap '' HUP; read -r _ || kill -9 -$$"
 
 
@@ -47,6 +48,30 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
             os.killpg(group, signal.SIGKILL)  # its shell is not reaped yet, so it is still this group
             raise
     return Finished(process.returncode, stdout, stderr)
+
+
+@contextlib.contextmanager
+def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that goes on, without input, its outputs to be read; on leaving it is asked to end, and soon made to. Raises OSError."""
+    with (
+        _watched_group(env) as group,
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            process_group=group,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(group, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,9 @@ def test_what_is_no_error_refuses_nothing(line: str) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["-f", "17; reboot", "17 18", "$(id)", "17\n", "jobid=1", ""])
-@pytest.mark.parametrize("verb", [verb for verb in Verb if verb not in (Verb.SHELL, Verb.RESUBMIT)])
+@pytest.mark.parametrize(
+    "verb", [verb for verb in Verb if verb not in (Verb.SHELL, Verb.ATTACH, Verb.RESUBMIT)]
+)
 def test_only_a_job_id_becomes_a_word_of_a_command(verb: Verb, job_id: str) -> None:
     with pytest.raises(UserError, match="not a job id"):
         action_command(verb, [job_id], 600)

@@ -1,0 +1,127 @@
+"""`coach attach`: what the GPUs of an own running job do that coach did not launch, by one step in it, after showing what that costs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from coach.analysis.provenance import visible_gpus
+from coach.cli.acting import add_answers, is_confirmed, say
+from coach.cli.text import print_line, printable
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.reading import Reading, TelemetryChunk
+from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.overlap import StreamSource
+from coach.workflows.attach import begin_attach, plan_attach, streams
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """One job, and the answer to the question if it is known before."""
+    parser.add_argument("target", metavar="ID", help="the job id of a running job of yours")
+    parser.add_argument(
+        "--python", metavar="FILE", help="the interpreter on the nodes (default: coach's own)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="json: one object a line, all that is measured",
+    )
+    add_answers(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Until the job ends, or Ctrl+C. Exit status: 0 it was measured, 1 not confirmed, 2 refused, or nothing was measured."""
+    io = SystemIo(scrubbed_environment(os.environ))
+    action = plan_attach(args.target, settings, os.environ, io, args.python or sys.executable)
+    if args.dry_run:
+        for command in action.commands:
+            print_line(printable(command))
+        return 0
+    if not is_confirmed(" && ".join(action.commands), args.yes, action.notes):
+        say("nothing was started in the job")
+        return 1
+    begin_attach(action, settings)
+    printer = _Printer(args.format == "json")
+    return _follow(streams(action, args.target, os.environ), printer)
+
+
+def _follow(sources: tuple[StreamSource, ...], printer: _Printer) -> int:
+    stop = threading.Event()
+    *others, first = sources
+    threads = [
+        threading.Thread(target=source.run, args=(printer.take, stop), daemon=True) for source in others
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        first.run(printer.take, stop)
+        for thread in threads:
+            thread.join()
+    finally:
+        stop.set()
+    if not printer.has_measured:
+        raise UserError(
+            printer.error or "nothing was measured", "is that interpreter there on the nodes? --python FILE"
+        )
+    if printer.error is not None:
+        say(printer.error)
+    return 0
+
+
+class _Printer:
+    """Prints what comes in, each value with where it comes from and how old it is."""
+
+    def __init__(self, is_json: bool) -> None:
+        self.has_measured = False
+        self.error: str | None = None
+        self._is_json = is_json
+        self._lock = threading.Lock()
+
+    def take(self, reading: Reading) -> None:
+        with self._lock:
+            self.error = reading.error or self.error
+            if isinstance(reading.payload, TelemetryChunk):
+                self.has_measured = True
+                for text in self._lines(reading.payload, reading.time_s):
+                    print_line(text)
+                sys.stdout.flush()
+
+    def _lines(self, chunk: TelemetryChunk, now_s: float) -> Iterator[str]:
+        for sample in chunk.samples:
+            age_s = None if isinstance(sample, SensorGap) else max(0.0, now_s - sample.time_s)
+            if self._is_json:
+                record = {"source": chunk.rung.name.lower(), "age_s": age_s, "kind": type(sample).__name__}
+                yield json.dumps(record | asdict(sample))
+            elif isinstance(sample, (GpuSample, HostSample)):
+                yield f"{_words(sample)}  {chunk.rung.name.lower()} {age_s:.1f} s"
+            elif isinstance(sample, SensorGap):
+                yield printable(
+                    f"{sample.node}  {sample.what} not measured: {sample.because}  ({sample.how})"
+                )
+
+
+def _words(sample: GpuSample | HostSample) -> str:
+    node = printable(sample.node)
+    if isinstance(sample, HostSample):
+        seen = visible_gpus(sample)
+        return (
+            f"{node}  cpu {_number(sample.cpu_pct)} %  memory {_number(sample.memory_used_mib)} of "
+            f"{_number(sample.memory_limit_mib)} MiB{f'  {seen}' if seen else ''}"
+        )
+    return (
+        f"{node}  gpu {sample.gpu}  power {_number(sample.power_w)} of {_number(sample.power_limit_w)} W  "
+        f"utilization {_number(sample.utilization_pct)} %  memory {_number(sample.memory_used_mib)} of "
+        f"{_number(sample.memory_total_mib)} MiB  {_number(sample.temperature_c)} °C"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"

@@ -1,0 +1,136 @@
+"""The sampler of a step that overlaps a running job's own: one srun for all nodes, which streams for as long as it is wanted.
+
+For jobs that coach did not launch. It is one long-lived step, never one per look: each costs the controller a step and the accounting a
+row. A stream that has ended is not begun again by itself, because entering somebody's job is asked for each time.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from coach import runs
+from coach.model.reading import Reading, TelemetryChunk
+from coach.model.telemetry import Rung, TelemetrySample
+from coach.sources.base import Emit
+from coach.sources.commands import running_command
+from coach.sources.io import Query
+from coach.sources.slurm_config import parse_version
+from coach.sources.slurm_text import failure_words
+from coach.sources.telemetry import parse_records
+
+SHARES_ALL = (22, 5)
+"""From this version on an overlapping step shares CPUs, memory and GPUs with all others."""
+STEP_NAME = "coach-sampler"
+
+VERSION_QUERY = Query("srun-version", ("srun", "--version"))
+
+_BITE_BYTES = 1 << 16
+_MAX_TORN_BYTES = 1 << 16
+_MAX_WORDS_BYTES = 1 << 12
+_BATCH_S = 0.25
+"""Nodes answer one after the other: what comes within this time is one reading."""
+
+
+def step_command(
+    job_id: str, num_nodes: int, num_gpus_to_ask: int | None, sampler: Sequence[str]
+) -> tuple[str, ...]:
+    """The exact srun. `job_id` is a number, srun takes no other. Without the numbers of nodes and tasks it would run on the first node only.
+
+    Not `--unbuffered`: it glues the lines of two nodes together.
+    """
+    gpus = () if num_gpus_to_ask is None else (f"--gres=gpu:{num_gpus_to_ask}",)
+    return (
+        *("srun", f"--jobid={job_id}", "--overlap", f"--nodes={num_nodes}", f"--ntasks={num_nodes}"),
+        *("--ntasks-per-node=1", *gpus, "--immediate=20", "--input=none", f"--job-name={STEP_NAME}"),
+        *sampler,
+    )
+
+
+def why_no_step(version: str) -> str | None:
+    """Why no step can run beside a job's own, by what `srun --version` printed; None where it can, or the version is not told."""
+    number = parse_version(version)
+    if number is None or number >= SHARES_ALL:
+        return None
+    said = version.split()[-1]
+    return f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them from starting"
+
+
+def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:
+    """The exact ssh: it never asks for a password, and the sampler is told whose processes are meant."""
+    options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8", "-o", "ServerAliveInterval=10")
+    return ("ssh", *options, "--", node, "env", f"SLURM_JOB_ID={raw_job_id}", *sampler, "--node", node)
+
+
+class StreamSource:
+    """Runs one command that prints telemetry records, one a line, until it ends or is not wanted any more."""
+
+    name = "stream"
+
+    def __init__(
+        self, target: str, argv: Sequence[str], env: Mapping[str, str], rung: Rung = Rung.STEP
+    ) -> None:
+        self._target = target
+        self._argv = tuple(argv)
+        self._env = env
+        self._rung = rung
+        self._torn = b""
+        self._words = b""
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Emit until `stop`, or the end of the command, which is told in its own words."""
+        try:
+            with running_command(self._argv, self._env) as process:
+                self._follow(process, emit, stop)
+                if stop.is_set():
+                    return
+                status = process.wait()
+        except FileNotFoundError:
+            self._fail(emit, f"{self._argv[0]}: command not found")
+            return
+        except OSError as error:
+            self._fail(emit, f"{self._argv[0]}: {error.strerror or error}")
+            return
+        words = failure_words(self._words.decode("utf-8", "replace"))
+        self._fail(emit, f"{self._argv[0]} has ended (exit status {status}){': ' if words else ''}{words}")
+
+    def _follow(self, process: subprocess.Popen[bytes], emit: Emit, stop: threading.Event) -> None:
+        """Until both outputs are closed. The reader never waits for long, so that `stop` is heard."""
+        outputs = [output for output in (process.stdout, process.stderr) if output is not None]
+        with selectors.DefaultSelector() as selector:
+            for output in outputs:
+                selector.register(output, selectors.EVENT_READ)
+            samples: list[TelemetrySample] = []
+            num_bad, due_s = 0, 0.0
+            while selector.get_map() and not stop.is_set():
+                for key, _ in selector.select(_BATCH_S):
+                    data = os.read(key.fd, _BITE_BYTES)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is process.stderr:
+                        self._words = (self._words + data)[-_MAX_WORDS_BYTES:]
+                    else:
+                        new, bad = self._parse(data)
+                        samples += new
+                        num_bad += bad
+                is_due = time.monotonic() >= due_s or not selector.get_map()
+                if (samples or num_bad) and is_due:
+                    chunk = TelemetryChunk(self._target, tuple(samples), self._rung)
+                    emit(Reading(self.name, time.time(), 0.0, chunk, None, self._target, num_bad))
+                    samples, num_bad, due_s = [], 0, time.monotonic() + _BATCH_S
+
+    def _parse(self, data: bytes) -> tuple[list[TelemetrySample], int]:
+        data = self._torn + data
+        records, num_bad, used = runs.decode_records(data)
+        self._torn = data[used:]
+        if len(self._torn) > _MAX_TORN_BYTES:
+            self._torn, num_bad = b"", num_bad + 1  # no record is so long
+        samples, num_wrong = parse_records(records)
+        return samples, num_bad + num_wrong
+
+    def _fail(self, emit: Emit, words: str) -> None:
+        emit(Reading(self.name, time.time(), 0.0, None, words, self._target))
