@@ -25,7 +25,9 @@ def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
     nvml = find_spec("pynvml")
     if nvml is not None and nvml.origin is not None:
         files["pynvml.py"] = Path(nvml.origin)
-    files |= {f"coach/node/{path.name}": path for path in sorted((package / "node").glob("*.py"))}
+    files |= {
+        path.relative_to(package.parent).as_posix(): path for path in sorted((package / "node").rglob("*.py"))
+    }
     trainers = own_trainers or data_dir() / "trainers"
     found = _user_files(trainers) if own_trainers else trainers.rglob("*")
     for path in sorted(found):

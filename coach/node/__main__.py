@@ -18,6 +18,7 @@ if not __package__:
 COMMANDS = {
     "run": ("coach.node.supervise", "run a command beside the sampler, in a run directory"),
     "sample": ("coach.node.sample", "sample GPUs and processes of this node"),
+    "stacks": ("coach.node.stacks", "write down where every rank on this node stands"),
     "ended": ("coach.node.ended", "record in a run directory how the run ended"),
 }
 

@@ -178,8 +178,13 @@ class _Attempt:
         return self.node if is_first_task(os.environ) else f"{self.node}.{os.environ['SLURM_LOCALID']}"
 
     def environment(self) -> Mapping[str, str]:
-        """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory."""
-        return {} if "PET_LOG_DIR" in os.environ else {"PET_LOG_DIR": str(self.error_dir)}
+        """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory.
+
+        Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks.
+        """
+        places = [str(Path(__file__).resolve().parent / "startup"), os.environ.get("PYTHONPATH", "")]
+        added = {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
+        return added if "PET_LOG_DIR" in os.environ else {**added, "PET_LOG_DIR": str(self.error_dir)}
 
     def add_gap(self, because: str) -> None:
         """Say in the telemetry that it ends here, and why."""

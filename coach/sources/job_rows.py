@@ -14,7 +14,7 @@ from coach.sources.slurm_text import optional, parse_duration, parse_time
 
 _FIELDS = (
     *("jobarrayid", "jobid", "username", "state"),
-    *("submittime", "timelimit", "timeused", "requeue", "reason"),
+    *("submittime", "timelimit", "timeused", "requeue", "numnodes", "reason"),
 )
 _SEPARATOR = "|"
 
@@ -44,4 +44,5 @@ def _job(record: list[str]) -> QueuedJob:
         time_limit_s=parse_duration(row["timelimit"]),
         time_used_s=parse_duration(row["timeused"]),
         can_requeue={"0": False, "1": True}.get(row["requeue"].strip()),
+        num_nodes=int(row["numnodes"]) if row["numnodes"].strip().isdecimal() else None,
     )

@@ -96,7 +96,7 @@ def rows(world: World, *said: str) -> None:
     lines = []
     for text in said:
         job_id, state, reason, limit, requeue = text.split()
-        lines.append(f"{job_id}|{job_id}|{user_name()}|{state}|{TODAY}|{limit}|5:00|{requeue}|{reason}|")
+        lines.append(f"{job_id}|{job_id}|{user_name()}|{state}|{TODAY}|{limit}|5:00|{requeue}|1|{reason}|")
     text = "\n".join(lines)
     world.client("squeue", f"cat <<'END'\n{text}\nEND")
 

@@ -1,0 +1,67 @@
+"""`coach stacks`: where every rank of a running training stands, and which one holds up the others."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict
+
+from coach.cli.acting import is_confirmed, say
+from coach.cli.text import print_json, print_line, printable
+from coach.config import Settings
+from coach.model.stacks import Stacks
+from coach.sources.io import SystemIo, scrubbed_environment
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """One run or job, and the answer to the question if it is known before."""
+    parser.add_argument("target", metavar="RUN", help="a run id or a job id of yours; it has to be running")
+    parser.add_argument(
+        "--python", metavar="FILE", help="an interpreter that the nodes see (default: the training's)"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask before entering a job that coach did not launch"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the exact command, do nothing")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="json: one object on stdout (default: text)",
+    )
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node answered."""
+    from coach.workflows.stacks import plan_stacks, take_stacks
+
+    io = SystemIo(scrubbed_environment(os.environ))
+    plan = plan_stacks(args.target, settings, os.environ, io, args.python)
+    if args.dry_run:
+        print_line(printable(plan.command))
+        return 0
+    if plan.must_ask and not is_confirmed(plan.command, args.yes, plan.notes):
+        say("no stacks were taken")
+        return 1
+    print_stacks(take_stacks(plan, settings, io), args.format)
+    return 0
+
+
+def print_stacks(stacks: Stacks, form: str) -> None:
+    from coach.analysis.stacks import merge
+    from coach.analysis.stacks_report import report
+
+    merged = merge(stacks)
+    if form == "text":
+        for row in report(stacks, merged):
+            print_line(" " * row.indent + printable(row.text))
+        return
+    more = {
+        "summary": merged.sentence,
+        "odd_ranks": [rank.rank for rank in merged.odd],
+        "absent_ranks": list(merged.absent),
+        "num_silent_nodes": stacks.num_silent_nodes,
+        "because": stacks.because,
+        "folder": stacks.folder,
+    }
+    print_json("ranks", [asdict(rank) for rank in stacks.ranks], more=more)

@@ -1,0 +1,77 @@
+"""Where the ranks of a training stood at one moment, and by which means that was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    function: str
+    """As far as the means tells it: `__next__`, or `_BaseDataLoaderIter.__next__`."""
+    file: str
+    line: int | None
+
+    @property
+    def name(self) -> str:
+        """The function without its class, which not every means tells."""
+        return self.function.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """The last collective that a rank has begun, by torch's flight recorder."""
+
+    operation: str | None
+    """`gloo:all_reduce`; None: it has begun none."""
+    number: int
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A higher rung of the ladder, and why it was not reached."""
+
+    rung: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankStack:
+    """One rank. What its rung does not show is empty, or None."""
+
+    node: str
+    pid: int
+    rank: int | None
+    """None: no launcher gave it a number."""
+    world_size: int | None
+    rung: str
+    missed: tuple[Missed, ...]
+    frames: tuple[Frame, ...]
+    """Of the main thread, the innermost first."""
+    num_threads: int
+    """Python threads that were seen."""
+    collective: Collective | None
+    state: str | None
+    """The kernel's letter."""
+    wait_channel: str | None
+    """The kernel function in which the main thread sleeps."""
+    cpu_pct: float | None
+    num_sockets: int | None
+
+    @property
+    def label(self) -> str:
+        return f"pid {self.pid} on {self.node}" if self.rank is None else f"rank {self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """All ranks of all nodes that answered."""
+
+    ranks: tuple[RankStack, ...]
+    folder: str
+    """Where it is kept."""
+    num_nodes: int
+    num_silent_nodes: int = 0
+    because: str | None = None
+    """Why the others were silent."""

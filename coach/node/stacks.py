@@ -1,0 +1,355 @@
+"""Where every rank on this node stands: its Python stacks, or the next best that this node lets one see.
+
+Beside the training, in a step of its own, for a few seconds. Nothing is stopped, and a process gets a signal only when it has said that
+it expects it. The answer is one file per node, because a line of srun's output is cut at 1 KiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from coach import runs
+from coach.node.node_name import node_name
+from coach.node.processes import own_processes, read_stat
+
+SIGNAL = 44
+"""Of startup/sitecustomize.py, which answers it by faulthandler."""
+PY_SPY, FAULTHANDLER, FLIGHT_RECORDER, PROC = "py-spy", "faulthandler", "flight recorder", "/proc"
+
+_DUMP = re.compile(r"^/memfd:coach-stacks \(deleted\)$")
+_FLIGHT = re.compile(r"^/memfd:coach-flight-(\d+) \(deleted\)$")
+_THREAD = re.compile(r"^(Current t|T)hread 0x[0-9a-f]+(?: \[(.*)\])? \(most recent call first\):$")
+_FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
+_CPU_WINDOW_S = 0.5
+_SETTLED_S = 0.1
+_DUMP_S, _FLIGHT_S = 2.0, 4.0
+_LEAST_PY_SPY_S = 1.0
+_MAX_FRAMES = 100
+
+Threads = List[Dict[str, Any]]
+Answer = Tuple[Optional[Any], str]
+"""What a rung gave, or None and why not."""
+
+
+class Rank(NamedTuple):
+    """The process of one rank. `rank` is None where no launcher gave it a number."""
+
+    pid: int
+    rank: Optional[int]
+    world_size: Optional[int]
+    path: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, metavar="DIR", help="where the node's file is written")
+    parser.add_argument("--pid", type=int, help="look at this process's descendants (default: the Slurm job)")
+    parser.add_argument("--py-spy", metavar="FILE", help="py-spy, where the job's PATH does not have it")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, metavar="S", help="seconds in all (default: 10)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write DIR/<node>.json; exit status 1 when that cannot be."""
+    deadline_s = time.monotonic() + args.timeout
+    node = node_name(os.environ)
+    ranks = find_ranks(args.pid, os.environ.get("SLURM_JOB_ID"), node)
+    with ThreadPoolExecutor(max(1, min(16, len(ranks)))) as pool:
+        found = list(pool.map(lambda rank: look(rank, args.py_spy, deadline_s), ranks))
+    value = {"schema": runs.SCHEMA, "node": node, "time_s": time.time(), "ranks": found}
+    try:
+        runs.write_json(Path(args.out) / f"{node}.json", value)
+    except OSError as error:
+        print(f"coach: {node}: {args.out}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Rank]:
+    """The topmost Python process of every rank; without a launcher's ranks, the job's topmost Python processes."""
+    belongs = own_processes(None if root else job_id)
+    stats = [read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (names are wanted)
+    parents = {stat.pid: stat.parent for stat in stats if stat}
+    environments: Dict[int, Dict[str, str]] = {}
+    for stat in stats:
+        if stat and belongs(stat) and _is_python(stat.pid) and not _is_coach(stat.pid):
+            env = _environment(stat.pid)
+            # Nodes may share their processes only where several of Slurm's nodes are one machine.
+            is_here = env.get("SLURMD_NODENAME", node) == node
+            if is_here and (root is None or _is_below(stat.pid, root, parents)):
+                environments[stat.pid] = env
+    ranks: Dict[str, int] = {}
+    for pid in sorted(environments):
+        key = _first(environments[pid], "RANK", "OMPI_COMM_WORLD_RANK")
+        is_topmost = not any(
+            _first(environments[above], "RANK", "OMPI_COMM_WORLD_RANK") == key
+            for above in _above(pid, parents)
+            if above in environments
+        )
+        if key is not None and is_topmost:
+            ranks.setdefault(key, pid)
+    tops = list(ranks.values()) or [
+        pid for pid in environments if not any(above in environments for above in _above(pid, parents))
+    ]
+    return [_rank(pid, environments[pid]) for pid in tops]
+
+
+def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]:
+    """Climb down: py-spy, what the process itself offers, and in any case what the kernel says of it."""
+    before_s, before = time.monotonic(), read_stat(rank.pid)
+    missed: List[Dict[str, str]] = []
+
+    def ask(rung: str, work: Callable[[], Answer]) -> Optional[Any]:
+        found, because = work()
+        if found is None:
+            missed.append({"rung": rung, "because": because})
+        return found
+
+    rung, flight = PY_SPY, None
+    threads = ask(PY_SPY, lambda: ask_py_spy(rank, py_spy, deadline_s))
+    if threads is None:
+        rung = FAULTHANDLER
+        threads = ask(FAULTHANDLER, lambda: ask_faulthandler(rank.pid))
+        flight = ask(FLIGHT_RECORDER, lambda: ask_flight_recorder(rank.pid))
+    if threads is None:
+        rung = FLIGHT_RECORDER if flight is not None else PROC
+    above = {PY_SPY: 0, FAULTHANDLER: 1, FLIGHT_RECORDER: 2, PROC: 3}[rung]
+    time.sleep(max(0.0, before_s + _CPU_WINDOW_S - time.monotonic()))
+    after = read_stat(rank.pid)
+    cpu_pct = None
+    if before and after and before.start_ticks == after.start_ticks:
+        cpu_pct = round(100 * (after.cpu_s - before.cpu_s) / (time.monotonic() - before_s), 1)
+    return {
+        "pid": rank.pid,
+        "rank": rank.rank,
+        "world_size": rank.world_size,
+        "rung": rung,
+        "missed": missed[:above],
+        "threads": threads or [],
+        "flight": flight,
+        "state": _state(rank.pid),
+        "wait_channel": _read(f"/proc/{rank.pid}/wchan").strip("0\n") or None,
+        "cpu_pct": cpu_pct,
+        "num_sockets": _num_sockets(rank.pid),
+    }
+
+
+def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:
+    """py-spy reads the stacks from outside: the process is not stopped, and need not answer."""
+    beside = Path(sys.executable).parent / "py-spy"
+    places = [named, shutil.which("py-spy", path=rank.path), str(beside), shutil.which("py-spy")]
+    program = next((place for place in places if place and os.access(place, os.X_OK)), None)
+    if program is None:
+        return None, "not installed on this node (pip install py-spy, where the training runs)"
+    because = "no time was left"
+    for _ in range(3):  # the stack of a process that goes on may change while it is read
+        left_s = deadline_s - time.monotonic() - _DUMP_S - _FLIGHT_S
+        if left_s < _LEAST_PY_SPY_S:
+            break
+        argv = [program, "dump", "--json", "--nonblocking", "--pid", str(rank.pid)]
+        try:
+            done = subprocess.run(
+                argv, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=left_s
+            )
+            if done.returncode == 0:
+                return parse_py_spy(done.stdout), ""
+        except subprocess.TimeoutExpired:
+            return None, f"no answer within {left_s:.0f} s"
+        except (OSError, ValueError) as error:
+            return None, str(error)
+        said = done.stderr.decode("utf-8", "replace")
+        if "ermission" in said or "not permitted" in said:
+            scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
+            return None, "ptrace is refused here" + (
+                f" (kernel.yama.ptrace_scope = {scope})" if scope else ""
+            )
+        because = (said.strip().splitlines() or [f"exit status {done.returncode}"])[0]
+    return None, because
+
+
+def parse_py_spy(data: bytes) -> Threads:
+    """Raises ValueError for what is not py-spy's JSON."""
+    try:
+        return [
+            {
+                "name": thread.get("thread_name"),
+                "is_main": thread["os_thread_id"] == thread["pid"],
+                "frames": [
+                    {"function": frame["name"], "file": frame["filename"], "line": frame["line"] or None}
+                    for frame in thread["frames"][:_MAX_FRAMES]
+                ],
+            }
+            for thread in json.loads(data)
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"an answer of py-spy's without {error}") from None
+
+
+def ask_faulthandler(pid: int) -> Answer:
+    """The process writes its own stacks, at a signal, even while its interpreter is held up in C."""
+    fd, _ = _offered(pid, _DUMP)
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
+    if fd is None or caught is None or not int(caught[1], 16) >> (SIGNAL - 1) & 1:
+        return None, "the process was not started below `coach run`"
+    text = _after(fd, lambda: os.kill(pid, SIGNAL), _DUMP_S)
+    threads = parse_faulthandler(text)
+    return (threads, "") if threads else (None, f"no answer within {_DUMP_S:.0f} s")
+
+
+def parse_faulthandler(text: str) -> Threads:
+    """The threads of one dump, main thread marked: the one that got the signal, else the oldest, which is written last."""
+    threads: Threads = []
+    for row in text.splitlines():
+        head, frame = _THREAD.match(row), _FRAME.match(row)
+        if head:
+            threads.append({"name": head[2], "is_main": head[1] == "Current t", "frames": []})
+        elif frame and threads:
+            line = int(frame[2]) if frame[2].isdigit() else None
+            threads[-1]["frames"].append({"function": frame[3], "file": frame[1], "line": line})
+    if threads and not any(thread["is_main"] for thread in threads):
+        threads[-1]["is_main"] = True
+    return threads
+
+
+def ask_flight_recorder(pid: int) -> Answer:
+    """A thread of coach's trainers writes torch's record of collectives, when something comes through its pipe."""
+    fd, match = _offered(pid, _FLIGHT)
+    if fd is None or match is None:
+        return None, "the process offers none (coach's trainers do, from torch 2.9)"
+
+    def ring() -> None:
+        pipe = os.open(f"/proc/{pid}/fd/{match[1]}", os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(pipe, b"\n")
+        finally:
+            os.close(pipe)
+
+    text = _after(fd, ring, _FLIGHT_S, "\n")
+    try:
+        return parse_flight(json.loads(text)), ""
+    except (ValueError, KeyError, TypeError):
+        return None, f"no answer within {_FLIGHT_S:.0f} s"
+
+
+def parse_flight(value: Any) -> Dict[str, Any]:
+    """The last collective that this rank has begun, of the group of all ranks where that has had one."""
+    entries = [entry for entry in value["entries"] if not entry.get("is_p2p")]
+    of_all = [entry for entry in entries if entry["process_group"][1] == "default_pg"]
+    last = max(of_all or entries, key=lambda entry: int(entry["record_id"]), default=None)
+    if last is None:
+        return {"operation": None, "number": 0, "is_done": True}
+    return {
+        "operation": last["profiling_name"],
+        "number": int(last["collective_seq_id"]),
+        "is_done": bool(last["retired"]),
+    }
+
+
+def _offered(pid: int, name: "re.Pattern[str]") -> Tuple[Optional[str], Optional["re.Match[str]"]]:
+    """The file in memory of this name that a process keeps open."""
+    for link in _links(pid):
+        with contextlib.suppress(OSError):
+            match = name.match(os.readlink(link))  # noqa: PTH115 (a text, not a place)
+            if match:
+                return link, match
+    return None, None
+
+
+def _after(path: str, ask: Callable[[], None], wait_s: float, end: str = "") -> str:
+    """What is written to a file in memory once it was asked for: until its end, or, where that has no sign, until nothing more comes."""
+    text, grew_s = "", time.monotonic()
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            ask()
+            deadline_s = time.monotonic() + wait_s
+            while time.monotonic() < deadline_s and not (end and text.endswith(end)):
+                more = file.read()
+                if more:
+                    text, grew_s = text + more.decode("utf-8", "replace"), time.monotonic()
+                elif text and not end and time.monotonic() - grew_s > _SETTLED_S:
+                    break
+                time.sleep(0.01)
+    except OSError:
+        return text
+    return text
+
+
+def _rank(pid: int, env: Dict[str, str]) -> Rank:
+    rank = _first(env, "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+    size = _first(env, "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+    return Rank(pid, int(rank) if rank else None, int(size) if size else None, env.get("PATH", ""))
+
+
+def _first(env: Dict[str, str], *names: str) -> Optional[str]:
+    return next((env[name] for name in names if env.get(name, "").isdigit()), None)
+
+
+def _environment(pid: int) -> Dict[str, str]:
+    pairs = (entry.partition("=") for entry in _read(f"/proc/{pid}/environ").split("\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def _is_python(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")  # noqa: PTH115, PTH119 (texts)
+    return False
+
+
+def _is_coach(pid: int) -> bool:
+    """This process, the supervisor and the sampler, which stand beside the training or above it."""
+    words = _read(f"/proc/{pid}/cmdline").split("\0")
+    return pid == os.getpid() or any(word.endswith(("coach/node", "bin/coach")) for word in words[:3])
+
+
+def _above(pid: int, parents: Dict[int, int]) -> List[int]:
+    """Parent, grandparent and so on. A process may end and leave a cycle of numbers: then it ends here too."""
+    found: List[int] = []
+    while pid in parents and parents[pid] not in found:
+        pid = parents[pid]
+        found.append(pid)
+    return found
+
+
+def _is_below(pid: int, root: int, parents: Dict[int, int]) -> bool:
+    return pid == root or root in _above(pid, parents)
+
+
+def _state(pid: int) -> Optional[str]:
+    """The kernel's letter: R runs, S sleeps, D waits for a device, T is stopped."""
+    text = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return text[0] if text else None
+
+
+def _num_sockets(pid: int) -> Optional[int]:
+    count = None
+    for link in _links(pid):
+        with contextlib.suppress(OSError):
+            count = (count or 0) + os.readlink(link).startswith("socket:")  # noqa: PTH115 (a text, not a place)
+    return count
+
+
+def _links(pid: int) -> List[str]:
+    try:
+        return [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208 (names are wanted)
+    except OSError:
+        return []
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
