@@ -165,7 +165,8 @@ def test_a_parent_that_stays_counts_when_its_child_is_launched(tmp_path: Path) -
         '{"schema": 1, "run_id": "20261121-142233-ddp-4f2a", "recipe": "baseline", "state": "RUNNING"}'
     )
     parent = read_run(io, parent_dir)
-    request = LaunchRequest("baseline", python="python3", parent_run_id=parent.run_id)
+    fix = AppliedFix("NUM001", "lower the learning rate", {"lr": 0.001})
+    request = LaunchRequest("baseline", python="python3", parent_run_id=parent.run_id, fix=fix)
     plan = plan_for(with_defaults(request, settings), settings, {}, io, CLUSTER, 1795271000.0)
     for choice in (ParentChoice.KEEP, ParentChoice.WAIT):
         with pytest.raises(UserError, match="1 of your runs are pending or running"):
