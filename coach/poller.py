@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from coach.model.reading import Reading
 from coach.model.snapshot import Watch
-from coach.sources.base import PollingSource
+from coach.sources.base import PollingSource, Source
 from coach.sources.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5
 """A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after the command."""
 
-SourceFactory = Callable[[], PollingSource]
+SourceFactory = Callable[[], PollingSource | Source]
 MakeSources = Callable[[Watch], Mapping[str, SourceFactory]]
 
 
@@ -126,11 +126,13 @@ class Poller:
             self._readings.put((stop, reading))
 
         try:
-            poll_loop(
-                factory(), emit, stop, wake=wake, pace=self._pace, may_poll=lambda: not self._is_held(key)
-            )
+            source = factory()
+            if isinstance(source, Source):
+                source.run(emit, stop)
+                return
+            poll_loop(source, emit, stop, wake=wake, pace=self._pace, may_poll=lambda: not self._is_held(key))
         except Exception as problem:
             # Sources do not raise; if one does, its part of the screen says so instead of standing still.
-            source, _, target = key.partition(":")
+            name, _, target = key.partition(":")
             words = f"{type(problem).__name__}: {problem}"
-            emit(Reading(source, time.time(), 0.0, None, words, target or None))
+            emit(Reading(name, time.time(), 0.0, None, words, target or None))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from coach.model.reading import Reading
 
 Emit = Callable[[Reading], None]
 
 
+@runtime_checkable
 class Source(Protocol):
     """A source emits Readings from its own thread until `stop` is set. It never raises: a failure is a Reading with an error."""
 

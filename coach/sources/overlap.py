@@ -80,23 +80,28 @@ class StreamSource:
         self._rung = rung
         self._torn = b""
         self._words = b""
+        self.has_ended = False
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Emit until `stop`, or the end of the command, which is told in its own words."""
+        words = self._run(emit, stop)
+        self.has_ended = True
+        if words is not None:
+            emit(Reading(self.name, time.time(), 0.0, None, words, self._target))
+
+    def _run(self, emit: Emit, stop: threading.Event) -> str | None:
         try:
             with running_command(self._argv, self._env) as process:
                 self._follow(process, emit, stop)
                 if stop.is_set():
-                    return
+                    return None
                 status = process.wait()
         except FileNotFoundError:
-            self._fail(emit, f"{self._argv[0]}: command not found")
-            return
+            return f"{self._argv[0]}: command not found"
         except OSError as error:
-            self._fail(emit, f"{self._argv[0]}: {error.strerror or error}")
-            return
+            return f"{self._argv[0]}: {error.strerror or error}"
         words = failure_words(self._words.decode("utf-8", "replace"))
-        self._fail(emit, f"{self._argv[0]} has ended (exit status {status}){': ' if words else ''}{words}")
+        return f"{self._argv[0]} has ended (exit status {status}){': ' if words else ''}{words}"
 
     def _follow(self, process: subprocess.Popen[bytes], emit: Emit, stop: threading.Event) -> None:
         """Until both outputs are closed. The reader never waits for long, so that `stop` is heard."""
@@ -131,6 +136,3 @@ class StreamSource:
             self._torn, num_bad = b"", num_bad + 1  # no record is so long
         samples, num_wrong = parse_records(records)
         return samples, num_bad + num_wrong
-
-    def _fail(self, emit: Emit, words: str) -> None:
-        emit(Reading(self.name, time.time(), 0.0, None, words, self._target))

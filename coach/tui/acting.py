@@ -20,6 +20,7 @@ from coach.tui.base import CoachScreen
 from coach.tui.keys import Mode
 
 if TYPE_CHECKING:
+    from coach.sources.overlap import StreamSource
     from coach.tui.screens.confirm import ConfirmScreen
 
 
@@ -68,9 +69,23 @@ class ActingApp(ActionApp):
         if action.verb is Verb.SHELL and self.context.mode is Mode.LIVE:
             self._open_shell(screen, action)
             return
+        if action.verb is Verb.ATTACH:
+            self._begin_measuring(screen, action)
+            return
         self._change(
             screen, lambda: self.launcher.perform(action), lambda outcome: self._tell(screen, outcome.words)
         )
+
+    def _begin_measuring(self, screen: AskingScreen, action: JobAction) -> None:
+        (job_id, *_) = action.job_ids
+        run = self.context.run_of_job(job_id)
+        target = run.run_id if run is not None else job_id
+
+        def begin(streams: tuple[StreamSource, ...]) -> None:
+            self.context.session.attach(target, streams)
+            self._tell(screen, f"a step in job {job_id} measures it, until it ends or coach is left")
+
+        self._change(screen, lambda: self.launcher.attach(action, target), begin)
 
     def _open_shell(self, screen: CoachScreen, action: JobAction) -> None:
         """Nothing is drawn and no key is read until it is left: the terminal is the shell's."""

@@ -16,7 +16,7 @@ from coach.tui.base import CoachScreen
 from coach.tui.messages import ActionRequested, LogOpened
 from coach.tui.render.queue import is_own
 
-_ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL})
+_ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
 
 
 @dataclass(frozen=True, slots=True)

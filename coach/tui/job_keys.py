@@ -85,6 +85,17 @@ JOB_KEYS: tuple[Key, ...] = (
         True,
     ),
     Key(
+        "attach",
+        "t",
+        "t",
+        "",
+        "Telemetry: measure inside a job",
+        "Your running job that coach did not launch; a question shows the step and what it costs",
+        JOBS,
+        "act('attach')",
+        True,
+    ),
+    Key(
         "log",
         "l",
         "l",

@@ -25,6 +25,7 @@ from coach.workflows.views import ViewStore
 if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.model.cluster import GpuAllocation
+    from coach.sources.overlap import StreamSource
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -221,8 +222,12 @@ class LiveLauncher:
         )
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        from coach.workflows.attach import plan_attach
         from coach.workflows.job_actions import plan_action
 
+        if verb is Verb.ATTACH:
+            (target,) = targets
+            return plan_attach(target, self._settings, self._env, self._io)
         return plan_action(verb, targets, self._settings, self._env, self._io, time_limit_s)
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
@@ -238,6 +243,14 @@ class LiveLauncher:
         if action.verb is Verb.RESUBMIT:
             return perform_resubmit(action, self._env)
         return perform(action, self._env, self._io.now())
+
+    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
+        from coach.sources.rpc_budget import cost_of
+        from coach.workflows.attach import begin_attach, streams
+
+        begin_attach(action, self._settings)
+        self._charge(sum(cost_of(step.argv) for step in action.steps))
+        return streams(action, target, self._env)
 
     def open_shell(self, action: JobAction) -> int:
         from coach.sources.rpc_budget import cost_of

@@ -21,6 +21,7 @@ from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
 
 if TYPE_CHECKING:
     from coach.model.cluster import GpuAllocation
+    from coach.sources.overlap import StreamSource
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -37,6 +38,8 @@ class Session(Protocol):
     def start(self, on_update: OnUpdate) -> None: ...
 
     def watch(self, watch: Watch) -> None: ...
+
+    def attach(self, target: str, streams: Sequence[StreamSource]) -> None: ...
 
     def history(self, target: str) -> History: ...
 
@@ -115,6 +118,10 @@ class Launcher(Protocol):
         ...
 
     def perform(self, action: JobAction) -> Outcome: ...
+
+    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
+        """What `Session.attach` will follow `target` by; nothing has been started yet."""
+        ...
 
     def open_shell(self, action: JobAction) -> int:
         """Give the terminal away until the shell is left; its exit status. Called where the screens have let go of the terminal."""

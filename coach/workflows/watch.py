@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from coach import runs
 from coach.config import Settings, load
@@ -23,10 +24,12 @@ from coach.model.run import Run
 from coach.model.snapshot import Snapshot, Watch
 from coach.monitor import Monitor
 from coach.poller import Poller
+from coach.poller import SourceFactory as AnySource
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.job_files import OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
+from coach.sources.overlap import StreamSource
 from coach.sources.polling import Pace
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.run_index import RunIndex
@@ -164,6 +167,8 @@ class WatchSession:
         self._is_judging_new = False
         self._told_problem: str | None = None
         self._targets: dict[str, Target] = {}
+        self._attached: dict[str, tuple[StreamSource, ...]] = {}
+        """Streams from inside of jobs, which go on also while their job is not on the screen."""
         self._lingering: dict[str, float] = {}
         self._snapshot = Snapshot(io.now())
         self._recorded_ends: set[tuple[str, float | None]] = set()
@@ -184,6 +189,12 @@ class WatchSession:
         """Follow these from now on. Returns at once."""
         with self._lock:
             self._watch, self._is_watch_new = watch, True
+        self._poller.interrupt()
+
+    def attach(self, target: str, streams: Sequence[StreamSource]) -> None:
+        """Follow a target by these as well, until they end. Returns at once."""
+        with self._lock:
+            self._attached[target], self._is_watch_new = tuple(streams), True
         self._poller.interrupt()
 
     def use(self, settings: Settings) -> None:
@@ -267,6 +278,8 @@ class WatchSession:
             for reading in readings:
                 is_news = self._monitor.apply(reading) or is_news
         for reading in readings:
+            if reading.source == StreamSource.name and reading.error is not None and reading.target:
+                self._forget_ended(reading.target)
             if self._on_reading is not None:
                 self._on_reading(reading)
             if isinstance(reading.payload, JobList):
@@ -281,6 +294,14 @@ class WatchSession:
             for run, job in self._monitor.ended_in_queue():
                 self._record_end(run, job)
         return is_news
+
+    def _forget_ended(self, target: str) -> None:
+        """A stream that has ended is not begun again unless somebody says so."""
+        with self._lock:
+            streams = self._attached.get(target, ())
+            if streams and all(stream.has_ended for stream in streams):
+                del self._attached[target]
+                self._is_watch_new = True
 
     def _record_end(self, run: Run, job: Job) -> None:
         """Keep in run.json how the job ended, once: Slurm forgets it within minutes."""
@@ -299,7 +320,8 @@ class WatchSession:
                 self._expire_lingering()
                 if not self._is_watch_new:
                     return
-            watch, self._is_watch_new = self._watch, False
+            wanted = dict.fromkeys((*self._watch.targets, *self._attached))
+            watch, self._is_watch_new = replace(self._watch, targets=tuple(wanted)), False
         now_s = time.monotonic()
         for name in self._targets:
             if name not in watch.targets:
@@ -336,9 +358,9 @@ class WatchSession:
             self._targets.pop(name, None)
             self._is_watch_new = True
 
-    def _make_sources(self, watch: Watch) -> dict[str, SourceFactory]:
+    def _make_sources(self, watch: Watch) -> dict[str, AnySource]:
         io, settings = self._io, self._settings
-        sources: dict[str, SourceFactory] = {}
+        sources: dict[str, AnySource] = {}
         if self._follower is not None:
             follower = self._follower
             sources["config"] = lambda: SettingsSource(follower, io, self.use)
@@ -355,7 +377,14 @@ class WatchSession:
             )
         for target in self._targets.values():
             sources.update(self._sources_of(target))
+        for name, streams in list(self._attached.items()):
+            for number, stream in enumerate(streams):
+                sources[f"stream {number}:{name}"] = partial(_same, stream)
         return sources
 
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
         return target_sources(target, self._io, self._engine.signatures, self._output_paths, self._look)
+
+
+def _same(stream: StreamSource) -> StreamSource:
+    return stream

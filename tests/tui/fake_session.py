@@ -28,6 +28,7 @@ from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.sources.overlap import StreamSource
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
 from coach.workflows.history import PastJobs
 from coach.workflows.place_in_queue import PlaceInQueue
@@ -46,6 +47,7 @@ class FakeSession:
         self._histories = histories or {}
         self._on_update: OnUpdate | None = None
         self.watches: list[Watch] = []
+        self.attached: list[tuple[str, tuple[StreamSource, ...]]] = []
         self.num_refreshes = 0
         self.is_stopped = False
         self.idle_minutes = 60.0
@@ -66,6 +68,9 @@ class FakeSession:
 
     def watch(self, watch: Watch) -> None:
         self.watches.append(watch)
+
+    def attach(self, target: str, streams: Sequence[StreamSource]) -> None:
+        self.attached.append((target, tuple(streams)))
 
     def history(self, target: str) -> History:
         return self._histories.get(target, History())
@@ -165,6 +170,10 @@ class FakeLauncher:
             raise self.refusal
         self.performed.append(action)
         return Outcome(action.verb, action.job_ids)
+
+    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
+        self.performed.append(action)
+        return (StreamSource(target, action.steps[0].argv, {}),)
 
     def open_shell(self, action: JobAction) -> int:
         self.performed.append(action)

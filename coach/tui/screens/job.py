@@ -21,6 +21,7 @@ from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job import held_gpu_lines, job_head, job_lines
 from coach.tui.render.pending import place_lines, task_lines, why_lines
 from coach.tui.render.queue import is_own
+from coach.tui.render.telemetry import telemetry_lines
 from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
@@ -103,7 +104,16 @@ class JobScreen(ChoosingScreen):
             if told.value is not None:
                 rows += place_lines(told.value, job, now_s, width)
             rows.append(BLANK)
+        if job.state == "RUNNING" and job.raw_job_id is not None and is_own(job, self.context.user):
+            rows += [*self._telemetry(job, width), BLANK]
         return [*rows, *job_lines(job, now_s)]
+
+    def _telemetry(self, job: Job, width: int) -> list[Line]:
+        run, sources = self.context.run_of_job(job.job_id), self.context.snapshot.sources
+        target = run.run_id if run is not None else job.job_id
+        stream = sources.get(f"stream:{target}")
+        error = stream.error if stream is not None else None
+        return telemetry_lines(self.context.session.history(target), error, self.context.now_s, width)
 
     def _slots(self, folded: FoldedJob, allocations: tuple[GpuAllocation, ...]) -> list[GpuSlot]:
         """The GPUs that it has, as far as its nodes say the same."""

@@ -1,0 +1,51 @@
+"""What a job's GPUs do now, in a few lines: each node with where its numbers come from, how old they are, and what they do not show."""
+
+from __future__ import annotations
+
+from coach.analysis.provenance import provenance
+from coach.model.history import History
+from coach.model.telemetry import GpuSample, HostSample
+from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, printable, strong
+
+_MAX_NODES = 8
+
+
+def telemetry_lines(history: History, error: str | None, now_s: float, width: int) -> list[Line]:
+    """`error` is why the stream from inside of the job has ended; None when it goes on, or there was none."""
+    rows = [line(strong(" telemetry"))]
+    for node in history.nodes[:_MAX_NODES]:
+        told = provenance(history, node, now_s)
+        rows.append(line("   ", printable(node), muted(f"  {told}")))
+        rows.append(line("     ", _host_text(history.host(node)[-1])))
+        rows += [line("     ", _gpu_text(history.gpu(*key)[-1])) for key in history.gpus if key[0] == node]
+    if len(history.nodes) > _MAX_NODES:
+        rows.append(line(muted(f"   and {len(history.nodes) - _MAX_NODES} more nodes")))
+    if error is not None:
+        rows.append(line(Span(f"   {printable(error)}", "warning"), muted("  t begins it again")))
+    elif not history.nodes:
+        rows.append(
+            line(
+                muted(
+                    "   not measured: no sampler in this job has been read · t measures inside of it, after asking"
+                )
+            )
+        )
+    return [clip(row, width) for row in rows]
+
+
+def _host_text(host: HostSample) -> str:
+    used = f"{_number(host.memory_used_mib)} of {_number(host.memory_limit_mib)} MiB"
+    return f"CPU {_number(host.cpu_pct)} %   memory {used}"
+
+
+def _gpu_text(gpu: GpuSample) -> str:
+    """Utilization stands last: alone it would pass for efficiency."""
+    return (
+        f"gpu {gpu.gpu}   power {_number(gpu.power_w)} of {_number(gpu.power_limit_w)} W   "
+        f"memory {_number(gpu.memory_used_mib)} of {_number(gpu.memory_total_mib)} MiB   "
+        f"{_number(gpu.temperature_c)} °C   busy {_number(gpu.utilization_pct)} %"
+    )
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
