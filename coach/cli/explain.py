@@ -6,26 +6,28 @@ import argparse
 
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
+from coach.model.errors import UserError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "code", nargs="?", metavar="CODE", help="a rule's code or name (default: list all rules)"
     )
+    parser.add_argument(
+        "--list", action="store_true", help="list all rules, those that nobody has seen for real apart"
+    )
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.rules.documentation import page_text, rule_page
-    from coach.rules.registry import find, rule_classes
+    from coach.rules.registry import find
     from coach.workflows.diagnosing import rules_of
 
     rules_of(settings)  # refuses what is wrong in the config
+    if args.code is not None and args.list:
+        raise UserError("--list lists all rules: give it without a code")
     if args.code is None:
-        pages = [rule_page(rule) for rule in rule_classes()]
-        print_table(
-            ("CODE", "NAME", "SEVERITY", "WHAT"),
-            [(page.code, page.name, page.severity, page.summary) for page in pages],
-        )
+        _print_list(settings)
         return 0
     rule = find(args.code)
     page = rule_page(rule, settings.thresholds.get(rule.code), rule.code in settings.muted_rules)
@@ -35,3 +37,27 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if advice is not None:
         print_line(printable(f"The site says: {advice.text}" + (f" ({advice.url})" if advice.url else "")))
     return 0
+
+
+def _print_list(settings: Settings) -> None:
+    from coach.rules.documentation import rule_page
+    from coach.rules.registry import rule_classes
+
+    pages = [rule_page(rule, is_muted=rule.code in settings.muted_rules) for rule in rule_classes()]
+    for are_proven, heading in (
+        (True, ""),
+        (False, "Unproven: nobody has seen them for real, so they are at most info"),
+    ):
+        shown = [page for page in pages if page.is_proven is are_proven]
+        if not shown:
+            continue
+        if heading:
+            print_line("")
+            print_line(heading)
+        print_table(
+            ("CODE", "NAME", "SEVERITY", "WHAT"),
+            [
+                (page.code, page.name, "muted" if page.is_muted else page.severity, page.summary)
+                for page in shown
+            ],
+        )

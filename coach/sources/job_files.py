@@ -17,7 +17,7 @@ from coach.model.cluster import Job
 from coach.sources.io import CommandResult, Io, Query, new_separator
 from coach.sources.output_path import output_paths
 from coach.sources.slurm_jobs import jobs_by_id_query, parse_jobs
-from coach.sources.slurm_text import failure_words, optional
+from coach.sources.slurm_text import failure_words, optional, parse_time
 
 QUESTION = "job-files"
 """What the kind of each question of this module begins with."""
@@ -34,9 +34,10 @@ _SWITCHES = frozenset(
 )
 """Options of sbatch that no value follows."""
 
-_TOLD = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "StdOut", "StdErr", "JobName")
+_ALWAYS = ("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "WorkDir")
+_TOLD = (*_ALWAYS, "StdOut", "StdErr", "JobName")
 """Accounting knows the paths from 24.05 on."""
-_SUBMITTED = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "SubmitLine", "JobName")
+_SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
 """Before that, at most the command that submitted the job."""
 
 
@@ -49,37 +50,40 @@ def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Q
 
 
 def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
-    """Jobs with their paths as they were given. A row that does not tell them is left out."""
+    """Jobs with their paths as they were given; without, where these are not told: then the default name counts."""
     words, jobs = text.split(separator), []
     for start in range(0, len(words) - len(fields), len(fields)):
         row = dict(zip(fields, words[start : start + len(fields)], strict=True))
         given = _of_submit_line(row["SubmitLine"]) if "SubmitLine" in row else _of_columns(row)
         job_id, state = row["JobID"].lstrip("\n"), row["State"].partition(" ")[0].rstrip("+")
-        if given is None or not _NUMBER.match(job_id):
+        if not _NUMBER.match(job_id):
             continue
         nodes = optional(row["NodeList"])
         job = Job(
             *(job_id, row["JobName"], row["User"], state, None, ""),
             None if nodes == "None assigned" else nodes,
-            *(None,) * 9,
+            *(None,) * 6,
+            submit_time_s=parse_time(row.get("Submit", "")),
+            start_time_s=parse_time(row.get("Start", "")),
+            end_time_s=parse_time(row.get("End", "")),
             work_dir=optional(row["WorkDir"]),
             raw_job_id=optional(row["JobIDRaw"]),
-            stdout=given["stdout"],
+            stdout=given.get("stdout"),
             stderr=given.get("stderr"),
         )
         jobs.append(job)
     return jobs
 
 
-def _of_columns(row: dict[str, str]) -> dict[str, str] | None:
+def _of_columns(row: dict[str, str]) -> dict[str, str]:
     stdout, stderr = optional(row["StdOut"]), optional(row["StdErr"])
-    return None if stdout is None else {"stdout": stdout, "stderr": stderr or stdout}
+    return {} if stdout is None else {"stdout": stdout, "stderr": stderr or stdout}
 
 
-def _of_submit_line(line: str) -> dict[str, str] | None:
+def _of_submit_line(line: str) -> dict[str, str]:
     """The options before the script, whose own arguments follow it. Accounting keeps no quotes, so words are told apart by blanks.
 
-    None where the output is not among them: then it may stand in the script, which nobody kept.
+    Nothing where the output is not among them: then it may stand in the script, which nobody kept.
     """
     found: dict[str, str] = {}
     takes: str | None = None
@@ -97,7 +101,7 @@ def _of_submit_line(line: str) -> dict[str, str] | None:
             if equals and name in _OUTPUT_OPTIONS:
                 found[_OUTPUT_OPTIONS[name]] = value
             takes = None if equals or name in _SWITCHES else name
-    return found if "stdout" in found else None
+    return found if "stdout" in found else {}
 
 
 def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) -> Iterable[Job]:

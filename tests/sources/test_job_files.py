@@ -83,7 +83,7 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_what_was_seen_and_else_fro
         io.answers[f"job-files {job_id}"] = lambda query: CommandResult(
             query, 1, b"", "Invalid job id", 0.0, 0.1
         )
-    row = "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP/home/ada|SEP/o/%j-%N|SEP|SEPtr\nain|SEP\n"
+    row = "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP|SEP2026-11-21T12:00:00|SEPUnknown|SEP/home/ada|SEP/o/%j-%N|SEP|SEPtr\nain|SEP\n"
     io.answer("job-files-accounting 19", lambda query: row.encode())
     paths = OutputPaths(io, lambda: [JOB])
     assert paths.of("17") == (Path("/o/17"),)
@@ -100,7 +100,7 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         fields.append(query.argv[-1])
         if "StdOut" in query.argv[-1]:
             return CommandResult(query, 1, b"", 'sacct: error: Invalid field requested: "StdOut"', 0.0, 0.1)
-        row = "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP/w|SEPsbatch -o log --error=e%j a.sh|SEPtrain|SEP\n"
+        row = "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP|SEP|SEP|SEP/w|SEPsbatch -o log --error=e%j a.sh|SEPtrain|SEP\n"
         return CommandResult(query, 0, row.encode(), "", 0.0, 0.1)
 
     io.answers["job-files-accounting 19"] = answer
@@ -129,7 +129,7 @@ def test_options_are_taken_from_the_command_line_and_never_guessed(
     fields = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "SubmitLine", "JobName")
     text = "|SEP".join(["19", "19", "ada", "FAILED", "n1", "/w", line, "x", "\n"])
     assert [(job.stdout, job.stderr) for job in parse_accounting(text, "|SEP", fields)] == (
-        [paths] if paths else []
+        [paths or (None, None)]
     )
 
 

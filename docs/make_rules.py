@@ -1,0 +1,79 @@
+"""Writes docs/rules: a page for every rule, from the same docstrings that `coach explain` prints.
+
+    python docs/make_rules.py
+
+Generated, because a page that is kept by hand is wrong with the next change of its rule; a test compares what lies there with what this would
+write.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coach.rules.documentation import RulePage, rule_page
+from coach.rules.registry import rule_classes
+
+RULES = Path(__file__).resolve().parent / "rules"
+_INDEX = """# Rules
+
+Made by `docs/make_rules.py`. `coach explain CODE` prints the same page with the thresholds in force; `coach explain --list` lists them all.
+"""
+
+
+def pages() -> dict[str, str]:
+    """File name → text of every page."""
+    found = [rule_page(rule) for rule in rule_classes()]
+    return {f"{page.code}.md": _page(page) for page in found} | {"README.md": _index(found)}
+
+
+def _index(found: list[RulePage]) -> str:
+    lines = [_INDEX, *_table([page for page in found if page.is_proven])]
+    unproven = [page for page in found if not page.is_proven]
+    if unproven:
+        lines += [
+            "",
+            "## Unproven: nobody has seen them for real yet, so they are at most `info`",
+            "",
+            *_table(unproven),
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _table(found: list[RulePage]) -> list[str]:
+    rows = [
+        f"| [{page.code}]({page.code}.md) | {page.name} | {page.severity} | {_cell(page.summary)} |"
+        for page in found
+    ]
+    return ["| code | name | severity | what |", "|---|---|---|---|", *rows]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _page(page: RulePage) -> str:
+    status = "" if page.is_proven else " · unproven: at most info"
+    lines = [f"# {page.code} {page.name}", "", page.summary, "", f"`{page.cause}` · {page.severity}{status}"]
+    for heading, body in page.sections.items():
+        lines += ["", f"## {heading}", "", body]
+    if page.thresholds:
+        lines += ["", "## Thresholds", "", "| name | default | unit | why |", "|---|---|---|---|"]
+        lines += [
+            f"| `{item.threshold.name}` | {item.threshold.default:g} | {item.threshold.unit} | {_cell(item.threshold.reason)} |"
+            for item in page.thresholds
+        ]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    RULES.mkdir(exist_ok=True)
+    wanted = pages()
+    for path in RULES.glob("*.md"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (RULES / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
