@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from textual import events
 
-from coach.tui.render.curve import Point, curve_lines
+from coach.tui.render.chart import Point
+from coach.tui.render.curve import curve_lines
 from coach.tui.widgets.lines import LinesView
 
 

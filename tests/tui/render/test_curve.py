@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coach.tui.render.curve import bar, braille, curve_lines, sparkline
+from coach.tui.render.curve import bar, curve_lines, sparkline
 from coach.tui.render.text import line_width, plain
-
-
-def test_a_rising_line_goes_from_bottom_left_to_top_right() -> None:
-    rows = braille([(0, 0.0), (1, 1.0)], 4, 2, 0.0, 1.0)
-    assert rows[0][0] == "⠀"
-    assert rows[1][0] != "⠀"
-    assert rows[0][-1] != "⠀"
-    assert rows[1][-1] == "⠀"
 
 
 def test_what_is_not_finite_breaks_the_line_and_is_said() -> None:
