@@ -148,7 +148,7 @@ def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]
 def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:
     """py-spy reads the stacks from outside: the process is not stopped, and need not answer."""
     beside = Path(sys.executable).parent / "py-spy"
-    places = [named, shutil.which("py-spy", path=rank.path), str(beside), shutil.which("py-spy")]
+    places = [shutil.which("py-spy", path=rank.path), named, str(beside), shutil.which("py-spy")]
     program = next((place for place in places if place and os.access(place, os.X_OK)), None)
     if program is None:
         return None, "not installed on this node (pip install py-spy, where the training runs)"

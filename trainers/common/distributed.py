@@ -26,6 +26,7 @@ from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.utils.data import DataLoader
 
+from common import flight
 from common.checks import cores_of_process, cores_per_rank, order_of_epoch, what_is_wrong
 from common.timing import as_text
 
@@ -43,6 +44,8 @@ class Refused(TrainerError):
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Call main. An error becomes torchrun's error file, the traceback (or one clear line), and a non-zero exit status."""
+    if world_size_from_env() > 1:
+        flight.offer()
     try:
         record(
             main
