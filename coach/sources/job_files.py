@@ -158,6 +158,11 @@ class OutputPaths:
                     self._ask()
         return self._rows.get(job_id)
 
+    def beside(self, job: Job) -> list[Job]:
+        """Other jobs with the same working directory, as far as they are known."""
+        rows = list(self._rows.values())
+        return [row for row in rows if row.work_dir == job.work_dir and row.job_id != job.job_id]
+
     def _is_due(self, job_id: str) -> bool:
         asked_s = self._asked_s.get(job_id)
         return asked_s is None or not 0 <= self._io.now() - asked_s < _RETRY_S

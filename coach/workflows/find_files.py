@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -42,7 +44,7 @@ _LEFT_OUT = re.compile(
 class Kind(Enum):
     """What is looked for; the value is what it is called."""
 
-    SLURM_LOG = "logs named by the job"
+    LOG = "logs"
     RANK_LOG = "torchrun's logs of each rank"
     METRICS = "metrics.csv, trainer_state.json, TensorBoard events"
     DUMP = "flight-recorder dumps"
@@ -62,6 +64,8 @@ class Found:
     files: Mapping[Kind, tuple[Path, ...]] = field(default_factory=dict)
     is_whole: bool = True
     problem: str | None = None
+    rivals: tuple[str, ...] = ()
+    """Jobs that ran in it at the same time: what carries no job's name may be theirs, and is not taken."""
 
     def of(self, *kinds: Kind) -> tuple[Path, ...]:
         return tuple(path for kind in kinds for path in self.files.get(kind, ()))
@@ -81,7 +85,7 @@ def find_files(
             modified_s = io.modified_s(directory / path)
         except OSError:
             continue
-        if kind is Kind.SLURM_LOG or from_s <= modified_s <= to_s:
+        if kind is Kind.LOG or from_s <= modified_s <= to_s:
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
@@ -120,7 +124,7 @@ class _Walk:
 
 def kind_of(path: str) -> Kind | None:
     """By the names that frameworks give; any log is one where nobody says whose it is to be."""
-    return _common_kind(path) or (Kind.SLURM_LOG if _LOG.search(path) else None)
+    return _common_kind(path) or (Kind.LOG if _LOG.search(path) else None)
 
 
 def kind_for(job: Job) -> Callable[[str], Kind | None]:
@@ -130,7 +134,7 @@ def kind_for(job: Job) -> Callable[[str], Kind | None]:
 
     def kind(path: str) -> Kind | None:
         name = path.rpartition("/")[2]
-        return _common_kind(path) or (Kind.SLURM_LOG if _LOG.search(name) and named.search(name) else None)
+        return _common_kind(path) or (Kind.LOG if _LOG.search(name) and named.search(name) else None)
 
     return kind
 
@@ -142,35 +146,26 @@ def _common_kind(path: str) -> Kind | None:
     return None
 
 
-class JobFiles:
-    """The files of one foreign job, by whoever knows them. While it runs its directory is looked through again from time to time.
+class ForeignFiles(ABC):
+    """The files of something that coach did not launch. Its directory is looked through again from time to time.
 
     `logs` and `metrics` that a person names take the place of what would be found.
     """
 
-    def __init__(
-        self,
-        io: Io,
-        job_id: str,
-        output_paths: OutputPaths,
-        named_logs: tuple[Path, ...] = (),
-        named_metrics: tuple[Path, ...] = (),
-    ) -> None:
+    def __init__(self, io: Io, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> None:
         self._io = io
-        self._job_id = job_id
-        self._output_paths = output_paths
-        self._named_logs = named_logs
-        self._named_metrics = named_metrics
+        self._named_logs = logs
+        self._named_metrics = metrics
         self._found: Found | None = None
         self._looked_s = -math.inf
+        self._turn = threading.Lock()
 
     def logs(self) -> tuple[Path, ...]:
-        """What Slurm names first: its output, then its errors. Raises OSError when nobody knows any."""
+        """Raises OSError when nobody knows any."""
         if self._named_logs:
             return self._named_logs
-        told = self._output_paths.of(self._job_id)
-        found = self.found()
-        more = found.of(Kind.SLURM_LOG, Kind.RANK_LOG) if found is not None else ()
+        told, found = self._told(), self.found()
+        more = found.of(Kind.LOG, Kind.RANK_LOG) if found is not None else ()
         return tuple(dict.fromkeys((*told, *more)))
 
     def metrics(self) -> tuple[Path, ...]:
@@ -178,15 +173,96 @@ class JobFiles:
         return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
 
     def found(self) -> Found | None:
-        """None for a job that has not started, or whose directory nobody knows."""
-        job = self._output_paths.row(self._job_id)
-        if job is None or job.work_dir is None or job.state == "PENDING" or "[" in job.job_id:
+        """What its directory holds; None where nobody knows a directory. Asked by the threads of several sources."""
+        with self._turn:
+            if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
+                self._found, self._looked_s = self._look(), self._io.now()
+            return self._found
+
+    def lines(self) -> list[str]:
+        """What was looked for where and not found, in words: what is missing in a diagnosis may be missing for that."""
+        found = self.found()
+        if found is None:
+            return ["its directory is not known: only the files that Slurm names were looked for"]
+        missing = [kind.value for kind in Kind if not found.of(kind)]
+        where = f"in {found.directory}, {MAX_DEPTH} levels down"
+        if found.problem is not None:
+            return [f"{found.directory}: {found.problem}"]
+        if found.rivals:
+            others = ", ".join(found.rivals)
+            return [
+                f"{where}: what else lies there may be of job {others}, which ran there too: --log, --metrics name it"
+            ]
+        cut = (
+            []
+            if found.is_whole
+            else [f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at"]
+        )
+        return [*([f"not found {where}: {'; '.join(missing)}"] if missing else []), *cut]
+
+    def _told(self) -> tuple[Path, ...]:
+        return ()
+
+    @abstractmethod
+    def _look(self) -> Found | None: ...
+
+
+class JobFiles(ForeignFiles):
+    """Of a job: where Slurm says that it writes, its output first and then its errors; then what its directory holds from its time."""
+
+    def __init__(
+        self,
+        io: Io,
+        job_id: str,
+        output_paths: OutputPaths,
+        logs: tuple[Path, ...] = (),
+        metrics: tuple[Path, ...] = (),
+    ) -> None:
+        super().__init__(io, logs, metrics)
+        self._job_id = job_id
+        self._output_paths = output_paths
+
+    def _told(self) -> tuple[Path, ...]:
+        return self._output_paths.of(self._job_id)
+
+    def _look(self) -> Found | None:
+        """None also for a job that has not started."""
+        job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
+        if job is None or job.work_dir is None or job.state == "PENDING":
             return None
-        if self._found is None or not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
-            started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
-            ended_s = job.end_time_s if is_final(job.state) else None
-            from_s = math.inf if started_s is None else started_s - _BEFORE_S
-            to_s = math.inf if ended_s is None else ended_s + _AFTER_S
-            self._looked_s = self._io.now()
-            self._found = find_files(self._io, Path(job.work_dir), kind_for(job), from_s, to_s)
-        return self._found
+        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
+        ended_s = job.end_time_s if is_final(job.state) else None
+        from_s = math.inf if started_s is None else started_s - _BEFORE_S
+        to_s = math.inf if ended_s is None else ended_s + _AFTER_S
+        found = find_files(self._io, Path(job.work_dir), kind_for(job), from_s, to_s)
+        rivals = tuple(
+            other.job_id for other in self._output_paths.beside(job) if _may_have_written(other, from_s, to_s)
+        )
+        if not rivals or not found.files.keys() - {Kind.LOG}:
+            return found
+        return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=rivals)
+
+
+def _may_have_written(job: Job, from_s: float, to_s: float) -> bool:
+    if job.state == "PENDING":
+        return False
+    ended_s = job.end_time_s if is_final(job.state) and job.end_time_s is not None else math.inf
+    return (job.start_time_s or 0.0) <= to_s and ended_s >= from_s
+
+
+class DirectoryFiles(ForeignFiles):
+    """Of a directory that a person names: all logs and metrics in it, whenever they were written."""
+
+    def __init__(
+        self, io: Io, directory: Path, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()
+    ) -> None:
+        super().__init__(io, logs, metrics)
+        self._directory = directory
+
+    @property
+    def is_empty(self) -> bool:
+        found = self.found()
+        return found is None or not found.files
+
+    def _look(self) -> Found:
+        return find_files(self._io, self._directory, kind_of, -math.inf, math.inf)

@@ -22,6 +22,7 @@ from coach.sources.base import PollingSource
 from coach.sources.io import Io
 from coach.sources.job_files import OutputPaths
 from coach.sources.log_scanner import LogScanner
+from coach.workflows.find_files import ForeignFiles
 from coach.workflows.targets import (
     Target,
     TargetKind,
@@ -47,11 +48,13 @@ def read_once(
     is_queue_asked: bool = True,
     queue: JobList | None = None,
     output_paths: OutputPaths | None = None,
+    files: ForeignFiles | None = None,
 ) -> tuple[TargetSnapshot, History]:
     """All that is known about a target. Raises UserError when it cannot be read.
 
     A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` and
-    `output_paths` are what it has said already; then it is not asked again.
+    `output_paths` are what it has said already; then it is not asked again. `files` are a foreign target's, for who wants to
+    tell what was read.
     """
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
@@ -63,7 +66,7 @@ def read_once(
     elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
         for reading in jobs_source(io, backend, settings, user).poll():
             monitor.apply(_with_target(reading, target, paths, user) if backend == "slurm" else reading)
-    for key, factory in target_sources(target, io, lambda: signatures, paths).items():
+    for key, factory in target_sources(target, io, lambda: signatures, paths, files=files).items():
         error = _read_all(factory(), monitor)
         is_essential = key.startswith("run:") or target.kind is TargetKind.LOG
         if error is not None and is_essential:

@@ -34,6 +34,7 @@ from coach.sources.run_list import RunListSource
 from coach.sources.seen_jobs import SeenJobs
 from coach.sources.slurm import JobsSource
 from coach.sources.telemetry import TelemetrySource
+from coach.workflows.find_files import DirectoryFiles, ForeignFiles, JobFiles
 
 STDIN = "-"
 
@@ -47,6 +48,7 @@ class TargetKind(Enum):
     RUN = "run"
     LOG = "log"
     JOB = "job"
+    DIRECTORY = "directory"
     STDIN = "stdin"
 
 
@@ -57,7 +59,10 @@ class Target:
     name: str
     kind: TargetKind
     path: Path | None = None
-    """The run directory, or the log."""
+    """The run directory, the log, or the directory that is no run's."""
+    logs: tuple[Path, ...] = ()
+    metrics: tuple[Path, ...] = ()
+    """Files that a person named: they take the place of those that would be found."""
 
 
 def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: str) -> Target:
@@ -158,23 +163,37 @@ def target_sources(
     signatures: Signatures,
     output_paths: OutputPaths,
     look: Look = look,
+    files: ForeignFiles | None = None,
 ) -> Mapping[str, SourceFactory]:
-    """The sources that follow a target, by `source:target`."""
+    """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the caller wants to tell them."""
     name, path = target.name, target.path
-    if target.kind is TargetKind.JOB:
-        return {f"log:{name}": lambda: LogSource(io, name, lambda: output_paths.of(name), signatures)}
+    if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
+        return _foreign_sources(name, files or foreign_files(target, io, output_paths), io, signatures)
     if path is None:
         return {}
     if target.kind is TargetKind.LOG:
         return {f"log:{name}": lambda: LogSource(io, name, lambda: (path,), signatures)}
     paths = runs.RunPaths(path)
-    logs = (paths.stdout_log, paths.stderr_log)
+    logs = target.logs or (paths.stdout_log, paths.stderr_log)
     return {
         f"run:{name}": lambda: RunFilesSource(io, name, path, look),
         f"metrics:{name}": lambda: MetricsSource(io, name, path),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(io, name, lambda: logs, signatures),
     }
+
+
+def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:
+    """The files of a job that coach did not launch, or of a directory that is no run's."""
+    if target.kind is TargetKind.JOB:
+        return JobFiles(io, target.name, output_paths, target.logs, target.metrics)
+    return DirectoryFiles(io, target.path or Path(), target.logs, target.metrics)
+
+
+def _foreign_sources(
+    name: str, files: ForeignFiles, io: Io, signatures: Signatures
+) -> Mapping[str, SourceFactory]:
+    return {f"log:{name}": lambda: LogSource(io, name, files.logs, signatures)}
 
 
 def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:
@@ -193,9 +212,12 @@ def _at_path(io: Io, text: str, path: Path) -> Target | None:
         return Target(text, TargetKind.LOG, path)
     except (OSError, ValueError):
         return Target(text, TargetKind.LOG, path) if _exists(io, path) else None
-    raise UserError(
-        f"{text}: a directory without run.json: not a run directory", "give a run directory or a log file"
-    )
+    if DirectoryFiles(io, path).is_empty:
+        raise UserError(
+            f"{text}: a directory without run.json, and without logs or metrics of names that coach knows",
+            "give a run directory or a log file",
+        )
+    return Target(text, TargetKind.DIRECTORY, path)
 
 
 def _exists(io: Io, path: Path) -> bool:

@@ -1,0 +1,158 @@
+"""The diagnoses of all own jobs on one small screen: the verdict first, then the jobs, worst first.
+
+What `coach check` prints when nobody names a target: to be read half asleep, on any terminal, without scrolling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.analysis.impact import lost_gpu_hours, num_gpus_of
+from coach.cli.text import UNKNOWN, format_duration, printable
+from coach.model.elsewhere import rough_age
+from coach.model.finding import Diagnosis, Finding, Severity
+from coach.model.printable import cut, display_width
+from coach.model.snapshot import TargetSnapshot
+
+WIDTH = 80
+MAX_LINES = 24
+_SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One job of the list."""
+
+    diagnosis: Diagnosis
+    snapshot: TargetSnapshot
+
+    @property
+    def worst(self) -> Finding | None:
+        """The root cause where something is wrong; a remark is nothing to get up for."""
+        return next((each for each in self.diagnosis.findings if each.severity > Severity.INFO), None)
+
+    @property
+    def lost_gpu_hours(self) -> float | None:
+        return None if self.worst is None else lost_gpu_hours(self.worst, self.snapshot)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.snapshot.state == "PENDING"
+
+
+def worst_first(judged: Sequence[Judged]) -> list[Judged]:
+    """By severity, then by what was lost, then the newest. What waits has not gone wrong yet, and what could not be read is not well."""
+
+    def order(each: Judged) -> tuple[int, float, bool, float]:
+        worst = each.worst
+        job = each.snapshot.job
+        started_s = (job.start_time_s if job is not None else None) or 0.0
+        is_blind = worst is None and not each.is_waiting and _is_unread(each)
+        return (
+            0 if worst is None else -worst.severity,
+            -(each.lost_gpu_hours or 0.0),
+            not is_blind,
+            -started_s,
+        )
+
+    return sorted(judged, key=order)
+
+
+def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
+    """At most 24 lines of 80 columns; the first is the verdict."""
+    ordered = worst_first(judged)
+    bad = [each for each in ordered if each.worst is not None]
+    well = [each for each in ordered if each.worst is None and not each.is_waiting]
+    lines = [_verdict(ordered), ""] if ordered else [_verdict(ordered)]
+    tail = ["", "coach check JOB tells all of one job, with its proof and what to do"] if ordered else []
+    room = MAX_LINES - len(lines) - len(tail)
+    blocks = [_block(each, now_s) for each in bad] + [[_head(each, now_s)] for each in well]
+    for number, block in enumerate(blocks):
+        is_last = number == len(blocks) - 1
+        if len(block) + (not is_last) > room:
+            lines.append(f"  … and {len(blocks) - number} more: --format json lists them all")
+            break
+        lines += block
+        room -= len(block)
+    return [cut(text, WIDTH) for text in (*lines, *tail)]
+
+
+def _verdict(judged: Sequence[Judged]) -> str:
+    if not judged:
+        return "No job of yours is in the queue, and none is known to have ended within a day."
+    worst = [each.worst for each in judged if each.worst is not None]
+    counts = [
+        f"{number} {severity.word}"
+        for severity in (Severity.CRITICAL, Severity.WARNING)
+        if (number := sum(finding.severity is severity for finding in worst))
+    ]
+    running = sum(each.snapshot.state == "RUNNING" for each in judged)
+    waiting = sum(each.is_waiting for each in judged)
+    ended = len(judged) - running - waiting
+    blind = sum(each.worst is None and not each.is_waiting and _is_unread(each) for each in judged)
+    scope = ", ".join(
+        f"{number} {word}"
+        for number, word in ((running, "running"), (waiting, "waiting"), (ended, "ended"))
+        if number
+    )
+    if counts:
+        named = f"{len(worst)} of {len(judged)} jobs" if len(judged) > 1 else "The job"
+        return f"✖ {named} went wrong: {', '.join(counts)} ({scope})"
+    if blind:
+        return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"
+    return f"✓ Nothing is wrong in what was measured ({scope})"
+
+
+def _block(each: Judged, now_s: float) -> list[str]:
+    finding = each.worst
+    assert finding is not None
+    rows = [_head(each, now_s), f"    {printable(finding.summary)}"]
+    fix = next(iter(finding.fixes), None)
+    if fix is not None:
+        rows.append(f"    → {printable(fix.title)}")
+    return rows
+
+
+def _head(each: Judged, now_s: float) -> str:
+    """Sign, job, what is wrong, and at the right end what it cost."""
+    finding, lost = each.worst, each.lost_gpu_hours
+    if finding is not None:
+        sign, said = _SIGNS[finding.severity], f"{finding.rule} {finding.name}"
+    elif _is_unread(each):
+        sign, said = "?", "no log and no metrics were found"
+    else:
+        sign, said = "✓", "nothing found"
+    left = f"{sign} {printable(each.diagnosis.target)}  {_name(each)}{_state(each, now_s)}  {said}"
+    if finding is None:
+        return left
+    right = f"{UNKNOWN if lost is None else f'{lost:.1f}'} GPU-h lost" if num_gpus_of(each.snapshot) else ""
+    room = WIDTH - display_width(right) - 2
+    shown = cut(left, room)
+    return f"{shown}{' ' * (room + 2 - display_width(shown))}{right}".rstrip()
+
+
+def _name(each: Judged) -> str:
+    job = each.snapshot.job
+    return (
+        f"{cut(printable(job.name), 16)}  " if job is not None and job.name != each.diagnosis.target else ""
+    )
+
+
+def _state(each: Judged, now_s: float) -> str:
+    snapshot = each.snapshot
+    state = snapshot.state
+    if state is None:
+        return "state not known"
+    if snapshot.has_ended:
+        ended_s = snapshot.job.end_time_s if snapshot.job is not None else snapshot.now_s
+        ago = "" if ended_s is None else f" {rough_age(now_s - ended_s)} ago"
+        return f"{printable(state)}{ago}"
+    used = snapshot.job.time_used_s if snapshot.job is not None else None
+    return f"{printable(state)} {format_duration(used)}" if used is not None else printable(state)
+
+
+def _is_unread(each: Judged) -> bool:
+    """Whether there was nothing at all to judge it by."""
+    snapshot = each.snapshot
+    return not (snapshot.log_tails or snapshot.events or snapshot.run is not None)
