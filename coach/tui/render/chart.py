@@ -77,7 +77,7 @@ def _one(chart: Chart, width: int, height: int, start_s: float, end_s: float) ->
     rows = [crop(heading, width)]
     if not values:
         return [*rows, line(muted(f"{UNKNOWN:>{LABEL_WIDTH}}  not measured in this time"))]
-    low, high = (0.0, max(chart.top, max(values))) if chart.top else (min(values), max(values))
+    low, high = (0.0, max(chart.top, *values)) if chart.top else (min(values), max(values))
     if low == high:
         low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
     body = height - 1

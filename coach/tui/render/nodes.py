@@ -40,6 +40,15 @@ def node_lines(
             if gpu_node == node:
                 samples = tuple(history.gpu(node, gpu))
                 rows.append(_gpu_line(samples[-1], samples, now_s, width))
+    rows += gap_lines(gaps, has_gpus, width)
+    if has_gpus is False and nodes:
+        rows.append(line(muted(" no GPU was asked for: this run trains on CPU")))
+    return rows or [line(muted(" nothing measured on the nodes yet"))]
+
+
+def gap_lines(gaps: Sequence[SensorGap], has_gpus: bool | None, width: int) -> list[Line]:
+    """What was not measured, each reason once with the nodes it holds for. GPUs that nobody asked for are no gap."""
+    rows: list[Line] = []
     seen: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
         topic = gap.what.split(".", 1)[0]
@@ -51,9 +60,7 @@ def node_lines(
         rows.append(
             clip(line(muted(text), muted(f"  ({', '.join(map(printable, sorted(set(where))))})")), width)
         )
-    if has_gpus is False and nodes:
-        rows.append(line(muted(" no GPU was asked for: this run trains on CPU")))
-    return rows or [line(muted(" nothing measured on the nodes yet"))]
+    return rows
 
 
 def _host_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input
 
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -22,7 +23,7 @@ class FilterLine(Input):
         super().__init__(id="filter", compact=True)
         self.cursor_blink = False
         self.can_focus = False
-        self._table: KeyedTable | None = None
+        self._table: Widget | None = None
         self._on_typed: Callable[[str], object] = lambda text: None
         self._otherwise = ""
 
@@ -32,7 +33,7 @@ class FilterLine(Input):
 
     def ask(
         self,
-        table: KeyedTable,
+        table: Widget,
         value: str,
         on_typed: Callable[[str], object],
         placeholder: str,

@@ -1,0 +1,281 @@
+"""The GPUs of one job as they are now: where the numbers come from, each GPU, how they spread, and what their hardware reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from coach.analysis.gpu_quantities import (
+    POWER,
+    QUANTITIES,
+    UTILIZATION,
+    GpuKey,
+    Quantity,
+    measured_quantities,
+    spread,
+)
+from coach.analysis.provenance import visible_gpus
+from coach.model.history import History
+from coach.model.telemetry import GpuSample, Rung
+from coach.tui.render.curve import bar, sparkline
+from coach.tui.render.heat import HeatRow
+from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, row_line
+from coach.tui.render.text import (
+    UNKNOWN,
+    Line,
+    Span,
+    Tone,
+    age,
+    clip,
+    fit,
+    line,
+    mib,
+    muted,
+    number,
+    plural,
+    printable,
+    strong,
+    whole,
+)
+
+STALE_S = 30.0
+"""Older values say nothing about now."""
+_SPARK_WIDTH = 16
+_COLUMNS = (
+    Column("gpu", "GPU", 7),
+    Column("sm", "SM ACTIVE", 13, 1),
+    Column("power", "POWER/LIMIT", 13, 1),
+    Column("utilization", "UTIL", 4, 2, "right"),
+    Column("memory", "MEMORY", 11, 2),
+    Column("temperature", "TEMP", 5, 3, "right"),
+    Column("watts", "WATT", 9, 5, "right"),
+    Column("clock", "SM MHZ", 9, 4, "right"),
+    Column("age", "AGE", 6, 2, "right"),
+    Column("past", "POWER, NEWEST", _SPARK_WIDTH, 6),
+    Column("reasons", "CLOCKS HELD BY", 16, 7, grow=1),
+)
+
+
+def name_of(key: GpuKey) -> str:
+    return f"{printable(key[0])} gpu {key[1]}"
+
+
+def newest_samples(history: History, gpus: Iterable[GpuKey], now_s: float) -> dict[GpuKey, GpuSample]:
+    """The newest sample of each GPU that is fresh enough to say something about now."""
+    newest = {key: history.gpu(*key)[-1] for key in gpus}
+    return {key: sample for key, sample in newest.items() if now_s - sample.time_s <= STALE_S}
+
+
+def heading_line(
+    history: History, gpus: Sequence[GpuKey], views: Sequence[str], view: int, *, is_ended: bool
+) -> Line:
+    """How many, which, and the views with the one that is shown."""
+    names = sorted({sample.name for key in gpus if (sample := history.gpu(*key)[-1]).name is not None})
+    num_nodes = len({node for node, _ in gpus})
+    parts = [strong(f" {plural(len(gpus), 'GPU')}"), Span(f" on {plural(num_nodes, 'node')}" if gpus else "")]
+    if names:
+        parts.append(
+            muted(f"  {printable(names[0])}{f' and {len(names) - 1} other' if len(names) > 1 else ''}")
+        )
+    if is_ended:
+        parts.append(muted("  as it ended"))
+    parts.append(Span("   v ", "key"))
+    for index, name in enumerate(views):
+        parts.append(strong(f" [{name}]") if index == view else muted(f"  {name} "))
+    return tuple(parts)
+
+
+def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, now_s: float) -> list[Line]:
+    """Each way the numbers took, with its nodes and ages; nodes that are silent; nodes that do not show all GPUs of the job."""
+    rows: list[Line] = []
+    by_rung: dict[Rung, list[float]] = {}
+    silent: list[tuple[str, float]] = []
+    for node in nodes:
+        origin = history.origin(node)
+        if origin is None:
+            continue
+        old_s = max(0.0, now_s - origin.time_s)
+        if old_s > STALE_S:
+            silent.append((node, old_s))
+        else:
+            by_rung.setdefault(origin.rung, []).append(old_s)
+    for rung, ages in by_rung.items():
+        span = age(max(ages)) if age(min(ages)) == age(max(ages)) else f"{age(min(ages))} to {age(max(ages))}"
+        where = printable(nodes[0]) if len(nodes) == 1 else plural(len(ages), "node")
+        rows.append(line(muted(f" by {rung}: {where}, {span} old")))
+    for node, old_s in silent[:2]:
+        rows.append(
+            line(Span(f" ▲ {printable(node)} is silent: its last word is {age(old_s)} old", "warning"))
+        )
+    if len(silent) > 2:
+        rows.append(line(Span(f" ▲ {len(silent) - 2} more nodes are silent", "warning")))
+    if num_nodes is not None and num_nodes > len(nodes):
+        rows.append(
+            line(Span(f" ▲ nothing measured on {num_nodes - len(nodes)} of {num_nodes} nodes", "warning"))
+        )
+    hosts = {node: tuple(history.host(node))[-1:] for node in nodes}
+    partly = [(node, seen) for node, host in hosts.items() if host and (seen := visible_gpus(host[0]))]
+    for node, seen in partly[:2]:
+        rows.append(line(Span(f" ▲ {printable(node)}: {seen}", "warning")))
+    if len(partly) > 2:
+        rows.append(line(Span(f" ▲ {len(partly) - 2} more nodes do not show all GPUs of the job", "warning")))
+    return rows
+
+
+def heat_rows(
+    history: History, gpus: Sequence[GpuKey], fresh: dict[GpuKey, GpuSample], quantity: Quantity
+) -> list[HeatRow]:
+    """One row per node, with a place for each GPU that the job has there."""
+    by_node: dict[str, list[int]] = {}
+    for node, gpu in gpus:
+        by_node.setdefault(node, []).append(gpu)
+    rows = []
+    for node, indices in by_node.items():
+        host = tuple(history.host(node))[-1:]
+        allotted = (host[0].num_gpus_allotted or 0) if host else 0
+        values: list[float | None] = []
+        for gpu in sorted({*indices, *range(min(allotted, 64))}):
+            sample = fresh.get((node, gpu))
+            values.append(quantity.of(sample) if sample is not None else None)
+        rows.append(HeatRow(node, tuple(values)))
+    return rows
+
+
+def grid_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:
+    """A line per GPU with all that is known of it; beside utilization always how hard it works."""
+    samples = [history.gpu(*key)[-1] for key in gpus]
+    columns = [
+        column.name
+        for column in _COLUMNS
+        if column.name != "sm" or any(sample.sm_activity_pct is not None for sample in samples)
+    ]
+    shown = [column for column in _COLUMNS if column.name in columns]
+    layout = fit_columns(shown, width)
+    rows = [header_line(layout)]
+    node = None
+    for key, sample in zip(gpus, samples, strict=True):
+        if key[0] != node and len({gpu_node for gpu_node, _ in gpus}) > 1:
+            rows.append(line(strong(f" {printable(key[0])}")))
+        node = key[0]
+        cells = _cells(sample, history.gpu(*key), now_s)
+        rows.append(row_line(Row("", tuple(cells[name] for name in columns)), layout))
+    return rows
+
+
+def _cells(sample: GpuSample, past: Sequence[GpuSample], now_s: float) -> dict[str, Cell]:
+    old_s = now_s - sample.time_s
+    tone: Tone = "muted" if old_s > STALE_S else ""
+    power, limit = whole(sample.power_w), whole(sample.power_limit_w)
+    clock, top = whole(sample.sm_clock_mhz), whole(sample.max_sm_clock_mhz)
+    reasons = sample.clocks_event_reasons
+    newest = [past[index] for index in range(max(0, len(past) - _SPARK_WIDTH), len(past))]
+    texts = {
+        "gpu": f"{sample.gpu}{' MIG' if sample.whole_uuid else ''}",
+        "sm": _share(sample.sm_activity_pct),
+        "power": _share(POWER.of(sample)),
+        "utilization": _percent(sample.utilization_pct),
+        "memory": f"{mib(sample.memory_used_mib)}/{mib(sample.memory_total_mib)}",
+        "temperature": UNKNOWN if sample.temperature_c is None else f"{sample.temperature_c:.0f}°C",
+        "watts": f"{power}/{limit}",
+        "clock": f"{clock}/{top}",
+        "age": age(old_s),
+        "past": sparkline([POWER.of(each) for each in newest], _SPARK_WIDTH, 0, 100),
+        "reasons": UNKNOWN if reasons is None else ", ".join(map(printable, reasons)) or "nothing",
+    }
+    cells = {name: Cell(text, tone) for name, text in texts.items()}
+    if tone:
+        cells["age"] = Cell(f"▲{age(old_s)}", "warning")
+    return cells
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def _share(value: float | None) -> str:
+    return f"{bar(None if value is None else value / 100, 8)} {_percent(value):>4}"
+
+
+def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> list[Line]:
+    """Each measured quantity over all GPUs: the least, the median and the most, and whose they are."""
+    who = 18 if width >= 100 else 14
+    head = f" {'':<18}{'MIN':>6}  {fit('WHO', who)}{'MEDIAN':>6}  {'MAX':>6}  {fit('WHO', who)}MEASURED"
+    rows = [clip(line(muted(head)), width)]
+    for quantity in measured_quantities(samples):
+        found = spread(quantity, samples)
+        if found is None:
+            continue
+        is_uneven = found.high > found.low
+        low, middle, high = (
+            f"{value:.0f}{quantity.unit.replace('°C', '°')}"
+            for value in (found.low, found.middle, found.high)
+        )
+        rows.append(
+            clip(
+                line(
+                    f" {quantity.name:<18}",
+                    Span(f"{low:>6}  ", "warning" if found.middle - found.low >= quantity.outlier else ""),
+                    muted(fit(_who(found.low_gpu) if is_uneven else "", who)),
+                    strong(f"{middle:>6}  "),
+                    Span(f"{high:>6}  ", "warning" if found.high - found.middle >= quantity.outlier else ""),
+                    muted(fit(_who(found.high_gpu) if is_uneven else "", who)),
+                    muted(f"{found.num_measured} of {num_gpus}"),
+                ),
+                width,
+            )
+        )
+    if len(rows) == 1:
+        return [line(muted(" nothing measured now"))]
+    return rows
+
+
+def _who(key: GpuKey) -> str:
+    node = printable(key[0])
+    return f"{node if len(node) <= 9 else '…' + node[-8:]}:{key[1]}"
+
+
+def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) -> Line:
+    """What the heat map shows, in numbers. Utilization never stands alone."""
+    found = spread(quantity, samples)
+    parts = [Span(" "), strong(quantity.name)]
+    if found is not None:
+        low, middle, high = (number(value, 3) for value in (found.low, found.middle, found.high))
+        unit = f" {quantity.unit}"
+        parts += [
+            Span(f"  min {low}"),
+            muted(f" {_who(found.low_gpu)}"),
+            Span(f"  median {middle}  max {high}"),
+            muted(f" {_who(found.high_gpu)}"),
+            muted(unit),
+        ]
+    if quantity is UTILIZATION:
+        beside = next((each for each in QUANTITIES[:2] if spread(each, samples) is not None), None)
+        work = spread(beside, samples) if beside is not None else None
+        told = f"{work.quantity.name}: median {work.middle:.0f} %" if work else "power is not measured"
+        parts.append(Span(f"  some kernel ran; {told}", "info"))
+    return clip(tuple(parts), width)
+
+
+def trouble_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: int) -> list[Line]:
+    """What the driver and the memory of these GPUs have reported: nothing to see where all is well."""
+    known, told = set(gpus), []
+    for event in list(history.gpu_events)[-3:]:
+        if (event.node, event.gpu) in known:
+            xid = UNKNOWN if event.xid is None else event.xid
+            told.append(f"Xid {xid} on {name_of((event.node, event.gpu))}, {age(now_s - event.time_s)} ago")
+    for key in gpus:
+        link, health = history.gpu_link(*key), history.gpu_health(*key)
+        if health is not None:
+            newest = health[1]
+            if newest.ecc_volatile_uncorrected:
+                count = newest.ecc_volatile_uncorrected
+                told.append(
+                    f"{name_of(key)}: {plural(count, 'uncorrected memory error')} since the driver was loaded"
+                )
+            if newest.is_row_remap_pending or newest.has_row_remap_failed:
+                word = "failed" if newest.has_row_remap_failed else "waits for a reset of the GPU"
+                told.append(f"{name_of(key)}: remapping of a memory row {word}")
+        if link is not None and link[1].num_nvlinks and link[1].num_active_nvlinks is not None:
+            active, links = link[1].num_active_nvlinks, link[1].num_nvlinks
+            if active < links:
+                told.append(f"{name_of(key)}: {active} of {links} NVLinks active")
+    return [clip(line(Span(f" ▲ {text}", "warning")), width) for text in told]

@@ -1,0 +1,97 @@
+"""One quantity of many GPUs on one screen: a node's GPUs side by side, as numbers, the nodes below and beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from coach.analysis.gpu_quantities import Quantity
+from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, fit, line, muted, pad, printable
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_GAP = 2
+_MAX_NAME = 14
+_CELLS = (5, 4, 1)
+"""Widths of one GPU: block and number, number, the first digit alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """A node and its GPUs by index; None where nothing is known."""
+
+    node: str
+    values: tuple[float | None, ...]
+
+
+def heat_lines(rows: Sequence[HeatRow], quantity: Quantity, width: int, height: int) -> list[Line]:
+    """As much of each number as fits: the widest form in which all nodes are within `height`, else the shortest, which scrolls.
+
+    The last line says how to read it.
+    """
+    num_slots = max((len(row.values) for row in rows), default=0)
+    name_width = min(_MAX_NAME, max((len(row.node) for row in rows), default=0))
+    cell, num_blocks = _shape(len(rows), name_width, num_slots, width, height - 1)
+    block_width = name_width + 2 + num_slots * cell
+    per_block = math.ceil(len(rows) / num_blocks)
+    known = [value for row in rows for value in row.values if value is not None]
+    middle = median(known) if known else 0.0
+    drawn = [
+        line(
+            muted(f" {_tail(printable(row.node), name_width)} "),
+            *(
+                _cell(row.values[slot] if slot < len(row.values) else None, quantity, middle, cell)
+                for slot in range(num_slots)
+            ),
+        )
+        for row in rows
+    ]
+    lines: list[Line] = []
+    for index in range(per_block):
+        beside = drawn[index::per_block]
+        spans = [span for block in beside for span in (*pad(block, block_width), Span(" " * _GAP))]
+        lines.append(clip(tuple(spans), width))
+    return [*lines, _legend(quantity, cell, middle, width)]
+
+
+def _shape(num_rows: int, name_width: int, num_slots: int, width: int, height: int) -> tuple[int, int]:
+    """The cell's width, and how many blocks of nodes stand beside each other."""
+    for cell in _CELLS:
+        num_blocks = max(1, (width + _GAP) // (name_width + 2 + num_slots * cell + _GAP))
+        if math.ceil(num_rows / num_blocks) <= height:
+            return cell, max(1, math.ceil(num_rows / max(1, height)))
+    return cell, num_blocks
+
+
+def _tail(name: str, width: int) -> str:
+    """The end of a long name: that is where names of nodes differ."""
+    return fit(name, width) if len(name) <= width else "…" + name[1 - width :]
+
+
+def _cell(value: float | None, quantity: Quantity, middle: float, width: int) -> Span:
+    if value is None:
+        return Span(f"{UNKNOWN:>{width}}", "muted")
+    tone = _tone(value, quantity, middle)
+    if width == 1:
+        return Span(str(min(9, max(0, int(value // 10)))), tone)
+    text = f"{value:.0f}"
+    if width == 4:
+        return Span(f"{text:>4}", tone)
+    step = min(max(value / (quantity.top or 100.0), 0.0), 1.0) * (len(_BLOCKS) - 1)
+    return Span(f" {_BLOCKS[round(step)]}{text:>3}", tone)
+
+
+def _tone(value: float, quantity: Quantity, middle: float) -> Tone:
+    if abs(value - middle) >= quantity.outlier:
+        return "warning"
+    return "muted" if value < 10 else "accent" if value >= 50 else ""
+
+
+def _legend(quantity: Quantity, cell: int, middle: float, width: int) -> Line:
+    digit = f"a digit is tens of {quantity.unit} (9: 90 and more); " if cell == 1 else ""
+    far = f"{quantity.outlier:.0f} {quantity.unit} from the median {middle:.0f}"
+    return clip(
+        line(muted(f" {digit}"), Span("this tone", "warning"), muted(f": {far}; {UNKNOWN} not measured")),
+        width,
+    )

@@ -1,0 +1,166 @@
+"""The GPUs screen: what the GPUs of one job do, each or all of them, now and in the past hour, and its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from coach.analysis.gpu_quantities import GpuKey, measured_quantities
+from coach.model.history import History
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.render.gpu_history import history_lines
+from coach.tui.render.gpus import (
+    grid_lines,
+    heading_line,
+    heat_rows,
+    newest_samples,
+    quantity_line,
+    source_lines,
+    spread_lines,
+    trouble_lines,
+)
+from coach.tui.render.heat import heat_lines
+from coach.tui.render.nodes import gap_lines
+from coach.tui.render.processes import process_lines, searched
+from coach.tui.render.table import natural
+from coach.tui.render.text import BLANK, Line, line, muted, printable
+from coach.tui.widgets.drawn import DrawnView
+from coach.tui.widgets.filter_line import WORDS, FilterLine
+from coach.tui.widgets.lines import LinesView
+
+VIEWS = ("gpus", "history", "processes")
+MAX_GRID = 16
+"""More GPUs on several nodes are shown as a heat map."""
+
+
+class GpusScreen(CoachScreen):
+    """One job's GPUs, live."""
+
+    PLACE = "gpus"
+    BINDINGS = bindings_of("gpus")
+
+    def __init__(self, context: Context, target: str, label: str) -> None:
+        super().__init__(context, ("cluster", label, "gpus"))
+        self.TARGETS = (target,)
+        self._target = target
+        self._view = 0
+        self._quantity = 0
+        self._words: tuple[str, ...] = ()
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="heading", can_focus=False)
+        yield DrawnView(id="telemetry")
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.body.focus()
+
+    @property
+    def body(self) -> DrawnView:
+        return self.query_one("#telemetry", DrawnView)
+
+    def show(self) -> None:
+        context = self.context
+        target, run = context.snapshot.targets.get(self._target), context.run(self._target)
+        history = context.session.history(self._target)
+        gpus = self._matching(history)
+        nodes = sorted({*history.nodes, *(node for node, _ in history.gpus)}, key=natural)
+        now_s = context.now_s
+        if target is not None and target.has_ended:
+            origins = [origin.time_s for node in nodes if (origin := history.origin(node)) is not None]
+            now_s = max(origins, default=now_s)
+        num_nodes = run.resources.get("num_nodes") if run is not None else None
+        heading = [
+            heading_line(history, gpus, VIEWS, self._view, is_ended=bool(target and target.has_ended)),
+            *source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s),
+        ]
+        self.pane("#heading").styles.height = len(heading)
+        self.pane("#heading").set_lines(heading)
+
+        has_gpus = None if run is None or run.num_gpus is None else run.num_gpus > 0
+        gaps = target.sensor_gaps if target is not None else ()
+
+        def draw(width: int, height: int) -> Sequence[Line]:
+            if VIEWS[self._view] == "processes":
+                shown = [
+                    each
+                    for node in nodes
+                    for each in history.processes(node)
+                    if all(word in searched(each) for word in self._words)
+                ]
+                return process_lines(shown, now_s, width)
+            if VIEWS[self._view] == "history":
+                return history_lines(history, gpus, now_s, width, height)
+            return [*self._gpu_lines(history, gpus, now_s, width, height), *gap_lines(gaps, has_gpus, width)]
+
+        words = f' · filter "{printable(" ".join(self._words))}"' if self._words else ""
+        self.body.draw(VIEWS[self._view] + words, draw)
+
+    def _matching(self, history: History) -> list[GpuKey]:
+        found = [
+            (node, gpu)
+            for node, gpu in history.gpus
+            if all(word in f"{node} gpu{gpu}".lower() for word in self._words)
+        ]
+        return sorted(found, key=lambda key: (natural(key[0]), key[1]))
+
+    def _gpu_lines(
+        self, history: History, gpus: Sequence[GpuKey], now_s: float, width: int, height: int
+    ) -> list[Line]:
+        if not gpus:
+            return [line(muted(" no GPU matches the filter" if self._words else " no GPU was measured"))]
+        fresh = newest_samples(history, gpus, now_s)
+        samples = list(fresh.values())
+        compared = [BLANK, *spread_lines(samples, len(gpus), width)] if len(gpus) > 1 else []
+        compared += trouble_lines(history, gpus, now_s, width)
+        if not self._is_heat(gpus):
+            return [*grid_lines(history, gpus, now_s, width), *compared]
+        quantities = measured_quantities(samples)
+        if not quantities:
+            return [*grid_lines(history, gpus, now_s, width), *compared]
+        quantity = quantities[self._quantity % len(quantities)]
+        rows = heat_rows(history, gpus, fresh, quantity)
+        return [
+            quantity_line(quantity, samples, width),
+            *heat_lines(rows, quantity, width, height - 1),
+            *compared,
+        ]
+
+    def _is_heat(self, gpus: Sequence[GpuKey]) -> bool:
+        return len(gpus) > MAX_GRID and len({node for node, _ in gpus}) > 1
+
+    def action_view(self) -> None:
+        self._view = (self._view + 1) % len(VIEWS)
+        self.body.scroll_to(y=0, animate=False)
+        self.refresh_all()
+
+    def action_quantity(self) -> None:
+        if VIEWS[self._view] == "gpus" and self._is_heat(
+            self._matching(self.context.session.history(self._target))
+        ):
+            self._quantity += 1
+            self.refresh_all()
+        else:
+            self.note("all that is measured is shown already: M changes what a heat map shows")
+
+    def action_filter(self) -> None:
+        self.query_one(FilterLine).ask(self.body, " ".join(self._words), self._filter, WORDS)
+
+    def _filter(self, text: str) -> None:
+        self._words = tuple(text.lower().split())
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one(FilterLine).apply()
+        self.refresh_all()
+
+    def go_back(self) -> bool:
+        filter_line = self.query_one(FilterLine)
+        if not filter_line.display and not self._words:
+            return False
+        self._words = ()
+        filter_line.close()
+        self.refresh_all()
+        return True

@@ -1,0 +1,39 @@
+"""Lines that are made for the room there is: charts and maps, drawn again when their place changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from textual import events
+
+from coach.tui.render.text import Line
+from coach.tui.widgets.lines import LinesView
+
+Draw = Callable[[int, int], Sequence[Line]]
+"""Makes the lines for a width and a height."""
+
+
+class DrawnView(LinesView):
+    """Says in its title when there is more than fits."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._draw: Draw = lambda width, height: ()
+        self._base_title = ""
+
+    def draw(self, title: str, draw: Draw) -> None:
+        self._base_title, self._draw = title, draw
+        self._redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._redraw()
+
+    def _redraw(self) -> None:
+        height = self.room.height
+        if height <= 0:
+            return
+        # One column is left to the scrollbar, so that the lines do not depend on whether there is one.
+        lines = self._draw(self.size.width - 1, height)
+        num_pages = -(-len(lines) // height)
+        self.set_title(f"{self._base_title} · {num_pages} pages: PgDn" if num_pages > 1 else self._base_title)
+        self.set_lines(lines)
