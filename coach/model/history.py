@@ -1,18 +1,19 @@
 """The bounded past of one target: what rules look back on and curves are drawn from.
 
 The one container in the model that grows: it is fed by the monitor in time order and only read by everybody else. Its bounds keep a
-week-long run of eight ranks within some tens of megabytes.
+week-long run of eight ranks within some tens of megabytes, and one of 512 GPUs within some hundred.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from coach.model.metrics import Step
+from coach.model.series import SeriesByDevice
 from coach.model.telemetry import (
     GpuEvent,
     GpuHealth,
@@ -30,9 +31,14 @@ from coach.model.telemetry import (
 
 _Key = TypeVar("_Key")
 _Look = TypeVar("_Look")
+_Derived = TypeVar("_Derived")
 
+MAX_STEPS = 262_144  # of all ranks
+MIN_STEPS_PER_RANK = 512
 MAX_STEPS_PER_RANK = 4096
-MAX_SAMPLES_PER_DEVICE = 3600  # one hour at the sampler's default interval of 1 s
+MAX_SAMPLES = 131_072  # of all devices of one kind
+MIN_SAMPLES_PER_DEVICE = 256  # the newer half is whole: two minutes at the sampler's default interval of 1 s
+MAX_SAMPLES_PER_DEVICE = 3600
 MAX_CURVE_POINTS = 512
 MAX_EVENTS = 256
 MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may claim more
@@ -109,8 +115,12 @@ class History:
         self._steps: dict[int, deque[Step]] = {}
         self._num_steps: dict[int, int] = {}
         self._first_not_finite: dict[int, Step] = {}
-        self._gpus: dict[tuple[str, int], deque[GpuSample]] = {}
-        self._hosts: dict[str, deque[HostSample]] = {}
+        self._gpus: SeriesByDevice[tuple[str, int], GpuSample] = SeriesByDevice(
+            MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE
+        )
+        self._hosts: SeriesByDevice[str, HostSample] = SeriesByDevice(
+            MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE
+        )
         self._processes: dict[str, tuple[float, list[ProcessSample]]] = {}
         self._links: dict[tuple[str, int], tuple[GpuLink, GpuLink]] = {}
         self._health: dict[tuple[str, int], tuple[GpuHealth, GpuHealth]] = {}
@@ -119,6 +129,7 @@ class History:
         self._events: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
         self._origins: dict[str, Origin] = {}
         self._curve = Curve()
+        self._derived: dict[Hashable, Any] = {}
 
     def copy(self) -> History:
         """The series as they stand, for a reader in another thread. The values in them are frozen and shared."""
@@ -126,8 +137,8 @@ class History:
         other._steps = {rank: steps.copy() for rank, steps in self._steps.items()}
         other._num_steps = dict(self._num_steps)
         other._first_not_finite = dict(self._first_not_finite)
-        other._gpus = {key: samples.copy() for key, samples in self._gpus.items()}
-        other._hosts = {node: samples.copy() for node, samples in self._hosts.items()}
+        other._gpus = self._gpus.copy()
+        other._hosts = self._hosts.copy()
         other._processes = dict(self._processes)
         other._links = dict(self._links)
         other._health = dict(self._health)
@@ -138,12 +149,21 @@ class History:
         other._curve = self._curve.copy()
         return other
 
+    def derived(self, key: Hashable, make: Callable[[], _Derived]) -> _Derived:
+        """What several readers work out of these series, made once; forgotten when something is added."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast(_Derived, self._derived[key])
+
     def add_steps(self, steps: Iterable[Step]) -> None:
+        self._derived.clear()
         for step in steps:
-            if step.rank not in self._steps:
-                self._steps[step.rank] = deque(maxlen=MAX_STEPS_PER_RANK)
-                self._num_steps[step.rank] = 0
-            self._steps[step.rank].append(step)
+            kept = self._steps.setdefault(step.rank, deque())
+            self._num_steps.setdefault(step.rank, 0)
+            kept.append(step)
+            bound = max(MIN_STEPS_PER_RANK, min(MAX_STEPS_PER_RANK, MAX_STEPS // len(self._steps)))
+            while len(kept) > bound:
+                kept.popleft()
             self._num_steps[step.rank] += 1
             if step.loss is not None and not math.isfinite(step.loss):
                 self._first_not_finite.setdefault(step.rank, step)
@@ -151,14 +171,14 @@ class History:
                 self._curve.add(step)
 
     def add_samples(self, samples: Iterable[TelemetrySample], rung: Rung = Rung.SAMPLER) -> None:
+        self._derived.clear()
         for sample in samples:
             if not isinstance(sample, SensorGap):
                 self._origins[sample.node] = Origin(rung, sample.time_s)
             if isinstance(sample, GpuSample):
-                key = (sample.node, sample.gpu)
-                self._gpus.setdefault(key, deque(maxlen=MAX_SAMPLES_PER_DEVICE)).append(sample)
+                self._gpus.add((sample.node, sample.gpu), sample)
             elif isinstance(sample, HostSample):
-                self._hosts.setdefault(sample.node, deque(maxlen=MAX_SAMPLES_PER_DEVICE)).append(sample)
+                self._hosts.add(sample.node, sample)
             elif isinstance(sample, ProcessSample):
                 time_s, rows = self._processes.get(sample.node, (sample.time_s, []))
                 if sample.time_s != time_s:
@@ -181,7 +201,7 @@ class History:
         return tuple(sorted(self._steps))
 
     def steps(self, rank: int) -> Sequence[Step]:
-        """The newest MAX_STEPS_PER_RANK steps of a rank; empty for an unknown one."""
+        """The newest steps of a rank, MAX_STEPS_PER_RANK unless there are very many ranks; empty for an unknown one."""
         return self._steps.get(rank, ())
 
     def num_steps(self, rank: int) -> int:
@@ -200,18 +220,19 @@ class History:
     @property
     def gpus(self) -> tuple[tuple[str, int], ...]:
         """(node, gpu) of every GPU that was sampled, ascending."""
-        return tuple(sorted(self._gpus))
+        return tuple(sorted(self._gpus.keys()))
 
     def gpu(self, node: str, gpu: int) -> Sequence[GpuSample]:
-        return self._gpus.get((node, gpu), ())
+        """The newest whole, older ones thinned out."""
+        return self._gpus.of((node, gpu))
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """Nodes whose host was sampled, ascending."""
-        return tuple(sorted(self._hosts))
+        return tuple(sorted(self._hosts.keys()))
 
     def host(self, node: str) -> Sequence[HostSample]:
-        return self._hosts.get(node, ())
+        return self._hosts.of(node)
 
     def origin(self, node: str) -> Origin | None:
         """Where the newest numbers of a node come from; None when nothing was measured there."""

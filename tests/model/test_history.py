@@ -73,7 +73,7 @@ def test_ranks_gpus_and_nodes_are_kept_apart() -> None:
     assert history.ranks == (0, 1)
     assert history.gpus == (("node1", 1), ("node2", 0))
     assert history.gpu("node1", 1)[0].utilization_pct == 90.0
-    assert history.gpu("node9", 0) == ()
+    assert not history.gpu("node9", 0)
     assert history.nodes == ("node1",)
 
 
@@ -117,3 +117,31 @@ def test_a_file_that_claims_endless_ports_and_events_fills_no_memory() -> None:
     history.add_samples(GpuEvent("node1", 1.0, 0, None, n) for n in range(2 * history_module.MAX_EVENTS))
     assert len(history.ports("node1")) == history_module.MAX_NAMES
     assert len(history.gpu_events) == history_module.MAX_EVENTS
+
+
+def test_of_many_gpus_each_keeps_less_and_what_is_long_past_is_thinned_out() -> None:
+    seconds = 1500
+    history = History()
+    history.add_samples(GpuSample(f"node{n:02d}", 0.0, g, None) for n in range(64) for g in range(8))
+    history.add_samples(GpuSample("node07", float(s), 3, None) for s in range(1, seconds))
+    times = [sample.time_s for sample in history.gpu("node07", 3)]
+    assert len(times) <= history_module.MAX_SAMPLES / 512
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert times[-120:] == [float(s) for s in range(seconds - 120, seconds)]
+    assert times[1] - times[0] > 1.0
+
+
+def test_what_was_worked_out_is_made_anew_when_something_was_added() -> None:
+    history = History()
+    assert history.derived("ranks", lambda: len(history.ranks)) == 0
+    history.add_steps([step(1)])
+    assert history.derived("ranks", lambda: len(history.ranks)) == 1
+
+
+def test_steps_of_very_many_ranks_keep_within_their_bound() -> None:
+    history = History()
+    history.add_steps(step(1, rank=rank) for rank in range(512))
+    history.add_steps(step(n, rank=511) for n in range(2, 700))
+    assert len(history.steps(511)) == history_module.MAX_STEPS / 512
+    assert history.steps(511)[-1].step == 699
