@@ -288,6 +288,13 @@ class ActionApp(App[None]):
 
         self.push_screen(FindingScreen(self.context, message.run_id))
 
+    def on_gpus_opened(self, message: messages.GpusOpened) -> None:
+        if self._is_overtaken(message):
+            return
+        from coach.tui.screens.gpus import GpusScreen
+
+        self.push_screen(GpusScreen(self.context, message.target, message.label))
+
     def action_open_doctor(self) -> None:
         """Look at this place: on a new screen, or again on the one that shows it."""
         from coach.tui.screens.doctor import DoctorScreen

@@ -162,7 +162,7 @@ JOB_KEYS: tuple[Key, ...] = (
         "filter",
         "Filter the rows",
         "Every word must be true; in the queue also state:pending gpu:>0 user:me -word; Esc clears",
-        LISTS,
+        LISTS | {"gpus"},
         "filter",
     ),
     Key(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LISTS = frozenset({"cluster", "runs", "recipes", "history"})
-SHOWS = LISTS | {"run", "job", "log", "node", "where", "finding", "compare"}
+SHOWS = LISTS | {"run", "gpus", "job", "log", "node", "where", "finding", "compare"}
 ASKS = frozenset({"plan", "confirm", "fix"})
 JOBS = frozenset({"cluster", "run", "job"})
 VIEWS = frozenset({"cluster", "history"})

@@ -59,6 +59,15 @@ class FindingsOpened(ScreenAsked):
         self.run_id = run_id
 
 
+class GpusOpened(ScreenAsked):
+    """Show the GPUs of a run or job that is followed; `label` names it as it is shown."""
+
+    def __init__(self, target: str, label: str) -> None:
+        super().__init__()
+        self.target = target
+        self.label = label
+
+
 class CompareOpened(ScreenAsked):
     """`before` is the parent, or the older of two marked runs."""
 

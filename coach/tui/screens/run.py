@@ -15,6 +15,7 @@ from coach.tui.messages import (
     CompareOpened,
     FindingsOpened,
     FixRequested,
+    GpusOpened,
     GroupOpened,
     JobOpened,
 )
@@ -117,6 +118,9 @@ class RunScreen(ChoosingScreen):
 
     def action_open(self) -> None:
         self.post_message(FindingsOpened(self.run_id))
+
+    def action_gpus(self) -> None:
+        self.post_message(GpusOpened(self.run_id, self.crumbs[-1]))
 
     def action_fix(self) -> None:
         if self.is_off("fix"):
