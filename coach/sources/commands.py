@@ -16,8 +16,9 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_PATIENCE_S = 3.0
 _END_GROUP_UNLESS_TOLD = "trap '' HUP; read -r _ || kill -9 -$$"
+_ASK_GROUP_TO_END_UNLESS_TOLD = "trap '' HUP TERM; read -r _ || { kill -TERM -$$; sleep 3; kill -9 -$$; }"
+_PATIENCE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,12 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
 
 @contextlib.contextmanager
 def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that goes on, without input, its outputs to be read; on leaving it is asked to end, and soon made to. Raises OSError."""
+    """A command that goes on, without input, its outputs to be read; on leaving it is asked to end, and soon made to. Raises OSError.
+
+    It is asked also when this process is killed: an srun that is killed with all its group leaves its step behind in the job.
+    """
     with (
-        _watched_group(env) as group,
+        _watched_group(env, _ASK_GROUP_TO_END_UNLESS_TOLD) as group,
         subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -75,10 +79,10 @@ def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[sub
 
 
 @contextlib.contextmanager
-def _watched_group(env: Mapping[str, str]) -> Iterator[int]:
+def _watched_group(env: Mapping[str, str], script: str = _END_GROUP_UNLESS_TOLD) -> Iterator[int]:
     """A process group that ends with this process."""
     with subprocess.Popen(
-        ["/bin/sh", "-c", _END_GROUP_UNLESS_TOLD],
+        ["/bin/sh", "-c", script],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from coach.model.cluster import Job
 from coach.model.job_action import Verb
 from coach.model.run import Run
 from coach.tui.base import CoachScreen
-from coach.tui.messages import ActionRequested, LogOpened
+from coach.tui.messages import ActionRequested, LogOpened, StacksOpened
 from coach.tui.render.queue import is_own
 
 _ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
@@ -54,6 +54,19 @@ class ChoosingScreen(CoachScreen):
             label = chosen[0].label if len(chosen) == 1 else ", ".join(each.target for each in chosen)
             self.post_message(ActionRequested(verb, [each.target for each in chosen], label))
 
+    def action_stacks(self) -> None:
+        if self.is_off("stacks"):
+            return
+        chosen = self.chosen()
+        if len(chosen) != 1:
+            self.note("S shows where the ranks of one job stand")
+        elif chosen[0].why_not_mine is not None:
+            self.note(chosen[0].why_not_mine)
+        elif chosen[0].state != "RUNNING":
+            self.note(f"{chosen[0].label}: only what is running has stacks")
+        else:
+            self.post_message(StacksOpened(chosen[0].target, chosen[0].label))
+
     def action_open_log(self) -> None:
         chosen = self.chosen()
         if len(chosen) != 1:
@@ -87,7 +100,15 @@ class ChoosingScreen(CoachScreen):
     def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
         if chosen.why_not_mine is not None:
             return chosen.why_not_mine
+        if verb is Verb.ATTACH and self._is_measured(chosen.target):
+            return f"{chosen.label}: a step in it measures it already"
         if chosen.state is None or chosen.is_array:
             return None
         why = why_not(verb, chosen.state, chosen.reason)
         return f"{chosen.label}: {why}" if why is not None else None
+
+    def _is_measured(self, target: str) -> bool:
+        """Whether a stream from inside of the job has begun, and has not ended."""
+        run = self.context.run_of_job(target)
+        stream = self.context.snapshot.sources.get(f"stream:{run.run_id if run is not None else target}")
+        return stream is not None and stream.error is None

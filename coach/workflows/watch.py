@@ -192,9 +192,10 @@ class WatchSession:
         self._poller.interrupt()
 
     def attach(self, target: str, streams: Sequence[StreamSource]) -> None:
-        """Follow a target by these as well, until they end. Returns at once."""
+        """Follow a target by these as well, until they end; one that is followed so goes on as it was. Returns at once."""
         with self._lock:
-            self._attached[target], self._is_watch_new = tuple(streams), True
+            self._attached.setdefault(target, tuple(streams))
+            self._is_watch_new = True
         self._poller.interrupt()
 
     def use(self, settings: Settings) -> None:

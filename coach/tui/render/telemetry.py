@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coach.analysis.provenance import provenance
 from coach.model.history import History
-from coach.model.telemetry import GpuSample, HostSample
+from coach.model.telemetry import GpuSample, HostSample, SensorGap
 from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, printable, strong
 
 _MAX_NODES = 8
 
 
-def telemetry_lines(history: History, error: str | None, now_s: float, width: int) -> list[Line]:
+def telemetry_lines(
+    history: History, gaps: Iterable[SensorGap], error: str | None, now_s: float, width: int
+) -> list[Line]:
     """`error` is why the stream from inside of the job has ended; None when it goes on, or there was none."""
     rows = [line(strong(" telemetry"))]
     for node in history.nodes[:_MAX_NODES]:
@@ -20,6 +24,10 @@ def telemetry_lines(history: History, error: str | None, now_s: float, width: in
         rows += [line("     ", _gpu_text(history.gpu(*key)[-1])) for key in history.gpus if key[0] == node]
     if len(history.nodes) > _MAX_NODES:
         rows.append(line(muted(f"   and {len(history.nodes) - _MAX_NODES} more nodes")))
+    unmeasured = dict.fromkeys((gap.what, gap.because, gap.how) for gap in gaps if gap.what.startswith("gpu"))
+    for what, because, how in unmeasured:
+        told = f"   {printable(what)} not measured: {printable(because)}"
+        rows.append(line(Span(told, "warning"), muted(f"  {printable(how)}")))
     if error is not None:
         rows.append(line(Span(f"   {printable(error)}", "warning"), muted("  t begins it again")))
     elif not history.nodes:

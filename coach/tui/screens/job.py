@@ -113,7 +113,9 @@ class JobScreen(ChoosingScreen):
         target = run.run_id if run is not None else job.job_id
         stream = sources.get(f"stream:{target}")
         error = stream.error if stream is not None else None
-        return telemetry_lines(self.context.session.history(target), error, self.context.now_s, width)
+        told = self.context.snapshot.targets.get(target)
+        gaps = told.sensor_gaps if told is not None else ()
+        return telemetry_lines(self.context.session.history(target), gaps, error, self.context.now_s, width)
 
     def _slots(self, folded: FoldedJob, allocations: tuple[GpuAllocation, ...]) -> list[GpuSlot]:
         """The GPUs that it has, as far as its nodes say the same."""
