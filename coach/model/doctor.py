@@ -26,7 +26,7 @@ class Check:
     """One thing that was looked at."""
 
     area: str
-    """The heading it stands under: slurm, launch, gpus, environments, roots, config, python, terminal."""
+    """The heading it stands under: slurm, gpus, telemetry, launch, environments, roots, config, python, terminal."""
     what: str
     state: CheckState
     value: str | None = None

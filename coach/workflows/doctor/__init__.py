@@ -28,6 +28,7 @@ from coach.workflows.doctor.environments import environment_probes
 from coach.workflows.doctor.launching import look_at_launch
 from coach.workflows.doctor.places import place_probes
 from coach.workflows.doctor.probes import HurriedIo, Probe, side_by_side
+from coach.workflows.doctor.telemetry import look_at_telemetry
 
 LIMIT_S = 3.0
 """One client's time. A controller that needs longer is in trouble, and a launch would be slow."""
@@ -35,7 +36,7 @@ DEADLINE_S = 4.5
 """The whole report's."""
 LEFT_TO_READ_S = 0.2
 """Of the whole time, what the last answer needs to be read and judged."""
-AREAS = ("slurm", "gpus", "launch", "environments", "roots", "config", "python", "terminal")
+AREAS = ("slurm", "gpus", "telemetry", "launch", "environments", "roots", "config", "python", "terminal")
 """In the order to be read."""
 
 
@@ -111,7 +112,8 @@ def _slurm_probes(settings: Settings, env: Mapping[str, str], io: Io) -> dict[tu
         jobs, num_bad = (
             parse_jobs(text, result.query.separator, result.query.record_end) if not error else ((), 0)
         )
-        return [slurm.judge_queue(len(jobs), num_bad, error)]
+        queue = slurm.judge_queue(len(jobs), num_bad, error)
+        return [queue, *look_at_telemetry(jobs, _ask_config(io)[0], settings.is_ssh_allowed, io)]
 
     def look_at_accounting() -> list[Check]:
         error = failure_of(io.run(ACCOUNTING_QUERY))

@@ -1,0 +1,105 @@
+"""Which ways lead here to numbers from inside of a job, best first, and why the others are closed.
+
+Nothing is put into a job to find that out: a step is only judged by the version, because to try it would be to enter somebody's job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from coach.model.cluster import Job
+from coach.model.doctor import Check, CheckState
+from coach.sources.io import CommandResult, Io, Query
+from coach.sources.job_allocation import steps_query
+from coach.sources.node_sets import expand_nodes
+from coach.sources.overlap import VERSION_QUERY, why_no_step
+from coach.sources.slurm_text import failure_words
+
+AREA = "telemetry"
+_NO_JOB = "not tried: you have no running job"
+_MAX_JOBS = 20
+
+
+def look_at_telemetry(
+    jobs: Sequence[Job], config: Mapping[str, str] | None, is_ssh_allowed: bool, io: Io
+) -> list[Check]:
+    """All rungs. `jobs` are one's own."""
+    running = [job for job in jobs if job.state == "RUNNING" and job.raw_job_id is not None]
+    ids = [job.raw_job_id for job in running[:_MAX_JOBS] if job.raw_job_id is not None]
+    node = next((name for job in running for name in expand_nodes(job.nodes)), None)
+    return [
+        judge_sampler(find_spec("pynvml") is not None),
+        judge_step(io.run(VERSION_QUERY)),
+        judge_sstat(config, io.run(steps_query(ids)) if ids else None),
+        judge_ssh(is_ssh_allowed, io.run(_try_ssh(node)) if is_ssh_allowed and node is not None else None),
+    ]
+
+
+def judge_sampler(has_nvml: bool) -> Check:
+    """What measures beside the trainings that coach starts."""
+    value = "beside every launch, and coach run -- COMMAND"
+    if has_nvml:
+        return _check("sampler", CheckState.OK, value)
+    because = "coach's Python has no pynvml, so GPUs are measured only where the training's has it"
+    return _check("sampler", CheckState.WARNING, value, because, "pip install nvidia-ml-py")
+
+
+def judge_step(version: CommandResult) -> Check:
+    """Whether a step can be put beside those of a job that coach did not launch."""
+    name = "step in a job"
+    if version.returncode != 0:
+        return _check(name, CheckState.UNKNOWN, None, _said(version))
+    told = version.stdout.decode("utf-8", "replace").strip()
+    why = why_no_step(told)
+    if why is not None:
+        todo = "start the training with `srun … coach run -- COMMAND`"
+        return _check(name, CheckState.WARNING, "off", why, todo)
+    because = "srun --overlap shares CPUs, memory and GPUs from 22.05 on; it asks before each"
+    return _check(name, CheckState.OK, "coach attach JOB", f"{told} (exit status 0); {because}")
+
+
+def judge_sstat(config: Mapping[str, str] | None, result: CommandResult | None) -> Check:
+    """Whether Slurm itself measures running steps: memory always, GPUs where the site accounts for them."""
+    name = "sstat"
+    gathers = (config or {}).get("JobAcctGatherType", "")
+    if gathers.endswith("/none"):
+        return _check(name, CheckState.OK, "no", f"JobAcctGatherType={gathers}: the site measures no step")
+    has_gpus = "gres/gpuutil" in (config or {}).get("AccountingStorageTRES", "")
+    what = "memory and GPUs" if has_gpus else "memory; no GPUs: gres/gpuutil is not in AccountingStorageTRES"
+    if result is None:
+        return _check(name, CheckState.OK, _NO_JOB, what)
+    if result.returncode != 0:
+        return _check(name, CheckState.WARNING, "refused", _said(result))
+    return _check(name, CheckState.OK, "answers (exit status 0)", what)
+
+
+def judge_ssh(is_allowed: bool, result: CommandResult | None) -> Check:
+    """Whether the nodes of one's jobs can be reached without Slurm."""
+    if not is_allowed:
+        because = "it is yours to allow; it is used only where no step can be put beside a job's own"
+        return _check("ssh", CheckState.OK, "off", because, "telemetry.ssh = true")
+    if result is None:
+        return _check("ssh", CheckState.OK, _NO_JOB)
+    if result.returncode == 0:
+        return _check("ssh", CheckState.OK, "works (exit status 0)")
+    todo = "ask the site whether ssh to the nodes of one's jobs is allowed (pam_slurm_adopt)"
+    return _check("ssh", CheckState.WARNING, "refused", _said(result), todo)
+
+
+def _try_ssh(node: str) -> Query:
+    options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
+    return Query("ssh", ("ssh", *options, "--", node, "true"))
+
+
+def _said(result: CommandResult) -> str:
+    if result.error is not None:
+        return result.error
+    words = failure_words(result.stderr)
+    return f"{words or 'no word'} ({result.query.argv[0]}: exit status {result.returncode})"
+
+
+def _check(
+    what: str, state: CheckState, value: str | None, because: str | None = None, todo: str | None = None
+) -> Check:
+    return Check(AREA, what, state, value, because, todo, is_needed=False)
