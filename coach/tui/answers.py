@@ -78,6 +78,11 @@ class AnsweringApp(ActingApp):
 
         self.push_screen(HistoryScreen(self.context))
 
+    def action_open_findings(self) -> None:
+        from coach.tui.screens.findings import FindingsScreen
+
+        self.push_screen(FindingsScreen(self.context))
+
     def action_open_where(self) -> None:
         from coach.tui.screens.where import WhereScreen
 

@@ -14,14 +14,15 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Input
 
+from coach.analysis.ranking import ranked_findings
 from coach.config import Settings
-from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.answers import AnsweringApp
 from coach.tui.arranging import put_keys_first
 from coach.tui.desk import FINISH_TIMEOUT_S
+from coach.tui.following import Following
 from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
@@ -31,10 +32,10 @@ from coach.tui.theme import NIGHT
 
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
-_LIKE_BEFORE = frozenset({"help", "plan", "confirm", "doctor", "recipes", "job", "node", "where", "history"})
+_LIKE_BEFORE = frozenset(
+    {"help", "plan", "confirm", "doctor", "recipes", "job", "node", "where", "history", "stacks"}
+)
 """Screens that leave what is followed as it was."""
-MAX_FOLLOWED = 6
-"""Runs that the list of runs follows, newest first, to know their findings."""
 
 
 def open_screens(
@@ -83,6 +84,7 @@ class CoachApp(AnsweringApp):
         self.register_theme(NIGHT)
         self.theme = NIGHT.name
         self._watch: Watch | None = None
+        self._following = Following(self.context)
         self._looking = Looking(opening.session, clock)
         self._terminal_modes = terminal_modes()
 
@@ -108,6 +110,7 @@ class CoachApp(AnsweringApp):
         context = self.context
         context.snapshot, context.snapshot_time_s = message.snapshot, context.clock()
         context.diagnoses.update(message.snapshot.diagnoses)
+        context.found.update(ranked_findings(message.snapshot))
         self.note_standing()
         self._follow()
         if self.top is not None:
@@ -136,11 +139,8 @@ class CoachApp(AnsweringApp):
         top = self.top
         targets = top.TARGETS if top is not None else ()
         self._looking.follow(bool(targets))
-        if top is not None and top.PLACE in ("runs", "cluster"):
-            newest = sorted(self.context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
-            if top.PLACE == "cluster":
-                newest = [run for run in newest if not is_final(self.context.state_of(run))]
-            targets = tuple(run.run_id for run in newest[:MAX_FOLLOWED])
+        if top is not None and top.PLACE in ("runs", "cluster", "findings"):
+            targets = self._following.targets(top.PLACE)
         elif top is None or top.PLACE in _LIKE_BEFORE:
             targets = self._watch.targets if self._watch else ()
         watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from coach.analysis.ranking import RankedFinding, worst
 from coach.model.belonging import is_job_of
 from coach.model.cluster import Job
 from coach.model.finding import Diagnosis
@@ -22,8 +23,9 @@ from coach.tui.asked import Answers, Question
 from coach.tui.key import Key
 from coach.tui.keys import Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
+from coach.tui.render.findings import worst_line
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
-from coach.tui.render.text import BLANK, Line, Span, line, printable
+from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
@@ -56,6 +58,10 @@ class Context:
     """The last throughput of every run that was ever followed."""
     answers: Answers = field(default_factory=Answers)
     """What was asked on demand."""
+    found: dict[str, tuple[RankedFinding, ...]] = field(default_factory=dict)
+    """The last findings of every target that was ever judged, with what they cost."""
+    unread: list[str] = field(default_factory=list)
+    """Jobs that ended within a day and have not been judged yet."""
     views: dict[str, View] = field(default_factory=dict)
     """How the tables are looked at, by their ids."""
     views_problem: str | None = None
@@ -153,6 +159,8 @@ class CoachScreen(Screen[None]):
         context, width = self.context, self.app.size.width
         now_s = context.now_s
         ages = ages_line(context.snapshot.sources, now_s)
+        gravest = worst_line(worst(context.found, now_s))
+        ages = (*gravest, muted(" · "), *ages) if gravest and ages else gravest or ages
         top = top_line(self.crumbs, context.place, context.mode.value, ages, width)
         self.query_one(TopBar).set_lines([top])
         asleep = [asleep_line(context.asleep_s, width)] if context.asleep_s is not None else []

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LISTS = frozenset({"cluster", "runs", "recipes", "history"})
+LISTS = frozenset({"cluster", "runs", "recipes", "history", "findings"})
 SHOWS = LISTS | {"run", "gpus", "job", "log", "node", "where", "finding", "compare"}
-ASKS = frozenset({"plan", "confirm", "fix"})
+ASKS = frozenset({"plan", "confirm", "fix", "stacks"})
 JOBS = frozenset({"cluster", "run", "job"})
 VIEWS = frozenset({"cluster", "history"})
 EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}

@@ -65,14 +65,14 @@ KEYS: tuple[Key, ...] = (
         "yes",
         "Do exactly what is shown",
         "Only after the question has been on the screen for 0.3 s; Enter never confirms",
-        frozenset({"confirm", "fix"}),
+        frozenset({"confirm", "fix", "stacks"}),
         "confirm",
         True,
     ),
     Key(
         "fix",
-        "f",
-        "f",
+        "F",
+        "F",
         "fix",
         "Show what a fix would change",
         "The changed launch as a diff; nothing happens before y",
@@ -181,6 +181,16 @@ KEYS: tuple[Key, ...] = (
         "Newest first, with state, finding and parent",
         SHOWS - {"runs"},
         "app.open_runs",
+    ),
+    Key(
+        "all_findings",
+        "f",
+        "f",
+        "findings",
+        "The findings of all your jobs",
+        "What costs most GPU-hours first; jobs that run, and those that ended within a day",
+        (SHOWS | {"help", "doctor"}) - {"findings"},
+        "app.open_findings",
     ),
     Key(
         "recipes",
@@ -296,6 +306,7 @@ def keys_of(place: str, more: Iterable[Key] = ()) -> tuple[Key, ...]:
     """The keys that work on a screen, launch keys before what belongs to coach as a whole."""
     own = [key for key in KEYS if place in key.places]
     general = (
+        "all_findings",
         "runs",
         "history",
         "where",

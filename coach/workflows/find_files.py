@@ -230,24 +230,39 @@ class JobFiles(ForeignFiles):
         job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
         if job is None or job.work_dir is None or job.state == "PENDING":
             return None
-        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
-        ended_s = job.end_time_s if is_final(job.state) else None
-        from_s = math.inf if started_s is None else started_s - _BEFORE_S
-        to_s = math.inf if ended_s is None else ended_s + _AFTER_S
-        found = find_files(self._io, Path(job.work_dir), kind_for(job), from_s, to_s)
-        rivals = tuple(
-            other.job_id for other in self._output_paths.beside(job) if _may_have_written(other, from_s, to_s)
-        )
+        window = _Window(job)
+        rivals = [other.job_id for other in self._output_paths.beside(job) if window.is_shared_with(other)]
+        found = find_files(self._io, Path(job.work_dir), kind_for(job), window.from_s, window.to_s)
         if not rivals or not found.files.keys() - {Kind.LOG}:
             return found
-        return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=rivals)
+        return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
 
 
-def _may_have_written(job: Job, from_s: float, to_s: float) -> bool:
-    if job.state == "PENDING":
+class _Window:
+    """When a job wrote. It ends where another job of the same directory begins."""
+
+    def __init__(self, job: Job) -> None:
+        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
+        self._start_s = math.inf if started_s is None else started_s
+        self._end_s = _end_s(job)
+        self.from_s, self.to_s = self._start_s - _BEFORE_S, self._end_s + _AFTER_S
+
+    def is_shared_with(self, other: Job) -> bool:
+        """Whether it ran at the same time; one before or after it narrows the window."""
+        if other.state == "PENDING":
+            return False
+        start_s, end_s = other.start_time_s or 0.0, _end_s(other)
+        if start_s >= self._end_s:
+            self.to_s = min(self.to_s, start_s)
+        elif end_s <= self._start_s:
+            self.from_s = max(self.from_s, end_s)
+        else:
+            return True
         return False
-    ended_s = job.end_time_s if is_final(job.state) and job.end_time_s is not None else math.inf
-    return (job.start_time_s or 0.0) <= to_s and ended_s >= from_s
+
+
+def _end_s(job: Job) -> float:
+    return job.end_time_s if is_final(job.state) and job.end_time_s is not None else math.inf
 
 
 class DirectoryFiles(ForeignFiles):

@@ -133,7 +133,7 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     screen = terminal.wait_for("NUM001", 60)
     assert "NaN" in screen
     assert "step 2" in screen
-    terminal.send("f")
+    terminal.send("F")
     terminal.wait_for("relaunches as a child run")
     settle(terminal)
     terminal.send("y")
@@ -226,7 +226,7 @@ def test_on_one_machine_the_baseline_is_launched_by_one_key_and_its_nan_is_fixed
     terminal.wait_for("local")
     submit_plan(terminal, "1", is_slurm=False, lr="1e20", max_steps="3000", num_workers="0", width="16")
     terminal.wait_for("NUM001", 60)
-    terminal.send("f")
+    terminal.send("F")
     terminal.wait_for("relaunches as a child run")
     settle(terminal)
     terminal.send("y")

@@ -149,7 +149,7 @@ async def test_the_run_screen_shows_finding_curves_nodes_and_log(size: tuple[int
             "● RUNNING",
             "2:10 used, 27:50 left",
             "✖ CRITICAL  NUM001",
-            "f fix",
+            "F fix",
             "loss NaN",
             "not finite from step 150",
             "throughput",
@@ -236,7 +236,7 @@ async def test_without_the_right_to_change_anything_keys_say_why(mode: Mode, rea
             assert driver.place == "cluster"
         await driver.press("enter")
         await driver.reaches("run")
-        await driver.press("f")
+        await driver.press("F")
         await driver.sees(reason)
         assert driver.place == "run"
         assert driver.launcher.requests == []
@@ -246,7 +246,7 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
     async with opened() as driver:
         await driver.press("enter")
         await driver.reaches("run")
-        await driver.press("f", "y")
+        await driver.press("F", "y")
         await driver.sees("relaunches as a child run")
         text = driver.text()
         for part in (
@@ -321,7 +321,7 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job"})
+    "place", sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job", "stacks"})
 )
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
     path: dict[str, list[str]] = {
@@ -333,6 +333,8 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "history": ["H"],
         "log": ["l"],
         "where": ["W"],
+        "findings": ["f"],
+        "gpus": ["enter", "D"],
         "node": ["shift+tab", "enter"],
     }
     async with opened(size=(120, 60)) as driver:

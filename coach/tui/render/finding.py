@@ -45,7 +45,7 @@ def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
     if where:
         head.append(muted(f"  {where}"))
     if finding.fixes:
-        head.extend((Span("   f", "key"), Span(" fix")) if can_fix else (muted("   has a fix"),))
+        head.extend((Span("   F", "key"), Span(" fix")) if can_fix else (muted("   has a fix"),))
     rows: list[Line] = [tuple(head)]
     indent = "   "
     rows.extend(line(indent, Span(text, tone)) for text in wrap(printable(finding.summary), width - 4)[:2])

@@ -83,7 +83,7 @@ def test_nothing_is_wider_than_its_pane(width: int) -> None:
 def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence_below() -> None:
     rows = text(findings_lines(nan_diagnosis(), 119, True)).splitlines()
     assert rows[0].startswith(" ✖ CRITICAL  NUM001 loss not finite")
-    assert rows[0].endswith("f fix")
+    assert rows[0].endswith("F fix")
     assert "rank-0.jsonl:3" in text(findings_lines(nan_diagnosis(), 119, True))
     assert rows[-1].startswith("  └ follows from NUM001: ▲ warning GPU001")
 

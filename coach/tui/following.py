@@ -1,0 +1,76 @@
+"""Which jobs are followed though no screen of theirs is open: one's own that run, and for the findings also those that ended within a day.
+
+Each followed job is several files that are read again and again, so there is a limit; beyond it the jobs take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coach.analysis.ranking import RECENT_S
+from coach.model.cluster import Job, is_final
+from coach.tui.asked import Question
+from coach.tui.base import Context
+from coach.tui.keys import Mode
+
+MAX_FOLLOWED = 6
+"""Runs that the list of runs follows, newest first, to know their findings."""
+MAX_LIVE = 12
+TURN_S = 300.0
+MAX_ENDED = 3
+"""Ended jobs are read once, so many at a time."""
+
+
+class Following:
+    """Keeps which jobs are one's own until the queue is another one: everybody's may be tens of thousands."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._own: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
+
+    def targets(self, place: str) -> tuple[str, ...]:
+        """What to follow while this screen is on top."""
+        context = self._context
+        newest = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
+        if place == "runs":
+            return tuple(run.run_id for run in newest[:MAX_FOLLOWED])
+        active = [run.run_id for run in newest if not is_final(context.state_of(run))]
+        foreign = self._foreign()
+        live = [*active, *(job.job_id for job in foreign if job.state == "RUNNING")]
+        if len(live) > MAX_LIVE:
+            start = int(context.now_s // TURN_S) * MAX_LIVE % len(live)
+            live = [*live[start:], *live[:start]][:MAX_LIVE]
+        if place != "findings":
+            return tuple(live)
+        since_s = context.now_s - RECENT_S
+        ended = [
+            run.run_id
+            for run in newest
+            if is_final(context.state_of(run))
+            and run.ended_time_s is not None
+            and run.ended_time_s >= since_s
+        ]
+        ended += [job.job_id for job in foreign if is_final(job.state)]
+        told = context.answers[Question.PAST_JOBS].value
+        ended += [
+            past.job.job_id
+            for past in (told.jobs if told is not None and self._can_read_foreign else ())
+            if past.run_id is None and (past.job.end_time_s or 0.0) >= since_s
+        ]
+        context.unread = [name for name in dict.fromkeys(ended) if name not in context.found]
+        return (*live, *context.unread[:MAX_ENDED])
+
+    @property
+    def _can_read_foreign(self) -> bool:
+        """A recording holds the files of the jobs that were followed then, and of no others."""
+        return self._context.mode not in (Mode.REPLAY, Mode.DEMO)
+
+    def _foreign(self) -> tuple[Job, ...]:
+        """Own jobs in the queue that coach did not launch."""
+        context = self._context
+        if not self._can_read_foreign:
+            return ()
+        if self._own[0] is not context.snapshot.jobs:
+            own = (job for job in context.snapshot.jobs if job.user == context.user and job.raw_job_id)
+            self._own = (context.snapshot.jobs, tuple(own))
+        return tuple(job for job in self._own[1] if context.run_of_job(job.job_id) is None)

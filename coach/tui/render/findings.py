@@ -1,0 +1,69 @@
+"""The findings of all jobs as rows, and the worst of them for the top line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.analysis.ranking import RankedFinding
+from coach.tui.render.runs import short_id
+from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
+from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.text import UNKNOWN, Line, Span, age, number, printable
+
+FINDING_COLUMNS = (
+    Column("severity", "SEVERITY", 10),
+    Column("rule", "RULE", 6),
+    Column("job", "JOB", 12, grow=1),
+    Column("name", "NAME", 10, priority=2, grow=1),
+    Column("state", "STATE", 9, priority=3),
+    Column("summary", "WHAT", 26, grow=6),
+    Column("lost", "LOST GPU-H", 10, align="right"),
+    Column("since", "SINCE", 7, align="right", priority=1),
+)
+
+
+def finding_key(ranked: RankedFinding) -> str:
+    """What the cursor holds on to."""
+    subject = ranked.finding.subject
+    return f"{ranked.target} {ranked.finding.rule} {subject.node} {subject.rank} {subject.gpu}"
+
+
+def finding_rows(found: Iterable[RankedFinding], now_s: float) -> list[Row]:
+    """One row per finding, in the order that was given."""
+    rows = {finding_key(each): _row(each, now_s) for each in found}
+    return list(rows.values())
+
+
+def _row(ranked: RankedFinding, now_s: float) -> Row:
+    finding = ranked.finding
+    tone = severity_tone(finding.severity)
+    severity = f"{severity_sign(finding.severity).text} {finding.severity.word}"
+    job, name = short_id(ranked.target), printable(ranked.job_name or UNKNOWN)
+    state = printable(ranked.state or UNKNOWN)
+    link = f"└ follows from {printable(finding.consequence_of)}: " if finding.consequence_of else ""
+    summary = f"{link}{printable(finding.summary)}"
+    lost = UNKNOWN if ranked.lost_gpu_hours is None else number(ranked.lost_gpu_hours)
+    since = UNKNOWN if finding.since_s is None else age(max(0.0, now_s - finding.since_s))
+    return Row(
+        finding_key(ranked),
+        (
+            Cell(severity, tone),
+            Cell(finding.rule),
+            Cell(job),
+            Cell(name),
+            Cell(state, job_state_tone(ranked.state)),
+            Cell(summary, tone),
+            Cell(lost),
+            Cell(since, "muted"),
+        ),
+        searchable(printable(ranked.target), name, state, severity, finding.rule, finding.name, summary),
+    )
+
+
+def worst_line(worst: RankedFinding | None) -> Line:
+    """`✖ MEM001 ddp-4f2a`; nothing where nothing is wrong."""
+    if worst is None:
+        return ()
+    severity = worst.finding.severity
+    text = f"{severity_sign(severity).text} {worst.finding.rule} {short_id(worst.target)}"
+    return (Span(text, severity_tone(severity)),)

@@ -1,0 +1,79 @@
+"""The Findings screen: what is wrong with all jobs of one's own, the most costly first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+from textual.widgets import Input
+
+from coach.analysis.ranking import RankedFinding, by_impact
+from coach.tui.asked import Question
+from coach.tui.base import CoachScreen, Context
+from coach.tui.keys import bindings_of
+from coach.tui.messages import FindingsOpened, Wanted
+from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
+from coach.tui.render.text import plural, printable
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+
+
+class FindingsScreen(CoachScreen):
+    """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while it is on top."""
+
+    PLACE = "findings"
+    BINDINGS = bindings_of("findings")
+    questions = (Question.PAST_JOBS,)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "findings"))
+        self._found: list[RankedFinding] = []
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield KeyedTable(FINDING_COLUMNS, id="findings")
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.post_message(Wanted(Question.PAST_JOBS))
+
+    @property
+    def table(self) -> KeyedTable:
+        return self.query_one("#findings", KeyedTable)
+
+    def show(self) -> None:
+        context = self.context
+        self._found = by_impact(context.found, context.now_s)
+        num_judged, num_unread = len(context.found), len(context.unread)
+        self.table.set_rows(
+            finding_rows(self._found, context.now_s), "nothing was found in what was measured"
+        )
+        query = self.table.query_text
+        title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'job')} judged"
+        if num_unread:
+            title += f" · {num_unread} still to be read"
+        self.table.set_title(
+            f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
+        )
+
+    def action_open(self) -> None:
+        key = self.table.cursor_key
+        target = next((each.target for each in self._found if finding_key(each) == key), None)
+        if target is not None:
+            self.post_message(FindingsOpened(target))
+
+    def action_filter(self) -> None:
+        self.query_one(FilterLine).edit(self.table)
+
+    def on_keyed_table_opened(self) -> None:
+        self.action_open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one(FilterLine).apply()
+        self.refresh_all()
+
+    def go_back(self) -> bool:
+        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
+        if was_filtered:
+            self.refresh_all()
+        return was_filtered

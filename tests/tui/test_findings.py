@@ -1,0 +1,92 @@
+"""What is wrong with all jobs of one's own: one screen, from anywhere, and the worst in every top line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from coach.model.accounting import PastJob
+from coach.model.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.snapshot import TargetSnapshot
+from coach.workflows.history import PastJobs
+from tests.tui.driving import opened
+from tests.tui.fake_session import (
+    NOW_S,
+    RUN_ID,
+    FakeLauncher,
+    FakeSession,
+    make_history,
+    make_job,
+    make_snapshot,
+)
+
+
+def idle(target: str) -> Diagnosis:
+    finding = Finding(
+        *("GPU003", "low-utilization", "gpu_idle", Severity.WARNING, 0.9, True, None, Subject()),
+        *("The GPUs hardly work", (), (), NOW_S - 7200),
+    )
+    return Diagnosis(target, "RUNNING", (finding,), ())
+
+
+def with_foreign_job(user: str = "ada") -> FakeSession:
+    """Beside the run, a job that coach did not launch, whose eight GPUs idle for two hours."""
+    snapshot = make_snapshot()
+    job = replace(make_job("99", user), raw_job_id="99", num_gpus=8, name="bert", state="RUNNING")
+    target = TargetSnapshot("99", NOW_S, job=job)
+    return FakeSession(
+        replace(
+            snapshot,
+            jobs=(*snapshot.jobs, job),
+            targets=MappingProxyType({**snapshot.targets, "99": target}),
+            diagnoses=MappingProxyType({**snapshot.diagnoses, "99": idle("99")}),
+        ),
+        {RUN_ID: make_history(lost_at=150)},
+    )
+
+
+async def test_f_lists_the_findings_of_all_jobs_the_most_costly_first_and_enter_tells_all_of_one() -> None:
+    async with opened(with_foreign_job()) as driver:
+        await driver.press("f")
+        await driver.reaches("findings")
+        await driver.sees("16")  # 8 GPUs for two hours
+        rows = [line for line in driver.text().splitlines() if " GPU003 " in line or " NUM001 " in line]
+        assert "bert" in rows[1], rows  # the first is the worst in the top line
+        await driver.press("home", "enter")
+        await driver.reaches("finding")
+        await driver.sees("The GPUs hardly work")
+        assert driver.session.watches[-1].targets == ("99",)
+        await driver.press("escape", "escape")
+        assert driver.place == "cluster"
+
+
+async def test_the_gravest_finding_stands_in_the_top_line_of_every_screen() -> None:
+    async with opened(with_foreign_job(), size=(80, 24)) as driver:
+        for keys in ([], ["enter"], ["f"], ["escape", "escape", "H"], ["question_mark"]):
+            await driver.press(*keys)
+            await driver.until(
+                lambda: "✖ NUM001" in driver.text().splitlines()[0], "the worst in the top line"
+            )
+
+
+async def test_running_jobs_are_followed_whoever_launched_them_and_those_of_others_never() -> None:
+    async with opened(with_foreign_job()) as driver:
+        assert set(driver.session.watches[-1].targets) >= {"99", RUN_ID}
+    async with opened(with_foreign_job(user="bob")) as driver:
+        assert "99" not in driver.session.watches[-1].targets
+
+
+async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_and_an_older_one_is_not() -> (
+    None
+):
+    ended = replace(make_job("41", "ada"), state="FAILED", end_time_s=NOW_S - 3600)
+    older = replace(ended, job_id="40", end_time_s=NOW_S - 200_000)
+    launcher = FakeLauncher(past=PastJobs((PastJob(ended), PastJob(older)), (), 0))
+    async with opened(launcher=launcher) as driver:
+        await driver.press("f")
+        session = driver.session
+        await driver.until(lambda: launcher.asked, "the history was asked")
+        session.push(session.snapshot)
+        await driver.until(lambda: "41" in session.watches[-1].targets, "the ended job is read")
+        assert "40" not in session.watches[-1].targets
+        assert "still to be read" in driver.text()
