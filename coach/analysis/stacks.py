@@ -68,7 +68,10 @@ class Merged:
 
     @property
     def sentence(self) -> str:
-        parts = [group.sentence for group in self.groups]
+        by_place: dict[tuple[str, bool | None], list[RankStack]] = {}
+        for group in self.groups:
+            by_place.setdefault((group.place.words, group.place.is_waiting), []).extend(group.ranks)
+        parts = [Group(tuple(ranks), Place(*place)).sentence for place, ranks in by_place.items()]
         if self.absent:
             one = len(self.absent) == 1
             parts.append(f"{_numbers(self.absent)} {'has' if one else 'have'} no process any more")
@@ -110,7 +113,7 @@ def place_of(rank: RankStack) -> Place:
         if frame.name == "backward" and "/torch/" in frame.file:
             # With DDP, gradients are exchanged in here: whether it computes or waits, the stack does not tell.
             return Place("in backward", True if _is_idle(rank) else None, line)
-    return Place(f"in {own.name}", False, line)
+    return Place(f"in {own.name if own.name != '<module>' else PurePath(own.file).name}", False, line)
 
 
 def _is_idle(rank: RankStack) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from shlex import join
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,32 @@ class RankStack:
     @property
     def label(self) -> str:
         return f"pid {self.pid} on {self.node}" if self.rank is None else f"rank {self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class StacksPlan:
+    """What will be run, before it is run. It is run exactly so."""
+
+    subject: str
+    argv: tuple[str, ...]
+    folder: Path
+    """Where every node writes its answer."""
+    num_nodes: int
+    must_ask: bool
+    """Whether it enters a job that coach did not launch."""
+
+    @property
+    def command(self) -> str:
+        return join(self.argv)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What one should know before one says yes."""
+        cost = "this adds one job step to it, and one row to its accounting, for a few seconds"
+        return (
+            f"coach did not launch {self.subject}: {cost}",
+            "nothing in the job is stopped; its own steps go on beside it",
+        )
 
 
 @dataclass(frozen=True, slots=True)

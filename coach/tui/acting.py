@@ -5,8 +5,9 @@ Apart from the other actions, because this is the one place where the screens le
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.app import SuspendNotSupported
 
@@ -14,14 +15,17 @@ from coach.model.errors import UserError
 from coach.model.job_action import JobAction, Verb
 from coach.model.launch import LaunchRequest
 from coach.tui import messages
-from coach.tui.actions import ActionApp
+from coach.tui.actions import READ_ONLY, ActionApp
 from coach.tui.asking import AskingScreen
 from coach.tui.base import CoachScreen
+from coach.tui.desk import Desk
 from coach.tui.keys import Mode
 
 if TYPE_CHECKING:
     from coach.sources.overlap import StreamSource
     from coach.tui.screens.confirm import ConfirmScreen
+
+T = TypeVar("T")
 
 
 class ActingApp(ActionApp):
@@ -107,6 +111,40 @@ class ActingApp(ActionApp):
         if self.screen is screen:
             self.pop_screen()
         self.call_after_refresh(self._say, UserError(words))
+
+    def on_stacks_opened(self, message: messages.StacksOpened) -> None:
+        if self._is_overtaken(message):
+            return
+        from coach.tui.screens.stacks import StacksScreen
+
+        self.push_screen(StacksScreen(self.context, message.target, message.label))
+
+    def on_stacks_wanted(self, message: messages.StacksWanted) -> None:
+        from coach.tui.screens.stacks import StacksScreen
+
+        if isinstance(screen := self.top, StacksScreen):
+            self._aside(screen, partial(self.launcher.plan_stacks, message.target), screen.set_plan)
+
+    def on_stacks_requested(self, message: messages.StacksRequested) -> None:
+        from coach.tui.screens.stacks import StacksScreen
+
+        screen = self.top
+        if not isinstance(screen, StacksScreen):
+            return
+        if self.context.mode is Mode.LIVE:
+            self._aside(screen, partial(self.launcher.take_stacks, message.plan), screen.set_stacks)
+        else:
+            screen.refuse(READ_ONLY)
+
+    def _aside(self, screen: AskingScreen, work: Callable[[], T], show: Callable[[T], object]) -> None:
+        """Work that takes long and changes nothing: no launch waits for it."""
+        desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        desk.do(
+            work,
+            lambda result: show(result) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+        )
+        desk.finish(timeout_s=0.0)  # its thread ends with the answer
 
     def on_log_opened(self, message: messages.LogOpened) -> None:
         if self._is_overtaken(message):

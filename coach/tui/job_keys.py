@@ -96,6 +96,17 @@ JOB_KEYS: tuple[Key, ...] = (
         True,
     ),
     Key(
+        "stacks",
+        "S",
+        "S",
+        "stacks",
+        "Stacks: where every rank stands",
+        "Finds the rank that a hang waits for; asks first for a job that coach did not launch",
+        frozenset({"run", "job", "stacks"}),
+        "stacks",
+        True,
+    ),
+    Key(
         "log",
         "l",
         "l",
@@ -177,8 +188,8 @@ JOB_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "reverse",
-        "S",
-        "S",
+        "I",
+        "I",
         "",
         "The other way round",
         "The largest first, or the smallest",

@@ -18,6 +18,7 @@ from coach.model.job_action import JobAction, Outcome, Verb
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
+from coach.model.stacks import Stacks, StacksPlan
 from coach.tui.keys import Mode
 from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
 from coach.workflows.views import ViewStore
@@ -251,6 +252,16 @@ class LiveLauncher:
         begin_attach(action, self._settings)
         self._charge(sum(cost_of(step.argv) for step in action.steps))
         return streams(action, target, self._env)
+
+    def plan_stacks(self, target: str) -> StacksPlan:
+        from coach.workflows.stacks import plan_stacks
+
+        return plan_stacks(target, self._settings, self._env, self._io)
+
+    def take_stacks(self, plan: StacksPlan) -> Stacks:
+        from coach.workflows.stacks import take_stacks
+
+        return take_stacks(plan, self._settings, self._io)
 
     def open_shell(self, action: JobAction) -> int:
         from coach.sources.rpc_budget import cost_of

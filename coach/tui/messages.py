@@ -10,6 +10,7 @@ from coach.model.accounting import PastJob
 from coach.model.job_action import JobAction, Verb
 from coach.model.launch import LaunchRequest, Plan
 from coach.model.snapshot import Snapshot
+from coach.model.stacks import StacksPlan
 from coach.tui.asked import Question
 from coach.tui.session import RelaunchOffer
 
@@ -150,6 +151,29 @@ class LogOpened(ScreenAsked):
         super().__init__()
         self.target = target
         self.label = label
+
+
+class StacksOpened(ScreenAsked):
+    """Show where every rank of a running job stands: a job id, or a run id."""
+
+    def __init__(self, target: str, label: str) -> None:
+        super().__init__()
+        self.target = target
+        self.label = label
+
+
+class StacksWanted(Message):
+    """Make the command that takes the stacks of a job."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.target = target
+
+
+class StacksRequested(Message):
+    def __init__(self, plan: StacksPlan) -> None:
+        super().__init__()
+        self.plan = plan
 
 
 class FixRequested(ScreenAsked):

@@ -18,6 +18,7 @@ from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.politeness import Attention
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
+from coach.model.stacks import Stacks, StacksPlan
 
 if TYPE_CHECKING:
     from coach.model.cluster import GpuAllocation
@@ -121,6 +122,14 @@ class Launcher(Protocol):
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
         """What `Session.attach` will follow `target` by; nothing has been started yet."""
+        ...
+
+    def plan_stacks(self, target: str) -> StacksPlan:
+        """The exact command that `take_stacks` will run."""
+        ...
+
+    def take_stacks(self, plan: StacksPlan) -> Stacks:
+        """Where every rank stands now; fifteen seconds at most. It need not wait for its turn."""
         ...
 
     def open_shell(self, action: JobAction) -> int:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
-from shlex import join
 from shutil import which
 from typing import Any
 
@@ -22,7 +20,7 @@ from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.model.environment import EnvironmentKind
 from coach.model.errors import UserError
 from coach.model.job_action import Step
-from coach.model.stacks import Stacks
+from coach.model.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, Query
 from coach.sources.node_stacks import read_stacks
 from coach.workflows.own_jobs import Named, look_up, run_dirs_of
@@ -37,32 +35,6 @@ _ARRIVAL_S = 2.0
 _OVERLAP_SHARES_ALL = (22, 5)
 _OWN_ENVIRONMENTS = frozenset({EnvironmentKind.VENV, EnvironmentKind.CONDA})
 """Kinds whose interpreter starts by its path alone, outside of any container."""
-
-
-@dataclass(frozen=True, slots=True)
-class StacksPlan:
-    """What will be run, before it is run. It is run exactly so."""
-
-    subject: str
-    argv: tuple[str, ...]
-    folder: Path
-    num_nodes: int
-    must_ask: bool
-    """Whether it enters a job that coach did not launch."""
-
-    @property
-    def command(self) -> str:
-        return join(self.argv)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What one should know before one says yes."""
-        if not self.must_ask:
-            return ()
-        return (
-            f"coach did not launch {self.subject}: this adds one job step to it, and one row to its accounting, for a few seconds",
-            "nothing in the job is stopped; its own steps go on beside it",
-        )
 
 
 def plan_stacks(

@@ -27,6 +27,7 @@ from coach.model.metrics import Step
 from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
+from coach.model.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
 from coach.model.telemetry import GpuSample, HostSample, SensorGap
 from coach.sources.overlap import StreamSource
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
@@ -175,6 +176,16 @@ class FakeLauncher:
         self.performed.append(action)
         return (StreamSource(target, action.steps[0].argv, {}),)
 
+    def plan_stacks(self, target: str) -> StacksPlan:
+        argv = ("srun", f"--jobid={target}", "--overlap", "python", "stacks")
+        return StacksPlan(f"job {target}", argv, Path("/runs/r/stacks/1"), 2, must_ask=target != RUN_ID)
+
+    def take_stacks(self, plan: StacksPlan) -> Stacks:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(plan.command)
+        return make_stacks()
+
     def open_shell(self, action: JobAction) -> int:
         self.performed.append(action)
         return 0
@@ -200,6 +211,30 @@ class FakeLauncher:
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         self.relaunched.append((offer, parent_choice))
         return Submitted(CHILD_ID, f"/runs/{CHILD_ID}", "19", "PENDING")
+
+
+def make_stacks() -> Stacks:
+    """Four ranks on two nodes: three wait for rank 3, whose node refuses ptrace."""
+    torch = "/venv/lib/python3.11/site-packages/torch/"
+    train = Frame("train", "/home/ada/train.py", 41)
+    waits = (Frame("all_reduce", torch + "distributed/distributed_c10d.py", 3252), train)
+    loads = (Frame("__next__", torch + "utils/data/dataloader.py", 725), train)
+    missed = (Missed("py-spy", "ptrace is refused here"),)
+    facts = {"world_size": 4, "num_threads": 1, "collective": None, "state": "S"}
+    facts |= {"wait_channel": "futex_do_wait", "cpu_pct": 0.0, "num_sockets": 3}
+    ranks = [
+        RankStack(
+            node=f"node{rank // 2 + 1}",
+            pid=100 + rank,
+            rank=rank,
+            rung="faulthandler" if rank == 3 else "py-spy",
+            missed=missed if rank == 3 else (),
+            frames=loads if rank == 3 else waits,
+            **facts,  # type: ignore[arg-type]
+        )
+        for rank in range(4)
+    ]
+    return Stacks(tuple(ranks), "/runs/r/stacks/1", 2)
 
 
 def make_place(**parts: Part[Any]) -> PlaceInQueue:

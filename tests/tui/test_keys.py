@@ -32,7 +32,18 @@ def test_enter_answers_no_question_that_cannot_be_undone(place: str) -> None:
 
 def test_read_only_takes_launch_cancel_and_fix_away_and_says_why() -> None:
     off = {key.id for key in keys_of("run") if reason_off(key, Mode.READONLY)}
-    assert off == {"cancel", "fix", "hold", "release", "requeue", "timelimit", "resubmit", "shell", "attach"}
+    assert off == {
+        "cancel",
+        "fix",
+        "hold",
+        "release",
+        "requeue",
+        "timelimit",
+        "resubmit",
+        "shell",
+        "attach",
+        "stacks",
+    }
     (launch,) = launch_keys([RecipeKey("1", "baseline", "One device")])
     assert "read-only" in (reason_off(launch, Mode.READONLY) or "")
     assert "recording" in (reason_off(launch, Mode.REPLAY) or "")

@@ -74,13 +74,13 @@ async def test_a_key_sorts_by_one_column_after_the_other_and_another_turns_the_o
         await driver.press(*"s" * (steps.index("gpus") + 1))
         assert "↑" in driver.text()
         assert ids(driver) == ["20", "22", "21"]
-        await driver.press("S")
+        await driver.press("I")
         assert "↓" in driver.text()
         assert ids(driver) == ["22", "20", "21"]
         await driver.press(*"s" * (len(steps) - steps.index("gpus")))
         assert ids(driver) == at_first
         assert "↓" not in driver.text()
-        await driver.press("S")
+        await driver.press("I")
         await driver.sees("nothing to reverse")
 
 
@@ -150,7 +150,7 @@ async def test_the_cursor_stays_on_its_job_when_the_order_changes() -> None:
         await driver.press("down")
         queue = driver.app.screen.query_one("#queue", KeyedTable)
         held = queue.cursor_key
-        await driver.press("s", "S")
+        await driver.press("s", "I")
         assert queue.cursor_key == held
         session.push(replace(session.snapshot, jobs=(*session.snapshot.jobs, make_job("99"))))
         await driver.sees("5 jobs")
@@ -171,7 +171,7 @@ async def test_the_history_is_filtered_and_sorted_by_its_own_words() -> None:
         await driver.sees('3 ended jobs · filter "use_gpu:<30": 1 of 3')
         await driver.press("escape", "C", "ctrl+u")
         await type_in(driver, "id use_gpu")
-        await driver.press("enter", "s", "s", "S")
+        await driver.press("enter", "s", "s", "I")
         await driver.sees("GPU↓")
         table = driver.app.screen.query_one("#past", KeyedTable)
         assert [key.split()[0] for key in table._rows.keys] == ["7", "8", "9"]

@@ -32,7 +32,7 @@ CLIENTS = {
 
 def queued(state: str, user: str | None = None, submitted: str = "", limit: str = "10:00") -> str:
     """A squeue that knows one job, whatever its number."""
-    row = f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|None|"
+    row = f"$6|$6|{user or user_name()}|{state}|{submitted}|{limit}|0:05|1|1|None|"
     return f'echo "{row}"'
 
 

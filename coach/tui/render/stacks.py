@@ -1,0 +1,43 @@
+"""Where every rank stands, and the question before a job is entered that coach did not launch."""
+
+from __future__ import annotations
+
+from rich.cells import chop_cells
+
+from coach.analysis.stacks import merge
+from coach.analysis.stacks_report import Kind, ReportLine, report
+from coach.model.stacks import Stacks, StacksPlan
+from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, wrap
+
+_TONES: dict[Kind, Tone] = {
+    Kind.VERDICT: "strong",
+    Kind.ODD: "warning",
+    Kind.GROUP: "accent",
+    Kind.DETAIL: "muted",
+    Kind.FRAME: "",
+}
+_SIGNS = {Kind.ODD: "▲ "}
+
+
+def stacks_lines(stacks: Stacks, width: int) -> list[Line]:
+    """All of the report, wrapped: paths are long, and what is cut off is the line that is wanted."""
+    return [row for each in report(stacks, merge(stacks)) for row in _wrapped(each, width)]
+
+
+def question_lines(plan: StacksPlan, width: int) -> list[Line]:
+    """The command is wrapped, never cut: it is what is said yes to."""
+    first, *more = chop_cells(printable(plan.command), max(20, width - 7))  # every blank of it stays
+    rows = [BLANK, line(muted("   $ "), Span(first, "accent"))]
+    rows += [line("     ", Span(part, "accent")) for part in more]
+    rows.append(BLANK)
+    for note in plan.notes:
+        rows += [line(muted(f"   {part}")) for part in wrap(printable(note), max(20, width - 4))]
+    return rows
+
+
+def _wrapped(row: ReportLine, width: int) -> list[Line]:
+    indent = " " * (row.indent + 1)
+    text = _SIGNS.get(row.kind, "") + printable(row.text)
+    parts = wrap(text, max(20, width - len(indent) - 2)) or [""]
+    rows = [line(indent, Span(parts[0], _TONES[row.kind]))]
+    return rows + [line(indent, "  ", Span(part, _TONES[row.kind])) for part in parts[1:]]
