@@ -30,7 +30,6 @@ from coach.tui.render.text import (
     line,
     mib,
     muted,
-    number,
     plural,
     printable,
     strong,
@@ -66,22 +65,21 @@ def newest_samples(history: History, gpus: Iterable[GpuKey], now_s: float) -> di
 
 
 def heading_line(
-    history: History, gpus: Sequence[GpuKey], views: Sequence[str], view: int, *, is_ended: bool
+    history: History, gpus: Sequence[GpuKey], views: Sequence[str], view: int, width: int, *, is_ended: bool
 ) -> Line:
-    """How many, which, and the views with the one that is shown."""
+    """How many, the views with the one that is shown, and what they are."""
     names = sorted({sample.name for key in gpus if (sample := history.gpu(*key)[-1]).name is not None})
     num_nodes = len({node for node, _ in gpus})
     parts = [strong(f" {plural(len(gpus), 'GPU')}"), Span(f" on {plural(num_nodes, 'node')}" if gpus else "")]
-    if names:
-        parts.append(
-            muted(f"  {printable(names[0])}{f' and {len(names) - 1} other' if len(names) > 1 else ''}")
-        )
     if is_ended:
-        parts.append(muted("  as it ended"))
-    parts.append(Span("   v ", "key"))
+        parts.append(muted(" as it ended"))
+    parts.append(Span("  v", "key"))
     for index, name in enumerate(views):
         parts.append(strong(f" [{name}]") if index == view else muted(f"  {name} "))
-    return tuple(parts)
+    if names:
+        more = f" and {len(names) - 1} other" if len(names) > 1 else ""
+        parts.append(muted(f"  {printable(names[0])}{more}"))
+    return clip(tuple(parts), width)
 
 
 def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, now_s: float) -> list[Line]:
@@ -154,7 +152,7 @@ def grid_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: in
     node = None
     for key, sample in zip(gpus, samples, strict=True):
         if key[0] != node and len({gpu_node for gpu_node, _ in gpus}) > 1:
-            rows.append(line(strong(f" {printable(key[0])}")))
+            rows.append(clip(line(strong(f" {printable(key[0])}")), width))
         node = key[0]
         cells = _cells(sample, history.gpu(*key), now_s)
         rows.append(row_line(Row("", tuple(cells[name] for name in columns)), layout))
@@ -218,7 +216,7 @@ def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> lis
                     strong(f"{middle:>6}  "),
                     Span(f"{high:>6}  ", "warning" if found.high - found.middle >= quantity.outlier else ""),
                     muted(fit(_who(found.high_gpu) if is_uneven else "", who)),
-                    muted(f"{found.num_measured} of {num_gpus}"),
+                    muted(f"{found.num_measured}/{num_gpus}"),
                 ),
                 width,
             )
@@ -236,22 +234,18 @@ def _who(key: GpuKey) -> str:
 def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) -> Line:
     """What the heat map shows, in numbers. Utilization never stands alone."""
     found = spread(quantity, samples)
-    parts = [Span(" "), strong(quantity.name)]
-    if found is not None:
-        low, middle, high = (number(value, 3) for value in (found.low, found.middle, found.high))
-        unit = f" {quantity.unit}"
-        parts += [
-            Span(f"  min {low}"),
-            muted(f" {_who(found.low_gpu)}"),
-            Span(f"  median {middle}  max {high}"),
-            muted(f" {_who(found.high_gpu)}"),
-            muted(unit),
-        ]
+    parts = [strong(f" {quantity.name}"), muted(f" {quantity.unit}")]
     if quantity is UTILIZATION:
-        beside = next((each for each in QUANTITIES[:2] if spread(each, samples) is not None), None)
-        work = spread(beside, samples) if beside is not None else None
-        told = f"{work.quantity.name}: median {work.middle:.0f} %" if work else "power is not measured"
-        parts.append(Span(f"  some kernel ran; {told}", "info"))
+        work = next((told for each in QUANTITIES[:2] if (told := spread(each, samples)) is not None), None)
+        beside = f"{work.quantity.name}: median {work.middle:.0f} %" if work else "power not measured"
+        parts.append(Span(f" ({beside})", "info"))
+    if found is not None:
+        parts += [
+            Span(f"  min {found.low:.0f} "),
+            muted(_who(found.low_gpu)),
+            Span(f"  median {found.middle:.0f}  max {found.high:.0f} "),
+            muted(_who(found.high_gpu)),
+        ]
     return clip(tuple(parts), width)
 
 

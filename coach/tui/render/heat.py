@@ -37,21 +37,12 @@ def heat_lines(rows: Sequence[HeatRow], quantity: Quantity, width: int, height: 
     per_block = math.ceil(len(rows) / num_blocks)
     known = [value for row in rows for value in row.values if value is not None]
     middle = median(known) if known else 0.0
-    drawn = [
-        line(
-            muted(f" {_tail(printable(row.node), name_width)} "),
-            *(
-                _cell(row.values[slot] if slot < len(row.values) else None, quantity, middle, cell)
-                for slot in range(num_slots)
-            ),
-        )
-        for row in rows
-    ]
+    drawn = [_row(row, quantity, middle, name_width, cell) for row in rows]
     lines: list[Line] = []
     for index in range(per_block):
         beside = drawn[index::per_block]
-        spans = [span for block in beside for span in (*pad(block, block_width), Span(" " * _GAP))]
-        lines.append(clip(tuple(spans), width))
+        blocks = [(*pad(block, block_width), Span(" " * _GAP)) for block in beside[:-1]]
+        lines.append(clip((*(span for block in blocks for span in block), *beside[-1]), width))
     return [*lines, _legend(quantity, cell, middle, width)]
 
 
@@ -62,6 +53,11 @@ def _shape(num_rows: int, name_width: int, num_slots: int, width: int, height: i
         if math.ceil(num_rows / num_blocks) <= height:
             return cell, max(1, math.ceil(num_rows / max(1, height)))
     return cell, num_blocks
+
+
+def _row(row: HeatRow, quantity: Quantity, middle: float, name_width: int, cell: int) -> Line:
+    name = muted(f" {_tail(printable(row.node), name_width)} ")
+    return line(name, *(_cell(value, quantity, middle, cell) for value in row.values))
 
 
 def _tail(name: str, width: int) -> str:
@@ -89,8 +85,8 @@ def _tone(value: float, quantity: Quantity, middle: float) -> Tone:
 
 
 def _legend(quantity: Quantity, cell: int, middle: float, width: int) -> Line:
-    digit = f"a digit is tens of {quantity.unit} (9: 90 and more); " if cell == 1 else ""
-    far = f"{quantity.outlier:.0f} {quantity.unit} from the median {middle:.0f}"
+    digit = f"digit: tens of {quantity.unit}; " if cell == 1 else ""
+    far = f"{quantity.outlier:.0f} or more off the median {middle:.0f}"
     return clip(
         line(muted(f" {digit}"), Span("this tone", "warning"), muted(f": {far}; {UNKNOWN} not measured")),
         width,

@@ -26,7 +26,7 @@ from coach.tui.render.heat import heat_lines
 from coach.tui.render.nodes import gap_lines
 from coach.tui.render.processes import process_lines, searched
 from coach.tui.render.table import natural
-from coach.tui.render.text import BLANK, Line, line, muted, printable
+from coach.tui.render.text import BLANK, Line, clip, line, muted, printable
 from coach.tui.widgets.drawn import DrawnView
 from coach.tui.widgets.filter_line import WORDS, FilterLine
 from coach.tui.widgets.lines import LinesView
@@ -73,9 +73,11 @@ class GpusScreen(CoachScreen):
             origins = [origin.time_s for node in nodes if (origin := history.origin(node)) is not None]
             now_s = max(origins, default=now_s)
         num_nodes = run.resources.get("num_nodes") if run is not None else None
+        width, has_ended = self.app.size.width, bool(target and target.has_ended)
+        told = source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s)
         heading = [
-            heading_line(history, gpus, VIEWS, self._view, is_ended=bool(target and target.has_ended)),
-            *source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s),
+            heading_line(history, gpus, VIEWS, self._view, width, is_ended=has_ended),
+            *(clip(row, width) for row in told),
         ]
         self.pane("#heading").styles.height = len(heading)
         self.pane("#heading").set_lines(heading)
@@ -94,7 +96,10 @@ class GpusScreen(CoachScreen):
                 return process_lines(shown, now_s, width)
             if VIEWS[self._view] == "history":
                 return history_lines(history, gpus, now_s, width, height)
-            return [*self._gpu_lines(history, gpus, now_s, width, height), *gap_lines(gaps, has_gpus, width)]
+            return [
+                *self._gpu_lines(history, gpus, has_gpus, now_s, width, height),
+                *gap_lines(gaps, has_gpus, width),
+            ]
 
         words = f' · filter "{printable(" ".join(self._words))}"' if self._words else ""
         self.body.draw(VIEWS[self._view] + words, draw)
@@ -108,10 +113,17 @@ class GpusScreen(CoachScreen):
         return sorted(found, key=lambda key: (natural(key[0]), key[1]))
 
     def _gpu_lines(
-        self, history: History, gpus: Sequence[GpuKey], now_s: float, width: int, height: int
+        self,
+        history: History,
+        gpus: Sequence[GpuKey],
+        has_gpus: bool | None,
+        now_s: float,
+        width: int,
+        height: int,
     ) -> list[Line]:
         if not gpus:
-            return [line(muted(" no GPU matches the filter" if self._words else " no GPU was measured"))]
+            why = " no GPU matches the filter" if self._words else " no GPU was measured"
+            return [line(muted(" no GPU was asked for" if has_gpus is False else why))]
         fresh = newest_samples(history, gpus, now_s)
         samples = list(fresh.values())
         compared = [BLANK, *spread_lines(samples, len(gpus), width)] if len(gpus) > 1 else []
