@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coach.analysis.impact import lost_gpu_hours
+from coach.model.cluster import Job
 from coach.model.finding import Diagnosis, Finding, Severity
 from coach.model.snapshot import Snapshot, TargetSnapshot
 
@@ -38,13 +39,16 @@ def ranked_of(diagnosis: Diagnosis, target: TargetSnapshot) -> tuple[RankedFindi
     )
 
 
-def ranked_findings(snapshot: Snapshot) -> dict[str, tuple[RankedFinding, ...]]:
-    """Those of each target that is followed and was judged."""
-    return {
-        name: ranked_of(diagnosis, snapshot.targets[name])
-        for name, diagnosis in snapshot.diagnoses.items()
-        if name in snapshot.targets
-    }
+def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, tuple[RankedFinding, ...]]:
+    """Those of each target that is followed and was judged. `ended` are jobs that the queue may have forgotten."""
+    found = {}
+    for name, diagnosis in snapshot.diagnoses.items():
+        target = snapshot.targets.get(name)
+        if target is not None and target.job is None and target.run is None and name in ended:
+            target = replace(target, job=ended[name], now_s=ended[name].end_time_s)
+        if target is not None:
+            found[name] = ranked_of(diagnosis, target)
+    return found
 
 
 def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:

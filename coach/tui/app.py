@@ -110,7 +110,7 @@ class CoachApp(AnsweringApp):
         context = self.context
         context.snapshot, context.snapshot_time_s = message.snapshot, context.clock()
         context.diagnoses.update(message.snapshot.diagnoses)
-        context.found.update(ranked_findings(message.snapshot))
+        context.found.update(ranked_findings(message.snapshot, context.ended_jobs))
         self.note_standing()
         self._follow()
         if self.top is not None:

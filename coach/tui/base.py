@@ -81,6 +81,12 @@ class Context:
             return self.snapshot.now_s
         return self.snapshot.now_s + max(0.0, self.clock() - self.snapshot_time_s)
 
+    @property
+    def ended_jobs(self) -> Mapping[str, Job]:
+        """Those that the queue may have forgotten, by their ids, the newest of each number; none before they were asked for."""
+        told = self.answers[Question.PAST_JOBS].value
+        return {past.job.job_id: past.job for past in reversed(told.jobs if told is not None else ())}
+
     def run(self, run_id: str) -> Run | None:
         target = self.snapshot.targets.get(run_id)
         if target is not None and target.run is not None:

@@ -18,7 +18,8 @@ MAX_FOLLOWED = 6
 MAX_LIVE = 12
 TURN_S = 300.0
 MAX_ENDED = 3
-"""Ended jobs are read once, so many at a time."""
+SETTLE_S = 15.0
+"""Ended jobs are read once, so many at a time, and for so long after their first diagnosis: a log's last lines are taken when no more come."""
 
 
 class Following:
@@ -26,6 +27,8 @@ class Following:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._judged_s: dict[str, float] = {}
+        """When an ended job was judged first."""
         self._own: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
 
     def targets(self, place: str) -> tuple[str, ...]:
@@ -57,8 +60,14 @@ class Following:
             for past in (told.jobs if told is not None and self._can_read_foreign else ())
             if past.run_id is None and (past.job.end_time_s or 0.0) >= since_s
         ]
-        context.unread = [name for name in dict.fromkeys(ended) if name not in context.found]
+        context.unread = [name for name in dict.fromkeys(ended) if not self._is_settled(name)]
         return (*live, *context.unread[:MAX_ENDED])
+
+    def _is_settled(self, name: str) -> bool:
+        if name not in self._context.found:
+            return False
+        judged_s = self._judged_s.setdefault(name, self._context.clock())
+        return self._context.clock() - judged_s > SETTLE_S
 
     @property
     def _can_read_foreign(self) -> bool:
