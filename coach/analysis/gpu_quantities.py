@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import pairwise
 from statistics import median
 
 from coach.model.history import History
 from coach.model.telemetry import GpuSample
 
-MAX_READ = 100_000
-"""Samples of all GPUs together that one look at the past reads; of more, every n-th."""
 GAP_S = 30.0
-"""After a longer silence a curve is broken."""
+"""A curve is broken by a longer silence."""
 
 GpuKey = tuple[str, int]
 """Node, and the GPU's index within the job."""
@@ -101,9 +99,8 @@ def bands(
     """How the quantities went between two times, by their names, each in at most `num_points` points and the breaks between them."""
     width = max((end_s - start_s) / max(1, num_points), 1e-9)
     found: dict[str, dict[int, list[float]]] = {each.name: {} for each in quantities}
-    stride = 1 + sum(len(history.gpu(*key)) for key in gpus) // MAX_READ
     for key in gpus:
-        for sample in islice(history.gpu(*key), 0, None, stride):
+        for sample in history.gpu(*key):
             if not start_s <= sample.time_s <= end_s:
                 continue
             place = min(int((sample.time_s - start_s) / width), num_points - 1)
@@ -115,10 +112,18 @@ def bands(
 
 
 def _joined(places: dict[int, list[float]], start_s: float, width: float) -> list[Band]:
+    order = sorted(places)
+    gaps = [after - before for before, after in pairwise(order)]
     rows: list[Band] = []
-    for place in sorted(places):
+    for index, place in enumerate(order):
         values, time_s = places[place], start_s + (place + 0.5) * width
-        if rows and time_s - rows[-1].time_s > max(GAP_S, 3 * width):
+        if index and _is_silence(gaps, index - 1, width):
             rows.append(Band(time_s, None, None, None))
         rows.append(Band(time_s, min(values), median(values), max(values)))
     return rows
+
+
+def _is_silence(gaps: list[int], index: int, width: float) -> bool:
+    """Whether nothing was measured for long: of the older past fewer samples are kept, so its gaps are wider, but not suddenly."""
+    beside = max(gaps[max(0, index - 1) : index] + gaps[index + 1 : index + 2], default=0)
+    return gaps[index] * width > GAP_S and gaps[index] > 4 * max(1, beside)

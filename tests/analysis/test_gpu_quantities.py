@@ -55,3 +55,11 @@ def test_a_silence_breaks_the_curve() -> None:
     history.add_samples(make_gpu("node01", 0, NOW_S - 100 + at) for at in (0, 1, 2, 90, 91))
     found = bands(history, history.gpus, [UTILIZATION], NOW_S - 100, NOW_S, 100)["utilization"]
     assert [band.middle for band in found] == [97.0, 97.0, 97.0, None, 97.0, 97.0]
+
+
+def test_an_older_past_of_which_less_is_kept_is_no_silence() -> None:
+    history, spacings = History(), (64, 64, 32, 32, 32, 16, 16, 8, 4, 2, 1, 1, 1)
+    times = [NOW_S - sum(spacings[index:]) for index in range(len(spacings) + 1)]
+    history.add_samples(make_gpu("node01", 0, time_s) for time_s in times)
+    found = bands(history, history.gpus, [UTILIZATION], times[0], NOW_S, 300)["utilization"]
+    assert [band.middle for band in found] == [97.0] * len(times)
