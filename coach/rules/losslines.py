@@ -31,20 +31,28 @@ _NOT_OTHER = "".join(
     f"(?<!{word}{separator})" for word in _OTHER for separator in ("_", "/", "-", r"\.", " ")
 )
 
+_ENDING = r"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
 _KEY = (
-    r"(?<![A-Za-z0-9_/.\-])(?:(?!(?:"
+    r"(?<![A-Za-z0-9_/.\-])(?=[\w/.\-]*loss)(?:(?!(?:"
     + "|".join(_OTHER)
     + r")\w*[_/.\-])[A-Za-z][\w.\-]*[_/.\-])?"
     + _NOT_OTHER
-    + r"loss(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
+    + "loss"
+    + _ENDING
 )
 _SEPARATOR = r"[\"'\]]{0,2}\s*(?:[:=]\s*|\s+is\s+|\s)\s*(?:tensor\()?[\"']?"
-# Most lines with a loss have a finite one: they are let go after one cheap look ahead.
-_HAS_NOT_FINITE = r"^(?=.*?(?:loss|Loss|LOSS).{0,30}?(?:nan|NaN|NAN|Nan|[iI]nf(?:inity)?\b|INFINITY)).*?"
-NOT_FINITE = re.compile(
-    rf"{_HAS_NOT_FINITE}(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINITY))))(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))"
-)
-FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?))(?![\w.%])")
+_NUMBER = r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
+_NO_NUMBER = r"[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINITY))"
+
+
+def _line_with(value: str, then: str) -> re.Pattern[str]:
+    """A key with such a value. Nearly all lines have another one, and are let go after one cheap look ahead."""
+    look_ahead = rf"^(?=.*?(?:loss|Loss|LOSS)(?i:{_ENDING}{_SEPARATOR}{value}))"
+    return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
+
+
+NOT_FINITE = _line_with(_NO_NUMBER, r"(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))")
+FINITE = _line_with(_NUMBER, r"(?![\w.%])")
 LITERALS = ("loss", "Loss", "LOSS")
 NOT_FINITE_LITERALS = ("nan", "NaN", "NAN", "Nan", "inf", "Inf", "INFINITY")
 

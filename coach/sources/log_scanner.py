@@ -1,7 +1,7 @@
 """Scan a log's bytes for signatures, each byte once, whatever pieces it comes in.
 
-A healthy log must cost next to nothing: each literal is looked for in whole blocks of bytes, and only lines that contain one are
-decoded, freed of prefixes and searched. Pure: bytes in, hits out.
+A healthy log must cost next to nothing: only lines that `line_filter` lets through are decoded, freed of prefixes and searched.
+Pure: bytes in, hits out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail, Signature
+from coach.sources.line_filter import Block, LineFilter
 from coach.sources.log_text import (
     ANSI,
+    TRACEBACK_HEAD,
     decode,
     decoder_of,
     is_inside_frames,
@@ -33,7 +35,8 @@ MAX_LAST_HITS = 100
 
 _CONTEXT_BYTES = 256 << 10
 """How far back a traceback's head is looked for, and what the tail is cut from."""
-_DIGITS = b"0123456789"
+_TEXT_BYTES_PER_ZERO = 64
+"""torch's DataLoader writes a zero behind its words about a bus error; a binary file has many more."""
 _MAX_TAIL_LINE_CHARS = 4096
 _MAX_TRACEBACK_LINES = 400
 
@@ -63,16 +66,14 @@ class _OpenTraceback:
 class _Line:
     """One decoded line: as it stands, and freed of its prefix."""
 
-    end: int
     raw: str
     rank: int | None
     words: str
 
     @classmethod
-    def at(cls, text: bytes, start: int) -> _Line:
-        end = _end_of_line(text, start)
-        raw = decode(text[start:end])
-        return cls(end, raw, *split_prefix(raw))
+    def of(cls, data: bytes) -> _Line:
+        raw = decode(data)
+        return cls(raw, *split_prefix(raw))
 
 
 class LogScanner:
@@ -85,9 +86,7 @@ class LogScanner:
         self.is_binary = False
         self._file = file
         self._signatures = (*signatures, ATTEMPT, REQUEUED)
-        self._literals = [
-            tuple(literal.encode() for literal in signature.literals) for signature in self._signatures
-        ]
+        self._filter = LineFilter(self._signatures)
         self._context = b""
         self._is_context_cut = False
         self._pending = b""
@@ -107,11 +106,13 @@ class LogScanner:
         data = self._as_utf8(data)
         num_before = self._num_text_bytes
         self._num_text_bytes += len(data)
-        if num_before < BINARY_CHECK_BYTES and b"\0" in data[: BINARY_CHECK_BYTES - num_before]:
+        head = data[: max(0, BINARY_CHECK_BYTES - num_before)]
+        if head.count(b"\0") * _TEXT_BYTES_PER_ZERO > len(head):
             self.is_binary = True
         if self.is_binary:
             self._held, self._open, self._context, self._pending = [], [], b"", b""
             return []
+        data = data.replace(b"\0", b"")
         hits = self._held + self._take(data)
         # Until enough was read to know that this is text, nothing is said about it.
         self._held = hits if self._num_text_bytes < BINARY_CHECK_BYTES else []
@@ -184,61 +185,71 @@ class LogScanner:
 
         What is before `start` was scanned already, and is looked at for the beginning of a traceback only.
         """
-        shapes = _shapes(text[start:])
+        block = self._filter.look_at(text, start)
         lines: dict[int, _Line] = {}
         found = [
-            (line_start, index, match)
-            for index, literals in enumerate(self._literals)
-            if (present := [literal for literal in literals if literal.translate(None, _DIGITS) in shapes])
-            for line_start, match in self._matches(index, present, text, start, lines)
+            (line, index, match)
+            for index in sorted(block.places)
+            for line, match in self._matches(index, block, text, start, lines)
         ]
         found.sort(key=lambda item: item[:2])
         counted, number = start, num_newlines + 1
-        for line_start, index, match in found:
+        heads = [head.start() for head in TRACEBACK_HEAD.finditer(text)] if found else []
+        for place, index, match in found:
+            line_start = block.start_of(place)
             number += text.count(b"\n", counted, line_start)
             counted = line_start
-            signature, line = self._signatures[index], lines[line_start]
+            signature, line = self._signatures[index], lines[place]
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
             time_s = parse_time_s(line.raw)
             hit = LogHit(
                 signature.rule, signature.name, self._file, number, line.raw, fields, line.rank, time_s
             )
-            yield index, self._with_traceback(hit, line.words, text, line_start, line.end)
+            if not any(line_start - _CONTEXT_BYTES <= head < block.end_of(place) for head in heads):
+                yield index, hit
+            else:
+                yield index, self._with_traceback(hit, line.words, text, line_start, block.end_of(place))
 
     def _matches(
-        self, index: int, literals: Sequence[bytes], text: bytes, start: int, lines: dict[int, _Line]
+        self, index: int, block: Block, text: bytes, start: int, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
-        """(line start, match) of one signature: the first MAX_FIRST_HITS of the log, and the last MAX_LAST_HITS of this text."""
+        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last MAX_LAST_HITS of this text."""
         pattern = self._signatures[index].pattern
 
-        def match(line_start: int) -> re.Match[str] | None:
-            if line_start == start and index in self._flushed:
+        def match(place: int) -> re.Match[str] | None:
+            kind = block.kinds[place]
+            if self._filter.is_turned_down(kind, index):
                 return None
-            line = lines.get(line_start)
+            if index in self._flushed and block.start_of(place) == start:
+                return None
+            line = lines.get(place)
             if line is None:
-                line = lines[line_start] = _Line.at(text, line_start)
-            return pattern.search(line.words)
+                line = lines[place] = _Line.of(text[block.start_of(place) : block.end_of(place)])
+            found = pattern.search(line.words)
+            if found is None:
+                self._filter.turn_down(kind, index)
+            return found
 
-        reached = start - 1
+        places = block.places[index]
+        reached = -1
         if self._num_hits[index] < MAX_FIRST_HITS:
-            for line_start in _lines_with(literals, text, start):
-                found = match(line_start)
+            for reached in places:
+                found = match(reached)
                 if found is not None:
-                    yield line_start, found
+                    yield reached, found
                     self._num_hits[index] += 1
                     if self._num_hits[index] == MAX_FIRST_HITS:
-                        reached = line_start
                         break
-            else:
-                return
         num_last = 0
-        for line_start in _lines_with_backwards(literals, text, start):
-            if line_start <= reached or num_last == MAX_LAST_HITS:
+        for place in reversed(places):
+            if place <= reached:
                 return
-            found = match(line_start)
+            found = match(place)
             if found is not None:
-                yield line_start, found
+                yield place, found
                 num_last += 1
+                if num_last == MAX_LAST_HITS:
+                    return
 
     def _with_traceback(
         self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
@@ -270,37 +281,6 @@ class LogScanner:
                 if not self._open:
                     break
         return closed
-
-
-def _shapes(text: bytes) -> bytes:
-    """Each kind of line once, without its digits.
-
-    The lines of a healthy log differ in their numbers alone, so however many literals there are, they are looked for in a few lines.
-    """
-    return b"\n".join(set(text.translate(None, _DIGITS).split(b"\n")))
-
-
-def _lines_with(literals: Sequence[bytes], text: bytes, start: int) -> Iterator[int]:
-    """Starts of the lines from `start` on that contain one of the literals, ascending."""
-    places = {literal: text.find(literal, start) for literal in literals}
-    while nearest := [place for place in places.values() if place >= 0]:
-        place = min(nearest)
-        yield _start_of_line(text, place, start)
-        end = _end_of_line(text, place)
-        for literal, known in places.items():
-            if 0 <= known < end:
-                places[literal] = text.find(literal, end)
-
-
-def _lines_with_backwards(literals: Sequence[bytes], text: bytes, start: int) -> Iterator[int]:
-    """The same from the end, descending."""
-    places = {literal: text.rfind(literal, start) for literal in literals}
-    while (place := max(places.values())) >= 0:
-        line_start = _start_of_line(text, place, start)
-        yield line_start
-        for literal, known in places.items():
-            if known >= line_start:
-                places[literal] = text.rfind(literal, start, line_start)
 
 
 def _start_of_line(text: bytes, place: int, start: int) -> int:
@@ -339,17 +319,16 @@ def _lines_after(text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
 def _bounded(data: bytes) -> bytes:
     """Complete lines, each cut to MAX_LINE_BYTES."""
     pieces: list[bytes] = []
-    start = 0
+    kept = start = 0
     while len(data) - start > MAX_LINE_BYTES:
         window = start + MAX_LINE_BYTES + 1
         end = max(data.rfind(b"\n", start, window), data.rfind(b"\r", start, window)) + 1
         if end:
-            pieces.append(data[start:end])
             start = end
         else:
-            pieces.append(data[start : start + MAX_LINE_BYTES])
-            start = _end_of_line(data, start + MAX_LINE_BYTES)
-    return b"".join([*pieces, data[start:]]) if pieces else data
+            pieces.append(data[kept : start + MAX_LINE_BYTES])
+            kept = start = _end_of_line(data, start + MAX_LINE_BYTES)
+    return b"".join([*pieces, data[kept:]]) if pieces else data
 
 
 def _last_piece(line: str) -> str:

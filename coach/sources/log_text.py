@@ -36,6 +36,7 @@ _MAX_TIME_STAMP_COLUMN = 80
 _CANCELLED_AT = "CANCELLED AT "
 
 _TRACEBACK = "Traceback (most recent call last):"
+TRACEBACK_HEAD = re.compile(re.escape(_TRACEBACK).encode())
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
