@@ -1,0 +1,172 @@
+"""`coach/node stacks`: where the ranks of a node stand, by the highest means that it allows, and nothing happens to any of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.node.stacks import parse_faulthandler, parse_flight, parse_py_spy
+from tests.node.conftest import Start
+from tests.waiting import wait_until
+
+CAPTURED = Path(__file__).parents[1] / "fixtures" / "stacks"
+
+HOLDS_UP = """
+import os, sys, time
+def hold_up():
+    open(sys.argv[1], "w").close()
+    time.sleep(300)
+hold_up()
+"""
+SPEAKS_OF_COLLECTIVES = """
+import os, threading
+asked, bell = os.pipe()
+told = os.memfd_create(f"coach-flight-{bell}")
+record = open(RECORD, "rb").read()
+def tell():
+    while os.read(asked, 1):
+        os.write(told, record)
+threading.Thread(target=tell, daemon=True).start()
+"""
+
+
+@pytest.fixture
+def foreign(clean_env: Mapping[str, str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that were not started below `coach run`, killed at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str, Any]]:
+    """What the node says of this process and those below it."""
+    looking = start("stacks", "--out", str(tmp_path), "--pid", str(pid), *more, env={"PATH": "/usr/bin:/bin"})
+    assert looking.communicate(timeout=30) == ("", "")
+    assert looking.returncode == 0
+    value: dict[str, Any] = json.loads((tmp_path / "node1.json").read_text())
+    ranks: list[dict[str, Any]] = value["ranks"]
+    return ranks
+
+
+def functions(rank: Mapping[str, Any]) -> list[str]:
+    (main,) = (thread for thread in rank["threads"] if thread["is_main"])
+    return [frame["function"] for frame in main["frames"]]
+
+
+def test_the_same_moment_reads_the_same_by_both_means() -> None:
+    (main,) = (t for t in parse_py_spy((CAPTURED / "py-spy.json").read_bytes()) if t["is_main"])
+    dumped = parse_faulthandler((CAPTURED / "faulthandler.txt").read_text())
+    assert [thread["is_main"] for thread in dumped] == [False, True]
+    seen = [(f["function"].rpartition(".")[2], f["file"], f["line"]) for f in main["frames"]]
+    assert seen == [(f["function"], f["file"], f["line"]) for f in dumped[1]["frames"]]
+    assert seen[0] == ("__getitem__", "/home/ada/train.py", 6)
+
+
+def test_the_last_collective_is_read_from_the_flight_recorder() -> None:
+    record = json.loads((CAPTURED / "flight-recorder.json").read_text())
+    assert parse_flight(record) == {"operation": "gloo:all_reduce", "number": 3, "is_done": True}
+    assert parse_flight({"entries": []}) == {"operation": None, "number": 0, "is_done": True}
+
+
+@pytest.mark.parametrize("text", [b"", b"[{}]", b'[{"pid": 1}]', b"[1]", b"7"])
+def test_what_is_no_answer_of_py_spys_is_told_from_one(text: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (JSON's own words, or ours)
+        parse_py_spy(text)
+
+
+def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Start, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    command = [sys.executable, "-c", HOLDS_UP, str(there)]
+    training = start(
+        "run", "--run-dir", str(tmp_path / "run"), "--", *command, env={"RANK": "3", "WORLD_SIZE": "8"}
+    )
+    wait_until(there.exists, 20, "the training")
+    for _ in range(2):  # the second dump is told apart from the first
+        (rank,) = looked(start, tmp_path, training.pid)
+        assert (rank["rank"], rank["world_size"], rank["rung"]) == (3, 8, "faulthandler")
+        assert functions(rank) == ["hold_up", "<module>"]
+        assert rank["missed"][0]["rung"] == "py-spy"
+        assert (rank["state"], rank["cpu_pct"]) == ("S", 0.0)
+    assert training.poll() is None
+    training.send_signal(signal.SIGTERM)
+    assert training.wait(timeout=20) == -signal.SIGTERM
+
+
+def test_a_process_that_expects_no_signal_gets_none_and_each_rung_says_why_it_was_not_reached(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
+) -> None:
+    there = tmp_path / "there"
+    foreign.append(subprocess.Popen([sys.executable, "-c", HOLDS_UP, str(there)]))
+    wait_until(there.exists, 20, "the training")
+    broken = tmp_path / "py-spy"
+    broken.write_text("#!/bin/sh\necho 'Error: Failed to find python version' >&2; exit 1\n")
+    broken.chmod(0o755)
+    (rank,) = looked(start, tmp_path, foreign[0].pid, "--py-spy", str(broken))
+    assert rank["rung"] == "/proc"
+    assert {each["rung"]: each["because"] for each in rank["missed"]} == {
+        "py-spy": "Error: Failed to find python version",
+        "faulthandler": "the process was not started below `coach run`",
+        "flight recorder": "the process offers none (coach's trainers do, from torch 2.9)",
+    }
+    assert rank["state"] == "S"
+    assert foreign[0].poll() is None
+
+
+def test_where_a_stack_is_not_to_be_had_the_collectives_are(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
+) -> None:
+    there = tmp_path / "there"
+    offers = SPEAKS_OF_COLLECTIVES.replace("RECORD", repr(str(CAPTURED / "flight-recorder.json")))
+    foreign.append(subprocess.Popen([sys.executable, "-c", offers + HOLDS_UP, str(there)]))
+    wait_until(there.exists, 20, "the training")
+    (rank,) = looked(start, tmp_path, foreign[0].pid)
+    assert (rank["rung"], rank["flight"]["number"]) == ("flight recorder", 3)
+    assert [each["rung"] for each in rank["missed"]] == ["py-spy", "faulthandler"]
+
+
+def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_its_workers(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
+) -> None:
+    worker = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {HOLDS_UP!r}, sys.argv[1]])"
+    ranks = "; ".join(f'RANK={rank} WORLD_SIZE=2 "$0" -c "$1" {tmp_path}/there{rank} & ' for rank in (0, 1))
+    script = ranks.replace("; ", "") + "wait"
+    shell = ["/bin/sh", "-c", script, sys.executable, worker]
+    foreign.append(subprocess.Popen(shell, start_new_session=True))
+    try:
+        wait_until(lambda: all((tmp_path / f"there{rank}").exists() for rank in (0, 1)), 20, "both ranks")
+        found = looked(start, tmp_path, foreign[0].pid)
+        assert sorted(each["rank"] for each in found) == [0, 1]
+        parents = {
+            Path(f"/proc/{each['pid']}/stat").read_text().rpartition(")")[2].split()[1] for each in found
+        }
+        assert parents == {str(foreign[0].pid)}
+    finally:
+        os.killpg(foreign[0].pid, signal.SIGKILL)
+
+
+def test_the_sites_own_start_up_file_is_run_as_before(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('the site was here', flush=True)\n")
+    command = [
+        sys.executable,
+        "-c",
+        "import sitecustomize, sys; print(sitecustomize.__file__, 'startup' in str(sys.path))",
+    ]
+    training = start(
+        "run", "--run-dir", str(tmp_path / "run"), "--", *command, env={"PYTHONPATH": str(tmp_path / "site")}
+    )
+    out, err = training.communicate(timeout=30)
+    by_coach, by_training, place = out.splitlines()
+    assert by_coach == by_training == "the site was here"
+    assert place == f"{tmp_path}/site/sitecustomize.py False"
+    assert err == ""
