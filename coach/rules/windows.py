@@ -5,8 +5,10 @@ Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reas
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from coach.model.history import History
 from coach.model.metrics import Step
@@ -33,17 +35,21 @@ class Phases:
             return False
         return not any(start <= time_s <= end for start, end in self.pauses)
 
+    def is_all_training(self, start_s: float, end_s: float) -> bool:
+        """Whether the whole of a stretch is training: then none of its samples needs a look of its own."""
+        if self.first_step_s is not None and start_s <= self.first_step_s + _MARGIN_S:
+            return False
+        if self.last_step_s is not None and end_s > self.last_step_s:
+            return False
+        return all(end < start_s or start > end_s for start, end in self.pauses)
+
 
 def phases(snapshot: TargetSnapshot, history: History) -> Phases:
     """Read the phases off the metrics. While a run lives, the time after its last step may be a step that is not done yet."""
     # The curve reaches back to the first step, however many steps of a rank are kept.
     start = history.curve[0].time_s if history.curve else None
-    ends = [
-        step.time_s
-        for rank in history.ranks
-        for step in list(history.steps(rank))[-1:]
-        if step.time_s is not None
-    ]
+    last_steps = [history.steps(rank)[-1] for rank in history.ranks]
+    ends = [step.time_s for step in last_steps if step.time_s is not None]
     pauses = []
     for event in snapshot.events:
         seconds = event.fields.get("seconds")
@@ -54,14 +60,24 @@ def phases(snapshot: TargetSnapshot, history: History) -> Phases:
 
 def training_samples(samples: Sequence[GpuSample], found: Phases, window_s: float | None) -> list[GpuSample]:
     """The samples with a utilization that fall into training, of the newest `window_s` seconds (None: all)."""
-    kept = [
-        sample
-        for sample in samples
-        if sample.utilization_pct is not None and found.is_training(sample.time_s)
-    ]
-    if window_s is None or not kept:
-        return kept
-    return [sample for sample in kept if sample.time_s > kept[-1].time_s - window_s]
+    if window_s is not None:
+        newest = next((s for s in reversed(samples) if _counts(s, found)), None)
+        if newest is None:
+            return []
+        start = bisect_right(samples, newest.time_s - window_s, key=lambda sample: sample.time_s)
+        samples = samples[start:]
+    if samples and found.is_all_training(samples[0].time_s, samples[-1].time_s):
+        return [sample for sample in samples if sample.utilization_pct is not None]
+    return [sample for sample in samples if _counts(sample, found)]
+
+
+def _counts(sample: GpuSample, found: Phases) -> bool:
+    return sample.utilization_pct is not None and found.is_training(sample.time_s)
+
+
+def newest_steps(steps: Sequence[Step], count: int) -> list[Step]:
+    """The newest `count` steps, oldest first: of a long series only its end is touched."""
+    return list(islice(reversed(steps), count))[::-1]
 
 
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:

@@ -69,7 +69,7 @@ def test_workers_never_exceed_the_cpus_of_a_rank() -> None:
 
 
 def test_a_busy_gpu_hides_the_wait_behind_its_queue() -> None:
-    assert not judge(slow(0.3), gpu_samples([92.0] * 130)).findings  # type: ignore[arg-type]
+    assert not judge(slow(0.3), gpu_samples([92.0] * 130, power_w=300.0)).findings  # type: ignore[arg-type]
 
 
 def test_one_idle_gpu_of_two_is_named_with_power_and_memory() -> None:

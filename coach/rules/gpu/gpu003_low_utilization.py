@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter, int_resource
 from coach.rules.quoting import size_text
-from coach.rules.windows import Phases, phases, resumed_steps, steady_steps, training_samples
+from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
+from coach.rules.windows import newest_steps, resumed_steps, steady_steps
 
 _MAX_GPUS_SHOWN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """How one GPU was used in its window."""
-
-    node: str
-    gpu: int
-    samples: tuple[GpuSample, ...]
-
-    @property
-    def mean_pct(self) -> float:
-        return fmean(sample.utilization_pct or 0.0 for sample in self.samples)
-
-    @property
-    def is_never_used(self) -> bool:
-        return all(sample.utilization_pct == 0 for sample in self.samples)
-
-    @property
-    def span_s(self) -> float:
-        return self.samples[-1].time_s - self.samples[0].time_s
-
-    @property
-    def power_share(self) -> float | None:
-        return _mean(
-            [s.power_w / s.power_limit_w for s in self.samples if s.power_w is not None and s.power_limit_w]
-        )
-
-    @property
-    def memory_share(self) -> float | None:
-        return _mean(
-            [
-                s.memory_used_mib / s.memory_total_mib
-                for s in self.samples
-                if s.memory_used_mib is not None and s.memory_total_mib
-            ]
-        )
-
-    @property
-    def text(self) -> str:
-        """Utilization never stands alone: it says that a kernel ran, not how much of the GPU it used."""
-        power = _mean([s.power_w for s in self.samples if s.power_w is not None])
-        limit, total = self.samples[-1].power_limit_w, self.samples[-1].memory_total_mib
-        memory = _mean([s.memory_used_mib for s in self.samples if s.memory_used_mib is not None])
-        parts = [f"GPU {self.gpu} on {self.node}: busy {self.mean_pct:.0f} % of the time"]
-        parts.append(
-            "power –" if power is None else f"power {power:.0f} W" + (f" of {limit:.0f} W" if limit else "")
-        )
-        parts.append(
-            "memory –"
-            if memory is None
-            else f"memory {size_text(memory)}" + (f" of {size_text(total)}" if total else "")
-        )
-        return ", ".join(parts) + f" (mean of {len(self.samples)} samples over {self.span_s:.0f} s)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +34,7 @@ class LowGpuUtilization(Rule):
     What it sees
         The mean utilization of each GPU over the newest window of training; over the whole of what was kept once the run has ended.
         Each GPU is judged by itself: a mean over all would hide that one of two does nothing. Power and memory stand beside it.
-        The cause is split as far as the data allows: never used, waiting for input, CPUs at their limit, too little work per step;
+        The cause is split as far as the data allows: never used, waiting for input, too little work per step (CPUs at their limit are GPU006, slow storage DAT006);
         otherwise it is called unexplained, with what to measure next.
     Why it matters
         A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the share of time in which any
@@ -112,19 +57,12 @@ class LowGpuUtilization(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
     causal_rank = 5
-    consequence_of = ("GPU005",)
+    consequence_of = ("GPU006", "GPU005", "DAT006")
     keep_s = 10.0
     thresholds = (
         Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),
         Threshold("critical_pct", 15, "percent", "jobstats' red line"),
-        Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations"),
-        Threshold("min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100"),
-        Threshold(
-            "startup_s",
-            900,
-            "seconds",
-            "without metrics: data preparation may take this long before the GPU is first used",
-        ),
+        *WINDOW,
         Threshold(
             "power_share",
             0.5,
@@ -138,14 +76,13 @@ class LowGpuUtilization(Rule):
             "a job that fills the memory needs this GPU: no warning, only critical",
         ),
         Threshold("input_share", 0.10, "of step time", "waiting for data this long explains idle GPUs"),
-        Threshold("cpu_pct", 90, "percent of the allotted CPUs", "the CPUs are then the limit"),
         Threshold(
             "small_memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"
         ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        uses = self._uses(snapshot, history)
+        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
         low = [use for use in uses if self._is_low(use)]
         if not low:
             return
@@ -154,7 +91,7 @@ class LowGpuUtilization(Rule):
         found = self._cause_of(snapshot, history, low, uses)
         shown = sorted(low, key=lambda use: (use.node, use.gpu))
         evidence = [
-            Evidence(use.text, value=round(use.mean_pct, 1), unit="%") for use in shown[:_MAX_GPUS_SHOWN]
+            Evidence(_text(use), value=round(use.mean_pct, 1), unit="%") for use in shown[:_MAX_GPUS_SHOWN]
         ]
         if len(shown) > _MAX_GPUS_SHOWN:
             evidence.append(Evidence(f"and {len(shown) - _MAX_GPUS_SHOWN} more GPUs like these"))
@@ -174,31 +111,7 @@ class LowGpuUtilization(Rule):
             since_s=min(use.samples[0].time_s for use in low),
         )
 
-    def _uses(self, snapshot: TargetSnapshot, history: History) -> list[_Use]:
-        found = phases(snapshot, history)
-        window_s = None if snapshot.has_ended else self.values["window_s"]
-        uses = []
-        for node, gpu in history.gpus:
-            mine = history.gpu(node, gpu) if history.ranks else self._after_startup(history.gpu(node, gpu))
-            samples = training_samples(mine, found, window_s)
-            if len(samples) >= max(1, self.values["min_samples"]) and self._is_long_enough(samples):
-                uses.append(_Use(node, gpu, tuple(samples)))
-        return uses
-
-    def _is_long_enough(self, samples: Sequence[GpuSample]) -> bool:
-        # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
-        span = samples[-1].time_s - samples[0].time_s
-        return span * len(samples) / max(1, len(samples) - 1) >= 0.98 * self.values["window_s"]
-
-    def _after_startup(self, samples: Sequence[GpuSample]) -> list[GpuSample]:
-        """Without metrics, training begins when the GPU is first used, and at the latest after `startup_s`."""
-        if not samples:
-            return []
-        latest = samples[0].time_s + self.values["startup_s"]
-        start = next((s.time_s for s in samples if (s.utilization_pct or 0) > 0 or s.time_s >= latest), None)
-        return [] if start is None else [sample for sample in samples if sample.time_s >= start]
-
-    def _is_low(self, use: _Use) -> bool:
+    def _is_low(self, use: GpuUse) -> bool:
         if use.mean_pct >= self.values["warning_pct"]:
             return False
         if (use.power_share or 0) >= self.values["power_share"]:
@@ -207,14 +120,13 @@ class LowGpuUtilization(Rule):
         return not (is_warning_band and (use.memory_share or 0) >= self.values["memory_share"])
 
     def _cause_of(
-        self, snapshot: TargetSnapshot, history: History, low: list[_Use], uses: list[_Use]
+        self, snapshot: TargetSnapshot, history: History, low: list[GpuUse], uses: list[GpuUse]
     ) -> _Cause:
         unused = [use for use in low if use.is_never_used]
         if unused and len(unused) == len(low):
             return _never_used(snapshot.run, unused, uses)
         return (
             self._input(snapshot, history)
-            or self._cpus(snapshot, history, phases(snapshot, history))
             or (self._small_work(snapshot.run, low) if len(low) == len(uses) else None)
             or _unexplained(history, is_uneven=len(low) < len(uses))
         )
@@ -223,7 +135,7 @@ class LowGpuUtilization(Rule):
         resumed = resumed_steps(snapshot)
         shares = {}
         for rank in history.ranks:
-            steps = steady_steps(history.steps(rank), resumed, 3)[-200:]
+            steps = steady_steps(newest_steps(history.steps(rank), 250), resumed, 3)[-200:]
             if len(steps) >= 20:
                 shares[rank] = sum(s.data_time_s or 0 for s in steps) / sum(s.step_time_s or 0 for s in steps)
         if not shares or max(shares.values()) < self.values["input_share"]:
@@ -242,33 +154,7 @@ class LowGpuUtilization(Rule):
             0.9,
         )
 
-    def _cpus(self, snapshot: TargetSnapshot, history: History, found: Phases) -> _Cause | None:
-        for node in history.nodes:
-            values = [
-                h.cpu_pct for h in history.host(node) if h.cpu_pct is not None and found.is_training(h.time_s)
-            ]
-            recent = values[-int(max(1, self.values["min_samples"])) :]
-            if recent and fmean(recent) >= self.values["cpu_pct"]:
-                cpus = int_resource(snapshot.run, "cpus_per_task")
-                fix = (
-                    Fix(f"CPUs per task {cpus} → {cpus * 2}", {"cpus_per_task": cpus * 2})
-                    if cpus
-                    else Fix("Ask for more CPUs per task")
-                )
-                return _Cause(
-                    f"the CPUs of {node} are at their limit",
-                    (
-                        Evidence(
-                            f"use of the CPUs allotted on {node}, mean of {len(recent)} samples",
-                            value=round(fmean(recent), 1),
-                            unit="%",
-                        ),
-                    ),
-                    (fix,),
-                )
-        return None
-
-    def _small_work(self, run: Run | None, low: list[_Use]) -> _Cause | None:
+    def _small_work(self, run: Run | None, low: list[GpuUse]) -> _Cause | None:
         shares = [use.memory_share for use in low if use.memory_share is not None]
         if not shares or max(shares) >= self.values["small_memory_share"]:
             return None
@@ -295,7 +181,7 @@ class LowGpuUtilization(Rule):
         )
 
 
-def _never_used(run: Run | None, unused: list[_Use], uses: list[_Use]) -> _Cause:
+def _never_used(run: Run | None, unused: list[GpuUse], uses: list[GpuUse]) -> _Cause:
     if len(unused) < len(uses):
         ranks = int_resource(run, "nproc_per_node")
         started = f" ({ranks} ranks per node were started)" if ranks else ""
@@ -329,5 +215,17 @@ def _unexplained(history: History, is_uneven: bool) -> _Cause:
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+def _text(use: GpuUse) -> str:
+    """Utilization never stands alone: it says that a kernel ran, not how much of the GPU it used."""
+    power, memory = use.mean(lambda s: s.power_w), use.mean(lambda s: s.memory_used_mib)
+    limit, total = use.samples[-1].power_limit_w, use.samples[-1].memory_total_mib
+    parts = [f"GPU {use.gpu} on {use.node}: busy {use.mean_pct:.0f} % of the time"]
+    parts.append(
+        "power –" if power is None else f"power {power:.0f} W" + (f" of {limit:.0f} W" if limit else "")
+    )
+    parts.append(
+        "memory –"
+        if memory is None
+        else f"memory {size_text(memory)}" + (f" of {size_text(total)}" if total else "")
+    )
+    return ", ".join(parts) + f" (mean of {len(use.samples)} samples over {use.span_s:.0f} s)"

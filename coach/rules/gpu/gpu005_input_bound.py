@@ -15,7 +15,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
 from coach.rules.quoting import ranks_text
-from coach.rules.windows import phases, resumed_steps, steady_steps, training_samples
+from coach.rules.windows import newest_steps, phases, resumed_steps, steady_steps, training_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class InputBound(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.METRICS}),)
     causal_rank = 5
+    consequence_of = ("GPU006", "DAT006")
     keep_s = 10.0
     thresholds = (
         Threshold("warning_share", 0.10, "of step time", "a tenth of the time is worth one more worker"),
@@ -132,11 +133,18 @@ class InputBound(Rule):
     def _waits(self, snapshot: TargetSnapshot, history: History) -> list[_Wait]:
         resumed = resumed_steps(snapshot)
         skip = int(self.values["skip_steps"])
-        waits = [
-            _Wait(rank, self._window(steady_steps(history.steps(rank), resumed, skip)))
-            for rank in history.ranks
-        ]
+        waits = [_Wait(rank, self._newest(history.steps(rank), resumed, skip)) for rank in history.ranks]
         return [wait for wait in waits if self._is_long_enough(wait)]
+
+    def _newest(self, steps: Sequence[Step], resumed: Sequence[int], skip: int) -> tuple[Step, ...]:
+        """The window of one rank, looking no further back than it needs to."""
+        count = int(1.25 * self.values["window_steps"]) + skip
+        while True:
+            window = self._window(steady_steps(newest_steps(steps, count), resumed, skip))
+            is_whole = sum(step.step_time_s or 0.0 for step in window) >= self.values["min_window_s"]
+            if is_whole or count >= len(steps):
+                return window
+            count *= 4
 
     def _window(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         """The newest steps: as many as wanted, and more where they are so fast that these last no time."""

@@ -9,35 +9,12 @@ from coach.model.finding import Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
+from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
 
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
     r"|NVRM: (?P<words>GPU at PCI:\S+ has fallen off the bus|.*?GPU has fallen off the bus)"
 )
-
-_MEANING = {
-    8: "a kernel ran too long",
-    13: "an exception in the graphics engine",
-    31: "a memory page fault",
-    43: "the GPU stopped processing for this program",
-    45: "the program's channel was cleaned up after another error",
-    48: "a double-bit ECC error",
-    61: "a breakpoint of the internal micro-controller",
-    62: "a halt of the internal micro-controller",
-    63: "a row of memory was remapped",
-    64: "a row of memory could not be remapped",
-    69: "an exception in the graphics engine's class",
-    74: "an NVLink error",
-    79: "the GPU has fallen off the bus",
-    92: "a high rate of single-bit ECC errors",
-    94: "a contained ECC error",
-    95: "an uncontained ECC error",
-    109: "a context switch timed out",
-    119: "the GPU's system processor did not answer",
-    120: "an error of the GPU's system processor",
-    140: "an unrecovered ECC error",
-}
-_OF_THE_PROGRAM = frozenset({8, 13, 31, 43, 45, 69, 109})
 
 
 class Xid(EndingRule):
@@ -65,18 +42,18 @@ class Xid(EndingRule):
     signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus"), _XID),)
 
     def severity_of(self, hit: LogHit) -> Severity | None:
-        return Severity.WARNING if _number(hit) in _OF_THE_PROGRAM else None
+        return Severity.WARNING if _number(hit) in OF_THE_PROGRAM else None
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         number = _number(hit)
         if number is None:
             return "A GPU has fallen off the bus"
-        meaning = _MEANING.get(number)
-        whose = " (mostly the program's own doing)" if number in _OF_THE_PROGRAM else ""
+        meaning = MEANING.get(number)
+        whose = " (mostly the program's own doing)" if number in OF_THE_PROGRAM else ""
         return f"The NVIDIA driver reported Xid {number}" + (f": {meaning}{whose}" if meaning else "")
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and _number(hit) in _OF_THE_PROGRAM:
+        if hit is not None and _number(hit) in OF_THE_PROGRAM:
             yield Fix(
                 "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its own line",
                 {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},

@@ -1,0 +1,85 @@
+"""DAT006: the training waits for storage: nothing else on the node could go on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.sampled import WINDOW, gpu_uses, host_window, means_of
+
+
+class SlowStorage(Rule):
+    """The training waits for storage.
+
+    What it sees
+        The kernel's I/O stall on the node: the share of time in which all tasks waited for reads and writes at once, over the newest window of
+        training, while the GPUs there have little to do. Network file systems that the node used stand beside it, with the time of a request.
+    Why it matters
+        Neither more workers nor more CPUs help where the file system is the limit.
+    When it stays silent
+        While the GPUs are busy; without GPUs; where the kernel does not tell pressure; in checkpoints, evaluation and start-up.
+    What to do
+        Copy the data to the node's own disk before the training (the recipe `staged`), in few large files instead of many small ones.
+    Sources
+        SageMaker Debugger's IOBottleneck; kernel documentation, pressure stall information; datapath-doctor's latency bands (15 and 50 ms).
+    """
+
+    code = "DAT006"
+    name = "slow-storage"
+    cause = "slow_storage"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
+    causal_rank = 5
+    keep_s = 10.0
+    thresholds = (
+        Threshold("stall_pct", 25, "percent of the time", "a quarter of the time nothing could go on"),
+        Threshold("gpu_pct", 70, "percent", "GPUs that are busier do not wait for storage"),
+        *WINDOW,
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        by_node: dict[str, list[float]] = {}
+        for use in gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW)):
+            by_node.setdefault(use.node, []).append(use.mean_pct)
+        for node, means in by_node.items():
+            if fmean(means) >= self.values["gpu_pct"]:
+                continue
+            hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
+            stall = means_of(hosts, lambda host: host.io_stall_pct)
+            if stall is None or stall < self.values["stall_pct"]:
+                continue
+            mounts = sorted(history.mounts(node), key=lambda mount: -(mount.wait_ms or 0.0))
+            yield Hit(
+                summary=f"The training waits for storage: {stall:.0f} % of the time everything on {node} stood still for it",
+                evidence=(
+                    Evidence(
+                        f"share of the time in which all tasks of {node} waited for I/O, mean of {len(hosts)} samples",
+                        value=round(stall, 1),
+                        unit="%",
+                    ),
+                    Evidence(
+                        "utilization of its GPUs meanwhile, mean", value=round(fmean(means), 1), unit="%"
+                    ),
+                    *(
+                        Evidence(
+                            f"{mount.path} ({mount.type or 'network file system'}): time of a request",
+                            value=mount.wait_ms,
+                            unit="ms",
+                        )
+                        for mount in mounts[:3]
+                        if mount.wait_ms is not None
+                    ),
+                ),
+                confidence=0.85 if mounts and (mounts[0].wait_ms or 0.0) >= 15 else 0.75,
+                subject=Subject(node=node),
+                fixes=(
+                    Fix(
+                        "Copy the data to the node's own disk first (as the recipe `staged` does), in few large files"
+                    ),
+                ),
+                since_s=hosts[0].time_s,
+            )

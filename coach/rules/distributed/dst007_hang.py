@@ -1,0 +1,137 @@
+"""DST007: the training stands still: no rank has ended a step for long, and its GPUs or CPUs do not work either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.sampled import mean, means_of
+from coach.rules.windows import newest_steps
+
+
+class Hang(Rule):
+    """No rank ends a step any more, and the GPUs or the CPUs show that no work is done.
+
+    What it sees
+        Two independent signs together. First, no step of any rank for ten times the usual, and at least five minutes. Second, over the two
+        minutes before now on every node: GPUs that are busy and draw little power (ranks that spin in a collective), or GPUs without
+        any work and CPUs nearly so; without GPUs, CPUs that do nothing.
+    Why it matters
+        The job holds its nodes until its time limit and trains nothing. More time does not help it.
+    When it stays silent
+        On silence alone: an evaluation, a checkpoint or a compilation ends no step, but works. While anything is read or written in
+        earnest. While the newest samples are older than two minutes: then nobody knows.
+    What to do
+        See where every rank stands before it is cancelled: `coach stacks JOBID`. The rank that stands elsewhere is the one the others wait for.
+    Sources
+        NVIDIA resiliency extension (heartbeats); SageMaker Debugger's StalledTraining; ML Engineering (Bekman), "hanging".
+    """
+
+    code = "DST007"
+    name = "hang"
+    cause = "hang"
+    severity = Severity.CRITICAL
+    needs = (
+        frozenset({Need.METRICS, Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),
+        frozenset({Need.METRICS, Need.HOST_TELEMETRY}),
+    )
+    causal_rank = 4
+    thresholds = (
+        Threshold("silence_s", 300, "seconds", "shorter silences are checkpoints on slow file systems"),
+        Threshold("silence_steps", 10, "times the median step", "long steps make long silences"),
+        Threshold("lag_s", 90, "seconds", "so late a network file system may show what was written"),
+        Threshold("window_s", 120, "seconds", "in this time an evaluation or a checkpoint shows some work"),
+        Threshold("min_samples", 20, "samples", "fewer are no state"),
+        Threshold("spin_pct", 95, "percent", "a collective that waits keeps its kernel running"),
+        Threshold("spin_power_share", 0.35, "of the power limit", "waiting in a kernel draws so little"),
+        Threshold(
+            "idle_cpu_pct", 5, "percent of the allotted CPUs", "nobody computes, decodes or compresses"
+        ),
+        Threshold("idle_io_mib_s", 1, "MiB/s", "nobody reads or writes in earnest"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        now = snapshot.now_s
+        if now is None or snapshot.state != "RUNNING" or not history.nodes:
+            return
+        ends = [history.steps(rank)[-1].time_s for rank in history.ranks]
+        newest = max((end for end in ends if end is not None), default=None)
+        times = [s.step_time_s for s in newest_steps(history.steps(history.ranks[0]), 100) if s.step_time_s]
+        if newest is None or not times:
+            return
+        patience = max(self.values["silence_s"], self.values["silence_steps"] * median(times))
+        silence = now - newest
+        if silence < patience + self.values["lag_s"]:
+            return
+        signs = [self._sign(history, node, now) for node in history.nodes]
+        if any(sign is None for sign in signs):
+            return
+        step = max(history.steps(rank)[-1].step for rank in history.ranks)
+        yield Hit(
+            summary=f"The training stands still: no step for {silence / 60:.0f} min, and {signs[0]}",
+            evidence=(
+                Evidence(f"newest step of any rank: {step}, ended before", value=round(silence), unit="s"),
+                Evidence("step time, median", value=round(median(times), 3), unit="s"),
+                *(
+                    Evidence(f"{node}: {sign}")
+                    for node, sign in list(zip(history.nodes, signs, strict=True))[:4]
+                ),
+            ),
+            confidence=0.9,
+            fixes=(
+                Fix(
+                    "See where every rank stands before the job is cancelled",
+                    command=f"coach stacks {snapshot.job.job_id if snapshot.job else snapshot.target}",
+                ),
+            ),
+            since_s=newest,
+        )
+
+    def _sign(self, history: History, node: str, now: float) -> str | None:
+        """What shows that a node does no work; None when it may."""
+        start, enough = now - self.values["window_s"], self.values["min_samples"]
+        hosts = [sample for sample in history.host(node) if sample.time_s > start]
+        if len(hosts) < enough:
+            return None
+        gpus = [key for key in history.gpus if key[0] == node]
+        powers, uses = [], []
+        for key in gpus:
+            samples = [s for s in history.gpu(*key) if s.time_s > start and s.utilization_pct is not None]
+            if len(samples) < enough:
+                return None
+            uses.append([sample.utilization_pct or 0.0 for sample in samples])
+            powers.append(
+                mean(
+                    [
+                        s.power_w / s.power_limit_w
+                        for s in samples
+                        if s.power_w is not None and s.power_limit_w
+                    ]
+                )
+            )
+        io = [
+            value
+            for sample in hosts
+            for value in (sample.disk_read_mib_s, sample.disk_write_mib_s)
+            if value is not None
+        ]
+        if (mean(io) or 0.0) > self.values["idle_io_mib_s"] or any(
+            (mount.read_mib_s or 0.0) + (mount.write_mib_s or 0.0) > self.values["idle_io_mib_s"]
+            for mount in history.mounts(node)
+        ):
+            return None
+        if gpus and all(
+            min(use) >= self.values["spin_pct"]
+            and power is not None
+            and power < self.values["spin_power_share"]
+            for use, power in zip(uses, powers, strict=True)
+        ):
+            return "its GPUs spin: always busy, at little power"
+        cpu = means_of(hosts, lambda host: host.cpu_pct)
+        if cpu is None or cpu >= self.values["idle_cpu_pct"] or any(max(use) > 0 for use in uses):
+            return None
+        return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if gpus else "")

@@ -1,0 +1,87 @@
+"""DST009: the GPUs of one job do unequal work, though each does some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.sampled import MIN_SAMPLES, STARTUP_S, gpu_uses
+
+_UNEVEN_BY_DESIGN = ("pipeline", "3d", "data_parallel")
+"""In the names of recipes: stages differ, and DataParallel's first GPU does more."""
+
+
+class UnevenGpus(Rule):
+    """One GPU of the job is far less busy than the others, or far busier.
+
+    What it sees
+        The mean utilization of each GPU over ten minutes of training: the least busy one against the median of all.
+    Why it matters
+        In data-parallel training all wait for the slowest in each step. A GPU that works less has less to do, or is the one that waits.
+    When it stays silent
+        On a GPU that is idle most of the time: GPU003 tells of it. Where the stages differ by design (pipeline, 3-D, DataParallel). In
+        start-up, evaluation, checkpoints and compilation, in which one rank works alone.
+    What to do
+        Look for work that one rank does for all (logging, evaluation, saving), and for shards of unequal size. Compare clocks and temperatures.
+    Sources
+        SageMaker Debugger's LoadBalancing; TraceML's rank imbalance.
+    """
+
+    code = "DST009"
+    name = "uneven-gpus"
+    cause = "uneven_gpus"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    causal_rank = 5
+    consequence_of = ("HDW003", "GPU003", "GPU006", "GPU005", "DAT006")
+    keep_s = 10.0
+    thresholds = (
+        Threshold("spread_points", 30, "percentage points", "smaller differences come and go"),
+        Threshold("idle_pct", 30, "percent", "below it GPU003 tells of the GPU"),
+        Threshold(
+            "window_s", 600, "seconds", "in a shorter time one evaluation or checkpoint makes the difference"
+        ),
+        MIN_SAMPLES,
+        STARTUP_S,
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if len(history.gpus) < 2:
+            return
+        recipe = snapshot.run.recipe if snapshot.run is not None else ""
+        if any(word in recipe for word in _UNEVEN_BY_DESIGN):
+            return
+        uses = gpu_uses(
+            snapshot, history, *(self.values[name] for name in ("window_s", "min_samples", "startup_s"))
+        )
+        if len(uses) < 2:
+            return
+        least, most = min(uses, key=lambda u: u.mean_pct), max(uses, key=lambda u: u.mean_pct)
+        middle = median(use.mean_pct for use in uses)
+        odd = least if middle - least.mean_pct >= most.mean_pct - middle else most
+        spread = most.mean_pct - least.mean_pct
+        if least.mean_pct < self.values["idle_pct"] or spread < self.values["spread_points"]:
+            return
+        yield Hit(
+            summary=f"GPU {odd.gpu} on {odd.node} is busy {odd.mean_pct:.0f} % of the time, the {len(uses)} of the job {middle:.0f} % (median)",
+            evidence=tuple(
+                Evidence(
+                    f"utilization of GPU {use.gpu} on {use.node}, mean of {len(use.samples)} samples",
+                    value=round(use.mean_pct, 1),
+                    unit="%",
+                )
+                for use in (least, most)
+            ),
+            confidence=round(0.6 + 0.2 * min(1.0, spread / self.values["spread_points"] - 1), 2),
+            subject=Subject(node=odd.node, gpu=odd.gpu),
+            fixes=(
+                Fix(
+                    "Look for what one rank does alone (logging, evaluation, saving), and for unequal shards of the data"
+                ),
+            ),
+            since_s=odd.samples[0].time_s,
+        )

@@ -1,0 +1,69 @@
+"""JOB006: far more memory was asked for than was used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.quoting import parse_mib, size_text
+
+
+class MemoryAsked(Rule):
+    """A run that completed used little of the memory it asked for.
+
+    What it sees
+        The largest resident memory of the job on any node, sampled over the whole run, against the `--mem` of the launch.
+    Why it matters
+        Memory that is held and not used keeps other jobs off the node, and a smaller request starts sooner.
+    When it stays silent
+        Unless the run completed, and unless `--mem` was said: the site's default is nobody's choice. On small requests and short runs.
+    What to do
+        Ask for 1.3 times the peak the next time. Never less than that: a sampled peak misses bursts.
+    Sources
+        slurmpast (below 35 % and 32 GiB idle); Princeton jobstats.
+    """
+
+    code = "JOB006"
+    name = "memory-asked"
+    cause = "memory_over_request"
+    severity = Severity.INFO
+    needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
+    causal_rank = 5
+    thresholds = (
+        Threshold("used_share", 0.35, "of what was asked", "slurmpast's bound"),
+        Threshold("idle_mib", 32768, "MiB", "less keeps nobody off a node"),
+        Threshold("min_s", 300, "seconds", "a shorter run may not have come to its peak"),
+        Threshold("headroom", 1.3, "times the peak", "a sampled peak is a floor: bursts are missed"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        run = snapshot.run
+        asked_text = run.resources.get("mem") if run is not None else None
+        asked = parse_mib(asked_text, "M") if isinstance(asked_text, str) else None
+        if run is None or not asked or snapshot.state != "COMPLETED":
+            return
+        samples = [
+            sample
+            for node in history.nodes
+            for sample in history.host(node)
+            if sample.memory_used_mib is not None
+        ]
+        if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+            return
+        peak = max(sample.memory_used_mib or 0.0 for sample in samples)
+        if peak >= self.values["used_share"] * asked or asked - peak < self.values["idle_mib"]:
+            return
+        wanted = f"{max(1, math.ceil(peak * self.values['headroom'] / 1024))}G"
+        yield Hit(
+            summary=f"Of the {size_text(asked)} per node that were asked for, {size_text(peak)} were used at most",
+            evidence=(
+                Evidence("peak of the job's resident memory on a node, sampled", value=peak, unit="MiB"),
+                Evidence("memory asked per node", value=asked, unit="MiB"),
+            ),
+            confidence=0.8,
+            fixes=(Fix(f"Memory per node → {wanted} the next time", {"mem": wanted}),),
+        )

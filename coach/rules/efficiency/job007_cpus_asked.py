@@ -1,0 +1,78 @@
+"""JOB007: most of the CPUs that were asked for did nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_resource
+from coach.rules.sampled import training_host_samples
+
+
+class CpusAsked(Rule):
+    """A run that completed used few of the CPUs it had.
+
+    What it sees
+        The use of the CPUs that the job had on each node, over all of its training that was kept.
+    Why it matters
+        CPUs that are held and idle keep other jobs off the node, and the GPUs beside them lie idle.
+    When it stays silent
+        Unless the run completed; on few CPUs and short runs. It is never more than info: many sites give a fixed number of CPUs with each GPU.
+    What to do
+        Ask for as many as ranks, DataLoader workers and a little more need: twice what was used.
+    Sources
+        slurmpast (below 15 % of the cores); Princeton jobstats.
+    """
+
+    code = "JOB007"
+    name = "cpus-asked"
+    cause = "cpu_over_request"
+    severity = Severity.INFO
+    needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
+    causal_rank = 5
+    thresholds = (
+        Threshold("used_pct", 15, "percent of the CPUs", "slurmpast's bound"),
+        Threshold("min_cpus", 16, "CPUs on a node", "fewer come with a GPU, and keep nobody off it"),
+        Threshold("min_s", 300, "seconds of training", "shorter runs are mostly start"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if snapshot.state != "COMPLETED":
+            return
+        used: list[tuple[float, int]] = []
+        for node in history.nodes:
+            samples = [
+                s
+                for s in training_host_samples(snapshot, history, node)
+                if s.cpu_pct is not None and s.num_cpus
+            ]
+            if not samples or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+                return
+            used.append((fmean([s.cpu_pct or 0.0 for s in samples]), samples[-1].num_cpus or 0))
+        if not used:
+            return
+        mean_pct, cpus = max(used)
+        if mean_pct >= self.values["used_pct"] or cpus < self.values["min_cpus"]:
+            return
+        ranks = int_resource(snapshot.run, "nproc_per_node") or 1
+        wanted = max(ranks, math.ceil(2 * cpus * mean_pct / 100))
+        yield Hit(
+            summary=f"Of {cpus} CPUs per node, {mean_pct:.0f} % were used on the busiest node",
+            evidence=(
+                Evidence(
+                    "use of the allotted CPUs while it trained, mean", value=round(mean_pct, 1), unit="%"
+                ),
+            ),
+            confidence=0.8,
+            fixes=(
+                Fix(
+                    f"CPUs per task → {wanted} the next time, where the site lets you choose",
+                    {"cpus_per_task": wanted} if int_resource(snapshot.run, "cpus_per_task") else {},
+                ),
+            ),
+        )

@@ -1,0 +1,69 @@
+"""JOB009: far more time was asked for than was used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.cluster import Job
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+
+
+class TimeAsked(Rule):
+    """A job that completed used little of the time it asked for.
+
+    What it sees
+        How long the job ran against its time limit, as the queue or the accounting tells them.
+    Why it matters
+        A shorter limit fits into gaps that the scheduler fills (backfill): such a job starts sooner.
+    When it stays silent
+        Unless the job completed, on limits of less than two hours, and where more than a quarter was used.
+    What to do
+        Ask for about twice what it took. Never for less: a job that reaches its limit is killed.
+    Sources
+        Princeton jobstats (below 10 % red); slurmpast; slurm.conf(5), backfill.
+    """
+
+    code = "JOB009"
+    name = "time-asked"
+    cause = "time_over_request"
+    severity = Severity.INFO
+    needs = (frozenset({Need.JOB_STATE}),)
+    causal_rank = 5
+    thresholds = (
+        Threshold(
+            "used_share", 0.25, "of the limit", "between jobstats' red line (0.1) and slurmpast's (0.5)"
+        ),
+        Threshold("min_limit_s", 7200, "seconds", "shorter limits fit into gaps as they are"),
+        Threshold("min_s", 300, "seconds", "a shorter run was a try"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        job = snapshot.job
+        if job is None or snapshot.state != "COMPLETED" or not job.time_limit_s:
+            return
+        took = _took_s(job)
+        if took is None or took < self.values["min_s"] or job.time_limit_s < self.values["min_limit_s"]:
+            return
+        share = took / job.time_limit_s
+        if share >= self.values["used_share"]:
+            return
+        hours = f"{max(1, round(2 * took / 3600)):02d}:00:00"
+        yield Hit(
+            summary=f"It took {took / 3600:.1f} h of the {job.time_limit_s / 3600:.0f} h that were asked for",
+            evidence=(
+                Evidence("share of the time limit that was used", value=round(share, 3), unit="of the limit"),
+            ),
+            confidence=0.9,
+            fixes=(Fix(f"Time limit → {hours} the next time: it may start sooner", {"time": hours}),),
+        )
+
+
+def _took_s(job: Job) -> float | None:
+    if job.time_used_s is not None:
+        return float(job.time_used_s)
+    if job.start_time_s is None or job.end_time_s is None:
+        return None
+    return job.end_time_s - job.start_time_s

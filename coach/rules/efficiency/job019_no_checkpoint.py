@@ -1,0 +1,82 @@
+"""JOB019: the run will reach its time limit before it is done, and nothing of it is saved yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter
+from coach.rules.windows import newest_steps
+
+
+class NoCheckpoint(Rule):
+    """At its pace the run ends after its time limit, and it has saved nothing yet.
+
+    What it sees
+        The steps that are left at the pace of the newest hundred, against the time that is left of the limit, on a run of which no
+        checkpoint was found.
+    Why it matters
+        At the limit Slurm kills the job, and all of its work is lost.
+    When it stays silent
+        On jobs whose number of steps or whose checkpoints are not known, when the run will be done in time, when it was told to save before the
+        limit (`--signal`), and in its first minutes.
+    What to do
+        Save now and then (`checkpoint_every`), and have Slurm send a signal before the limit (`--signal=B:USR1@300`), so that the run can go on in
+        a next job.
+    Sources
+        sbatch(1), --signal; scontrol(1): a user cannot lengthen a job's limit, the site can.
+    """
+
+    code = "JOB019"
+    name = "no-checkpoint-before-limit"
+    cause = "no_checkpoint"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS, Need.JOB_STATE}),)
+    causal_rank = 5
+    thresholds = (
+        Threshold("min_steps", 100, "steps", "the pace of fewer is that of the start"),
+        Threshold("min_s", 600, "seconds", "before that little is lost"),
+        Threshold("margin", 1.1, "times the time left", "the pace varies by about a tenth"),
+        Threshold("critical_share", 0.8, "of the limit", "then hardly any time is left to save"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        job, run = snapshot.job, snapshot.run
+        if job is None or run is None or snapshot.state != "RUNNING" or snapshot.checkpoints:
+            return
+        goal, used, limit = int_parameter(run, "max_steps"), job.time_used_s, job.time_limit_s
+        if (
+            not goal
+            or used is None
+            or not limit
+            or used < self.values["min_s"]
+            or run.resources.get("signal")
+        ):
+            return
+        steps = newest_steps(history.steps(history.ranks[0]), 100)
+        times = [step.step_time_s for step in steps if step.step_time_s]
+        if history.num_steps(history.ranks[0]) < self.values["min_steps"] or not times:
+            return
+        needed, left = max(0, goal - steps[-1].step) * fmean(times), limit - used
+        if needed <= self.values["margin"] * left:
+            return
+        yield Hit(
+            summary=f"Nothing is saved yet, and {needed / 60:.0f} min of training are left with {left / 60:.0f} min of the time limit",
+            evidence=(
+                Evidence("steps done", value=steps[-1].step, unit=f"of {goal}"),
+                Evidence("step time, mean of the newest", value=round(fmean(times), 3), unit="s"),
+                Evidence("time left of the limit", value=left, unit="s"),
+            ),
+            confidence=0.85,
+            fixes=(
+                Fix(
+                    "Save now and then, and be told before the limit (the run then goes on in a next job)",
+                    {"checkpoint_every": max(1, round(600 / fmean(times))), "signal": "B:USR1@300"},
+                ),
+            ),
+            severity=Severity.CRITICAL if used >= self.values["critical_share"] * limit else None,
+        )

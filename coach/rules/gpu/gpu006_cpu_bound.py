@@ -1,0 +1,96 @@
+"""GPU006: the CPUs are the limit: all that the job has are busy, and its GPUs wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter, int_resource
+from coach.rules.sampled import WINDOW, gpu_uses, host_window, means_of
+
+
+class CpuBound(Rule):
+    """The CPUs of a node are at their limit while its GPUs wait.
+
+    What it sees
+        The use of the CPUs that the job has on a node, and the utilization of its GPUs there, both over the newest window of training.
+        Where the kernel tells pressure, how long tasks waited for a CPU stands beside it: more threads run than there are CPUs.
+    Why it matters
+        More DataLoader workers do not help where there is no CPU left for them; they then take it from each other.
+    When it stays silent
+        Without GPUs: a training on CPUs shall use them wholly. While the GPUs are busy. In start-up, evaluation, checkpoints and compilation.
+    What to do
+        Ask for more CPUs per task. Where no more are to be had: decode and augment less per sample or on the GPU, prepare the data once;
+        set OMP_NUM_THREADS so that ranks × threads fit into the CPUs.
+    Sources
+        SageMaker Debugger's CPUBottleneck (CPU above 90 %); kernel documentation, pressure stall information.
+    """
+
+    code = "GPU006"
+    name = "cpu-bound"
+    cause = "cpu_bound"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
+    causal_rank = 5
+    keep_s = 10.0
+    thresholds = (
+        Threshold("cpu_pct", 90, "percent of the allotted CPUs", "SageMaker's limit: no CPU is left"),
+        Threshold("gpu_pct", 70, "percent", "GPUs that are busier do not wait for the CPUs"),
+        Threshold("critical_gpu_pct", 30, "percent", "two thirds of the GPUs' time are then lost"),
+        *WINDOW,
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        window_s, min_samples = self.values["window_s"], self.values["min_samples"]
+        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        by_node: dict[str, list[float]] = {}
+        for use in uses:
+            by_node.setdefault(use.node, []).append(use.mean_pct)
+        for node, means in by_node.items():
+            gpu_pct = fmean(means)
+            if gpu_pct >= self.values["gpu_pct"]:
+                continue
+            hosts = host_window(snapshot, history, node, window_s, min_samples)
+            cpu_pct = means_of(hosts, lambda host: host.cpu_pct)
+            if cpu_pct is None or cpu_pct < self.values["cpu_pct"]:
+                continue
+            cpus, pressure = hosts[-1].num_cpus, means_of(hosts, lambda host: host.cpu_pressure_pct)
+            window = f"{node}, mean of {len(hosts)} samples"
+            evidence = [
+                Evidence(
+                    f"use of the {cpus or 'allotted'} CPUs on {window}", value=round(cpu_pct, 1), unit="%"
+                ),
+                Evidence(
+                    f"utilization of {len(means)} GPU{'s' * (len(means) > 1)} there",
+                    value=round(gpu_pct, 1),
+                    unit="%",
+                ),
+            ]
+            if pressure is not None:
+                text = f"share of the time in which some task waited for a CPU of {node}"
+                evidence.append(Evidence(text, value=round(pressure, 1), unit="%"))
+            yield Hit(
+                summary=f"The CPUs of {node} are at their limit ({cpu_pct:.0f} %), and its GPUs wait ({gpu_pct:.0f} % busy)",
+                evidence=tuple(evidence),
+                confidence=0.85 if pressure is None or pressure < 20 else 0.92,
+                subject=Subject(node=node),
+                fixes=tuple(_fixes(snapshot.run)),
+                severity=Severity.CRITICAL if gpu_pct < self.values["critical_gpu_pct"] else None,
+                since_s=hosts[0].time_s,
+            )
+
+
+def _fixes(run: Run | None) -> Iterable[Fix]:
+    cpus, workers = int_resource(run, "cpus_per_task"), int_parameter(run, "num_workers")
+    if cpus:
+        yield Fix(f"CPUs per task {cpus} → {cpus * 2}", {"cpus_per_task": cpus * 2})
+    else:
+        yield Fix("Ask for more CPUs per task (--cpus-per-task)")
+    if cpus and workers is not None and workers > cpus:
+        yield Fix(f"DataLoader workers {workers} → {cpus}: one per CPU", {"num_workers": cpus})
+    yield Fix("Do less per sample on the CPU: prepare the data once, or decode and augment on the GPU")

@@ -1,0 +1,101 @@
+"""GPU013: a GPU that is always busy and hardly used: some kernel always runs, and fills little of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter
+from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
+
+
+class BusyAndUnderfed(Rule):
+    """A kernel is always running, and little of the GPU is used by it.
+
+    What it sees
+        Utilization near 100 % over the newest window of training, while few of the multiprocessors were active (GPM, `coach run --gpm`). Where
+        that was not measured, the power that is drawn stands for it, with less confidence, and the finding is info.
+    Why it matters
+        Utilization says that a kernel ran, not how much of the GPU it used: 100 % is possible with one multiprocessor of 132. Such a GPU looks
+        well used and is not.
+    When it stays silent
+        Where neither SM activity nor power and its limit were measured (MIG instances have no power of their own). In start-up,
+        evaluation, checkpoints and compilation.
+    What to do
+        A larger batch, torch.compile or CUDA graphs against many small kernels, sizes that are multiples of 64. If the job is that small: a
+        MIG instance or a smaller GPU. Ranks that spin in a collective look the same: see whether one rank is behind.
+    Sources
+        ML Engineering (Bekman), "GPU utilization"; jobscope's bands of SM activity (15 %); TraceML (power below 30 % of the limit).
+    """
+
+    code = "GPU013"
+    name = "busy-and-underfed"
+    cause = "gpu_underfed"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    causal_rank = 5
+    keep_s = 10.0
+    thresholds = (
+        Threshold("utilization_pct", 90, "percent", "a kernel runs all the time"),
+        Threshold("sm_activity_pct", 15, "percent", "less than one multiprocessor in six is used"),
+        Threshold(
+            "power_share", 0.3, "of the power limit", "a GPU that waits inside of kernels draws so little"
+        ),
+        *WINDOW,
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        low = [
+            (use, activity, is_measured)
+            for use in uses
+            if use.mean_pct >= self.values["utilization_pct"]
+            for activity, is_measured in self._low(use)
+        ]
+        if not low:
+            return
+        worst, value, is_measured = min(low, key=lambda item: (not item[2], item[1]))
+        what = f"{value:.0f} % of its multiprocessors" if is_measured else f"{value:.0%} of its power"
+        more = f" (and {len(low) - 1} more)" if len(low) > 1 else ""
+        evidence = [Evidence("utilization, mean", value=round(worst.mean_pct, 1), unit="%")]
+        if is_measured:
+            evidence.append(Evidence("SM activity (GPM), mean", value=round(value, 1), unit="%"))
+        if worst.power_share is not None:
+            evidence.append(
+                Evidence("power, mean", value=round(worst.power_share, 2), unit="of the power limit")
+            )
+        batch = int_parameter(snapshot.run, "batch_size")
+        has_room = (worst.memory_share or 0.0) < 0.5
+        yield Hit(
+            summary=f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and uses {what}",
+            evidence=tuple(evidence),
+            confidence=0.85 if is_measured else 0.6,
+            subject=Subject(node=worst.node, gpu=worst.gpu) if len(low) == 1 else Subject(),
+            fixes=(
+                *(
+                    [
+                        Fix(
+                            f"Batch size {batch} → {batch * 2}",
+                            {"batch_size": batch * 2},
+                            changes_learning=True,
+                        )
+                    ]
+                    if batch and has_room
+                    else []
+                ),
+                Fix("Fewer and larger kernels: torch.compile, CUDA graphs, sizes that are multiples of 64"),
+            ),
+            severity=Severity.WARNING if is_measured else Severity.INFO,
+            since_s=worst.samples[0].time_s,
+        )
+
+    def _low(self, use: GpuUse) -> Iterable[tuple[float, bool]]:
+        activity = use.mean(lambda sample: sample.sm_activity_pct)
+        if activity is not None:
+            if activity < self.values["sm_activity_pct"]:
+                yield activity, True
+        elif use.power_share is not None and use.power_share < self.values["power_share"]:
+            yield use.power_share, False

@@ -1,0 +1,90 @@
+"""HDW004: a GPU's PCIe link is narrower or slower than card and slot allow, while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuLink
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.sampled import mean
+
+
+class PcieDegraded(Rule):
+    """The PCIe link of a GPU runs with fewer lanes or at a lower generation than card and slot allow.
+
+    What it sees
+        Width and generation of the link, against the largest that this GPU can have in this slot. Fewer lanes must have been seen twice; a
+        lower generation counts only while the GPU worked in the seconds before.
+    Why it matters
+        Half of the lanes is half of the bandwidth from the host, and between GPUs without NVLink. It is a badly seated card or riser, or a
+        slot that is broken; the program cannot help it.
+    When it stays silent
+        On a lower generation at rest: every GPU saves power so. On MIG instances and virtual GPUs, which do not tell their link.
+    What to do
+        Leave the node out (`--exclude=NODE`) if the input or the communication is slow, and tell the site node and GPU.
+    Sources
+        NVML, nvmlDeviceGetCurrPcieLinkWidth and …MaxPcieLinkWidth (the largest of GPU and system together).
+    """
+
+    code = "HDW004"
+    name = "pcie-degraded"
+    cause = "pcie_degraded"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    causal_rank = 1
+    keep_s = 30.0
+    thresholds = (
+        Threshold(
+            "working_pct", 50, "percent", "a GPU that does less may have lowered its link to save power"
+        ),
+        Threshold("working_s", 10, "seconds", "so long the GPU must have worked before the look at its link"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for node, gpu in history.gpus:
+            looks = history.gpu_link(node, gpu)
+            if looks is None:
+                continue
+            first, newest = looks
+            is_narrow = first.time_s < newest.time_s and _is_narrow(first) and _is_narrow(newest)
+            if is_narrow:
+                what = f"{newest.pcie_width} of {newest.max_pcie_width} lanes"
+            elif _is_slow(newest) and self._worked(history, newest):
+                what = f"generation {newest.pcie_generation} of {newest.max_pcie_generation} under load"
+            else:
+                continue
+            yield Hit(
+                summary=f"The PCIe link of GPU {gpu} on {node} runs with {what}",
+                evidence=(
+                    Evidence(
+                        f"PCIe now: generation {newest.pcie_generation or '–'}, width {newest.pcie_width or '–'}; possible here: "
+                        f"generation {newest.max_pcie_generation or '–'}, width {newest.max_pcie_width or '–'}"
+                    ),
+                ),
+                confidence=0.9 if is_narrow else 0.75,
+                subject=Subject(node=node, gpu=gpu),
+                fixes=(Fix(f"Leave {node} out, and tell the site node and GPU", {"exclude": node}),),
+                since_s=first.time_s if is_narrow else newest.time_s,
+            )
+
+    def _worked(self, history: History, link: GpuLink) -> bool:
+        start = link.time_s - self.values["working_s"]
+        before = [
+            sample.utilization_pct
+            for sample in history.gpu(link.node, link.gpu)
+            if start <= sample.time_s <= link.time_s and sample.utilization_pct is not None
+        ]
+        return len(before) >= 2 and (mean(before) or 0.0) >= self.values["working_pct"]
+
+
+def _is_narrow(link: GpuLink) -> bool:
+    return bool(link.pcie_width and link.max_pcie_width and link.pcie_width < link.max_pcie_width)
+
+
+def _is_slow(link: GpuLink) -> bool:
+    return bool(
+        link.pcie_generation and link.max_pcie_generation and link.pcie_generation < link.max_pcie_generation
+    )

@@ -1,0 +1,75 @@
+"""HDW010: the driver reported an Xid to the sampler, where no log would ever have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuEvent
+from coach.rules.base import Rule
+from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
+
+
+class XidSeen(Rule):
+    """The NVIDIA driver reported an Xid of one of the job's GPUs while the sampler ran.
+
+    What it sees
+        The event that NVML sends with an Xid, as the sampler beside the training got it: without the kernel log, which only root may read.
+    Why it matters
+        An Xid is the driver's own word: 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its firmware. 8, 13, 31, 43, 45, 69
+        and 109 are mostly an access out of range in a kernel of the program.
+    When it stays silent
+        Without an event. A row that was remapped (63) and an error that was contained are a warning: the GPU goes on.
+    What to do
+        Hardware: leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node, GPU and number. The program's:
+        run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.
+    Sources
+        NVIDIA Xid catalogue; NVML, nvmlEventTypeXidCriticalError.
+    """
+
+    code = "HDW010"
+    name = "xid-seen"
+    cause = "xid_hw_error"
+    severity = Severity.CRITICAL
+    causal_rank = 1
+    consequence_of = ("HDW001", "CUD003", "CUD004")
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        by_gpu: dict[tuple[str, int], list[GpuEvent]] = {}
+        for event in history.gpu_events:
+            if event.xid is not None:
+                by_gpu.setdefault((event.node, event.gpu), []).append(event)
+        for (node, gpu), events in by_gpu.items():
+            numbers = list(dict.fromkeys(event.xid for event in events if event.xid is not None))
+            worst = next((number for number in numbers if number not in _MILD), numbers[0])
+            meaning = f": {MEANING[worst]}" if worst in MEANING else ""
+            is_own = worst in OF_THE_PROGRAM
+            yield Hit(
+                summary=f"GPU {gpu} on {node}: the NVIDIA driver reported Xid {worst}{meaning}"
+                + (" (mostly the program's own doing)" if is_own else ""),
+                evidence=tuple(
+                    Evidence(f"Xid {number}", value=sum(e.xid == number for e in events), unit="times")
+                    for number in numbers[:8]
+                ),
+                confidence=0.95,
+                subject=Subject(node=node, gpu=gpu),
+                fixes=(
+                    Fix(
+                        "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its own line",
+                        {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+                    )
+                    if is_own
+                    else Fix(
+                        f"Leave {node} out, go on from the last checkpoint, and tell the site the number",
+                        {"exclude": node},
+                    ),
+                ),
+                severity=Severity.WARNING if worst in _MILD else None,
+                since_s=events[0].time_s,
+            )
+
+
+_MILD = OF_THE_PROGRAM | {63, 92, 94}
+"""The program's own, and what the GPU has dealt with itself."""

@@ -1,0 +1,65 @@
+"""MEM005: a GPU's memory is all but full: no fault, and no room for a longer batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.quoting import size_text
+from coach.rules.sampled import WINDOW, gpu_uses
+
+
+class GpuMemoryFull(Rule):
+    """A GPU's memory is all but full.
+
+    What it sees
+        The share of device memory in use over the newest window of training.
+    Why it matters
+        Full memory is good use of a GPU. But a longer sequence, or the first evaluation, then finds no room and ends the run.
+    When it stays silent
+        Below `share`. It is never more than info: the framework keeps what it once had, so most of it may be free inside.
+    What to do
+        Nothing, as long as it runs. Where sizes vary: a smaller micro-batch with more gradient accumulation, or activation checkpointing.
+    Sources
+        TraceML's memory bands (97 %); ML Engineering (Bekman) on the caching allocator.
+    """
+
+    code = "MEM005"
+    name = "gpu-memory-full"
+    cause = "gpu_memory_full"
+    severity = Severity.INFO
+    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    causal_rank = 5
+    keep_s = 10.0
+    thresholds = (Threshold("share", 0.97, "of the GPU's memory", "TraceML's upper band"), *WINDOW)
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        full = [use for use in uses if (use.memory_share or 0.0) >= self.values["share"]]
+        if not full:
+            return
+        worst = max(full, key=lambda use: use.memory_share or 0.0)
+        total = worst.samples[-1].memory_total_mib
+        yield Hit(
+            summary=f"The memory of GPU {worst.gpu} on {worst.node} is {worst.memory_share or 0.0:.0%} full"
+            + (f" (and of {len(full) - 1} more)" if len(full) > 1 else ""),
+            evidence=(
+                Evidence(
+                    f"memory in use, mean of {len(worst.samples)} samples"
+                    + (f" of {size_text(total)}" if total else ""),
+                    value=round(worst.memory_share or 0.0, 3),
+                    unit="of memory",
+                ),
+            ),
+            confidence=0.9,
+            subject=Subject(node=worst.node, gpu=worst.gpu) if len(full) == 1 else Subject(),
+            fixes=(
+                Fix(
+                    "Where sizes vary: a smaller micro-batch with more gradient accumulation, or activation checkpointing"
+                ),
+            ),
+            since_s=worst.samples[0].time_s,
+        )

@@ -1,0 +1,108 @@
+"""MEM009: the job's memory on a node grows without end, and will reach its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter
+from coach.rules.quoting import size_text
+from coach.rules.sampled import quarters, training_host_samples
+
+_MIN_SAMPLES = 20
+
+
+class HostMemoryGrows(Rule):
+    """The memory that the job uses on a node grows steadily towards its limit.
+
+    What it sees
+        The resident memory of the job's processes while it trains, in four equal parts of what was kept: each larger than the one before, the last
+        well above the first, and at this pace at the limit within `horizon_s`.
+    Why it matters
+        At the limit the kernel kills a process without a word, hours into the run.
+    When it stays silent
+        While it trains for less than `min_s`, when the growth ends (caches that fill), and when the limit is further away than `horizon_s`.
+        Memory that processes share is counted for each: the sum is above what is really used, so its growth decides, not its height.
+    What to do
+        Look for what is kept per step: lists of losses with their graph (use `.item()`), Python lists in the data set that workers copy page by page
+        (use NumPy, Arrow, memory maps). Until it is found: more `--mem`, and checkpoints before the limit.
+    Sources
+        torch issue 13246 (copy-on-read in DataLoader workers); runmedic's leak test (last quarter 1.2 times the first).
+    """
+
+    code = "MEM009"
+    name = "host-memory-grows"
+    cause = "host_memory_leak"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.HOST_TELEMETRY}),)
+    causal_rank = 2
+    keep_s = 30.0
+    thresholds = (
+        Threshold("min_s", 600, "seconds of training", "caches and workers fill within minutes"),
+        Threshold("growth", 1.2, "times the first quarter", "runmedic's bound: less may be fragmentation"),
+        Threshold("min_growth_mib", 512, "MiB", "small processes grow by more than a fifth for good reasons"),
+        Threshold("horizon_s", 14400, "seconds", "a limit that is further away than this can wait"),
+        Threshold("critical_share", 0.9, "of the limit", "one more burst reaches the limit"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for node in history.nodes:
+            if len(history.host(node)) < _MIN_SAMPLES:
+                continue
+            samples = [
+                s for s in training_host_samples(snapshot, history, node) if s.memory_used_mib is not None
+            ]
+            if len(samples) < _MIN_SAMPLES or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
+                continue
+            used, times = (
+                quarters([s.memory_used_mib or 0.0 for s in samples]),
+                quarters([s.time_s for s in samples]),
+            )
+            # A cache that fills grows ever more slowly: the last quarter must still grow at half of the mean pace.
+            paces = [
+                (b - a) / (t - s) for (a, b), (s, t) in zip(pairwise(used), pairwise(times), strict=True)
+            ]
+            pace = (used[-1] - used[0]) / (times[-1] - times[0])
+            grown = used[-1] - used[0]
+            limit = samples[-1].memory_limit_mib
+            if min(paces) <= 0 or paces[-1] < 0.5 * pace or limit is None:
+                continue
+            if used[-1] < self.values["growth"] * used[0] or grown < self.values["min_growth_mib"]:
+                continue
+            newest = samples[-1].memory_used_mib or 0.0
+            left_s = max(0.0, (limit - newest) / paces[-1])
+            if left_s > self.values["horizon_s"]:
+                continue
+            is_near = newest >= self.values["critical_share"] * limit
+            yield Hit(
+                summary=f"Memory on {node} grows by {size_text(paces[-1] * 3600)} an hour and reaches its limit in about {max(1, left_s / 60):.0f} min",
+                evidence=(
+                    Evidence(
+                        f"job's resident memory on {node} by quarters of {samples[-1].time_s - samples[0].time_s:.0f} s: "
+                        + ", ".join(size_text(value) for value in used)
+                    ),
+                    Evidence(f"newest of {len(samples)} samples", value=newest, unit="MiB"),
+                    Evidence("memory limit there", value=limit, unit="MiB"),
+                ),
+                confidence=0.8,
+                subject=Subject(node=node),
+                fixes=tuple(_fixes(snapshot)),
+                severity=Severity.CRITICAL if is_near else None,
+                since_s=samples[0].time_s,
+            )
+
+
+def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:
+    yield Fix(
+        "Look for what is kept per step: losses with their graph (`.item()`), Python lists in the data set"
+    )
+    workers = int_parameter(snapshot.run, "num_workers")
+    if workers is not None and workers > 1:
+        yield Fix(
+            f"DataLoader workers {workers} → {workers // 2}: each holds its own copies",
+            {"num_workers": workers // 2},
+        )

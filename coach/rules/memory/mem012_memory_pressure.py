@@ -1,0 +1,78 @@
+"""MEM012: the node's memory is too small for what runs on it: all wait for memory, and pages go to swap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.sampled import host_window, means_of
+
+
+class MemoryPressure(Rule):
+    """The processes of a node wait for memory.
+
+    What it sees
+        The kernel's memory pressure on the node: the share of time in which all tasks waited for memory at once, over the newest two minutes of
+        training; what went to swap meanwhile stands beside it.
+    Why it matters
+        The training crawls and looks like a hang; the next step is a process that is killed.
+    When it stays silent
+        Where the kernel does not tell pressure. On swap that is merely in use: pages that nobody needs are well kept there. Node-wide values are not
+        the job's alone; the finding says so.
+    What to do
+        Fewer DataLoader workers, a lower prefetch_factor, memory-mapped data; ask for more memory, or for the node alone (`--exclusive`).
+    Sources
+        Kernel documentation, pressure stall information (full); systemd-oomd acts at 60 % over 30 s.
+    """
+
+    code = "MEM012"
+    name = "memory-pressure"
+    cause = "memory_pressure"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.HOST_TELEMETRY}),)
+    causal_rank = 2
+    keep_s = 30.0
+    thresholds = (
+        Threshold("stall_pct", 10, "percent of the time", "a tenth of the time nothing could go on"),
+        Threshold("critical_stall_pct", 40, "percent of the time", "near to where systemd-oomd kills (60 %)"),
+        Threshold("window_s", 120, "seconds", "long enough to leave out single bursts"),
+        Threshold("min_samples", 20, "samples", "fewer do not make a state"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for node in history.nodes:
+            hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
+            stall = means_of(hosts, lambda host: host.memory_stall_pct)
+            if stall is None or stall < self.values["stall_pct"]:
+                continue
+            first, last = hosts[0].swap_used_mib, hosts[-1].swap_used_mib
+            evidence = [
+                Evidence(
+                    f"share of the time in which all tasks of {node} waited for memory, mean of {len(hosts)} samples",
+                    value=round(stall, 1),
+                    unit="%",
+                )
+            ]
+            if first is not None and last is not None:
+                evidence.append(
+                    Evidence("more swap in use than at its start", value=last - first, unit="MiB")
+                )
+            if hosts[-1].memory_available_mib is not None:
+                evidence.append(
+                    Evidence("memory available on the node", value=hosts[-1].memory_available_mib, unit="MiB")
+                )
+            yield Hit(
+                summary=f"Memory is short on {node}: {stall:.0f} % of the time everything there waits for it",
+                evidence=tuple(evidence),
+                confidence=0.85 if snapshot.has_ended or last is None or not last else 0.9,
+                subject=Subject(node=node),
+                fixes=(
+                    Fix("Use less: fewer DataLoader workers, a lower prefetch_factor, memory-mapped data"),
+                    Fix("Ask for more memory (--mem), or for the node alone (--exclusive)"),
+                ),
+                severity=Severity.CRITICAL if stall >= self.values["critical_stall_pct"] else None,
+                since_s=hosts[0].time_s,
+            )

@@ -1,0 +1,161 @@
+"""What GPUs and nodes did while the run trained: the windows that the rules on telemetry judge by, each worked out once.
+
+Start-up, evaluation, compilation and checkpoints are left out here, so that no rule forgets one of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample, HostSample
+from coach.rules.base import Threshold
+from coach.rules.windows import Phases, phases, training_samples
+
+WINDOW_S = Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations")
+MIN_SAMPLES = Threshold(
+    "min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100"
+)
+STARTUP_S = Threshold(
+    "startup_s", 900, "seconds", "without metrics: data preparation may take this long before the GPU is used"
+)
+WINDOW = (WINDOW_S, MIN_SAMPLES, STARTUP_S)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """How one GPU was used in its window. A share is None where it was not measured."""
+
+    node: str
+    gpu: int
+    samples: tuple[GpuSample, ...]
+    """All with a utilization."""
+    mean_pct: float
+    power_share: float | None
+    """Of the power limit."""
+    memory_share: float | None
+
+    @property
+    def is_never_used(self) -> bool:
+        return all(sample.utilization_pct == 0 for sample in self.samples)
+
+    @property
+    def span_s(self) -> float:
+        return self.samples[-1].time_s - self.samples[0].time_s
+
+    def mean(self, value: Callable[[GpuSample], float | None]) -> float | None:
+        """Of the samples that have it."""
+        return mean([known for sample in self.samples if (known := value(sample)) is not None])
+
+
+def gpu_uses(
+    snapshot: TargetSnapshot, history: History, window_s: float, min_samples: float, startup_s: float
+) -> list[GpuUse]:
+    """Each GPU over the newest `window_s` seconds of training; of a run that has ended over all that was kept."""
+
+    def make() -> list[GpuUse]:
+        found = training_phases(snapshot, history)
+        length_s = None if snapshot.has_ended else window_s
+        uses = []
+        for node, gpu in history.gpus:
+            series = history.gpu(node, gpu)
+            mine = series if history.ranks else _after_startup(series, startup_s)
+            samples = training_samples(mine, found, length_s)
+            if len(samples) >= max(1, min_samples) and _is_long_enough(samples, window_s):
+                uses.append(_use(node, gpu, samples))
+        return uses
+
+    key = ("gpu_uses", *_state(snapshot), window_s, min_samples, startup_s)
+    return history.derived(key, make)
+
+
+def training_phases(snapshot: TargetSnapshot, history: History) -> Phases:
+    """When the run trained, worked out once for all rules."""
+    return history.derived(("phases", *_state(snapshot)), lambda: phases(snapshot, history))
+
+
+def _state(snapshot: TargetSnapshot) -> tuple[int, float | None, bool]:
+    """What phases depend on beside the history."""
+    newest_s = snapshot.events[-1].time_s if snapshot.events else None
+    return len(snapshot.events), newest_s, snapshot.has_ended
+
+
+def host_window(
+    snapshot: TargetSnapshot, history: History, node: str, window_s: float, min_samples: float
+) -> Sequence[HostSample]:
+    """A node's newest `window_s` seconds of training; empty where they hold too few samples."""
+    series = history.host(node)
+    if not series:
+        return ()
+    start = bisect_right(series, series[-1].time_s - window_s, key=lambda sample: sample.time_s)
+    kept = _training(snapshot, history, series[start:])
+    return kept if len(kept) >= max(1, min_samples) else ()
+
+
+def training_host_samples(snapshot: TargetSnapshot, history: History, node: str) -> Sequence[HostSample]:
+    """All that was kept of a node while it trained."""
+    return _training(snapshot, history, history.host(node))
+
+
+def _training(
+    snapshot: TargetSnapshot, history: History, samples: Sequence[HostSample]
+) -> Sequence[HostSample]:
+    found = training_phases(snapshot, history)
+    if samples and found.is_all_training(samples[0].time_s, samples[-1].time_s):
+        return samples
+    return [sample for sample in samples if found.is_training(sample.time_s)]
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def means_of(samples: Sequence[HostSample], value: Callable[[HostSample], float | None]) -> float | None:
+    """The mean where at least half of the samples have the value."""
+    known = [found for sample in samples if (found := value(sample)) is not None]
+    return fmean(known) if known and 2 * len(known) >= len(samples) else None
+
+
+def quarters(values: Sequence[float]) -> list[float]:
+    """The mean of each quarter; empty for fewer than eight values."""
+    if len(values) < 8:
+        return []
+    bounds = [len(values) * part // 4 for part in range(5)]
+    return [fmean(values[a:b]) for a, b in pairwise(bounds)]
+
+
+def _use(node: str, gpu: int, samples: Sequence[GpuSample]) -> GpuUse:
+    return GpuUse(
+        node,
+        gpu,
+        tuple(samples),
+        fmean([sample.utilization_pct or 0.0 for sample in samples]),
+        mean([s.power_w / s.power_limit_w for s in samples if s.power_w is not None and s.power_limit_w]),
+        mean(
+            [
+                s.memory_used_mib / s.memory_total_mib
+                for s in samples
+                if s.memory_used_mib is not None and s.memory_total_mib
+            ]
+        ),
+    )
+
+
+def _is_long_enough(samples: Sequence[GpuSample], window_s: float) -> bool:
+    # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
+    span = samples[-1].time_s - samples[0].time_s
+    return span * len(samples) / max(1, len(samples) - 1) >= 0.98 * window_s
+
+
+def _after_startup(samples: Sequence[GpuSample], startup_s: float) -> Sequence[GpuSample]:
+    """Without metrics, training begins when the GPU is first used, and at the latest after `startup_s`."""
+    if not samples:
+        return ()
+    latest = samples[0].time_s + startup_s
+    start = next((s.time_s for s in samples if (s.utilization_pct or 0) > 0 or s.time_s >= latest), None)
+    return () if start is None else samples[bisect_left(samples, start, key=lambda sample: sample.time_s) :]
