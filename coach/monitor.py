@@ -16,6 +16,7 @@ from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.history import History
+from coach.model.kept_hits import KeptHits
 from coach.model.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.reading import (
@@ -33,7 +34,6 @@ from coach.model.reading import (
 from coach.model.run import Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot
 from coach.model.telemetry import SensorGap
-from coach.sources.log_scanner import MAX_FIRST_HITS, MAX_LAST_HITS
 
 DIAGNOSE_INTERVAL_S = 1.0
 MAX_EVENTS = 2000
@@ -46,26 +46,6 @@ class Diagnose(Protocol):
 
 
 @dataclass(slots=True)
-class _Hits:
-    """Hits of one signature in one file, bounded."""
-
-    first: list[LogHit] = field(default_factory=list)
-    last: list[LogHit] = field(default_factory=list)
-
-    def add(self, hit: LogHit) -> None:
-        if len(self.first) < MAX_FIRST_HITS:
-            self.first.append(hit)
-            return
-        self.last.append(hit)
-        if len(self.last) > MAX_LAST_HITS:
-            del self.last[0]
-
-    def drop_before(self, line: int) -> None:
-        kept = [hit for hit in (*self.first, *self.last) if hit.line >= line]
-        self.first, self.last = kept[:MAX_FIRST_HITS], kept[MAX_FIRST_HITS:]
-
-
-@dataclass(slots=True)
 class _Target:
     """What is known of one target, as it grows."""
 
@@ -75,7 +55,7 @@ class _Target:
     history: History = field(default_factory=History)
     facts: RunFacts | None = None
     job: Job | None = None
-    hits: dict[tuple[str, str, str], _Hits] = field(default_factory=dict)
+    hits: dict[tuple[str, str, str], KeptHits] = field(default_factory=dict)
     attempts: dict[tuple[str, str], LogHit] = field(default_factory=dict)
     """File and signature → the last line there that parts the attempts of a requeued job."""
     tails: dict[str, LogTail] = field(default_factory=dict)
@@ -268,7 +248,7 @@ class Monitor:
     def _look_at(self, target: _Target, now_s: float) -> TargetSnapshot:
         self._join_job(target)
         facts = target.facts
-        hits = [hit for kept in target.hits.values() for hit in (*kept.first, *kept.last)]
+        hits = [hit for kept in target.hits.values() for hit in kept]
         hits = [hit for hit in hits if hit.line > _last_line_before_attempt(target, hit.file)]
         hits.sort(key=lambda hit: (hit.file, hit.line))
         return TargetSnapshot(
@@ -290,7 +270,7 @@ class Monitor:
         run = target.facts.run if target.facts is not None else None
         exit_ = target.facts.exit if target.facts is not None else None
         if run is None and target.job is None:
-            times = [kept.time_s for hits in target.hits.values() for kept in (*hits.first, *hits.last)]
+            times = [kept.time_s for hits in target.hits.values() for kept in hits]
             return max((time_s for time_s in times if time_s is not None), default=None)
         if target.job is not None and not is_final(target.job.state):
             return now_s
@@ -366,12 +346,13 @@ def _apply_log(target: _Target, chunk: LogChunk) -> bool:
     begun = target.attempts.get((tail.file, ATTEMPT.name))
     if begun is not None:
         # They are dropped, not only passed over: what is kept is bounded, and must have room for this attempt's.
-        for kept in (kept for key, kept in target.hits.items() if key[0] == tail.file):
-            kept.drop_before(begun.line)
+        for key, kept in target.hits.items():
+            if key[0] == tail.file:
+                target.hits[key] = kept.from_line(begun.line)
     for hit in chunk.hits:
         if hit.rule == ATTEMPT.rule or (begun is not None and hit.line < begun.line):
             continue
-        target.hits.setdefault((hit.file, hit.rule, hit.signature), _Hits()).add(hit)
+        target.hits.setdefault((hit.file, hit.rule, hit.signature), KeptHits()).add(hit)
     is_news = bool(chunk.hits) or chunk.is_restart or target.tails.get(tail.file) not in (tail, None)
     if tail.size_bytes:
         is_news = is_news or tail.file not in target.tails

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
-from coach.model.log import LogHit
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.losslines import PROGRESS
-from coach.rules.quoting import quote
+from coach.rules.curves import courses
 
 _MAX_BLOCKS = 100
-_PLAIN_KEY = re.compile(
-    r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
-)
-_ADVERSARIES = re.compile(
-    r"reward|episode|\breturns?\b|rollout|policy|actor|critic|advantage|epsilon|discriminator|generator|\b[dg]_?loss|loss_?[dg]\b|\bgan\b",
-    re.IGNORECASE,
-)
-"""Words of reinforcement and adversarial training, where a loss that rises says nothing."""
-_COUNTER = re.compile(
-    r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d+)", re.IGNORECASE
-)
 _NEAR_START = 0.25
 """Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the next fold."""
 
@@ -78,33 +63,14 @@ class LossDivergence(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if history.ranks:
-            yield from self._from_metrics(history)
-        else:
-            yield from self._from_log(snapshot)
-
-    def _from_metrics(self, history: History) -> Iterable[Hit]:
-        points = [point for point in history.curve if point.loss is not None]
-        rise = self._rise([point.loss for point in points if point.loss is not None])
-        if rise is not None:
+        for points in courses(snapshot, history):
+            losses = [point.loss for point in points]
+            rise = self._rise(losses)
+            if rise is None:
+                continue
             first = points[rise.start]
-            evidence = Evidence(f"step {first.step}, where it left its course", value=first.loss)
-            yield self._hit(rise, evidence, first.time_s)
-
-    def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
-        series: dict[tuple[str, int | None, str], list[LogHit]] = {}
-        for hit in snapshot.log_hits:
-            if hit.rule == PROGRESS.rule:
-                series.setdefault((hit.file, hit.rank, hit.fields["key"]), []).append(hit)
-        for (_, _, key), hits in series.items():
-            if not _PLAIN_KEY.fullmatch(key) or self._rise(_losses(hits)) is None:
-                continue
-            hits = _since_last_start(hits)
-            rise = self._rise(_losses(hits))
-            if rise is None or (_counter(hits[rise.start]) is None and _starts_anew(_losses(hits), rise)):
-                continue
-            if not any(_ADVERSARIES.search(line) for tail in snapshot.log_tails for line in tail.lines):
-                yield self._hit(rise, quote(hits[rise.start]), hits[rise.start].time_s)
+            if first.counter is not None or not _starts_anew(losses, rise):
+                yield self._hit(rise, first.evidence, first.time_s)
                 return
 
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None) -> Hit:
@@ -148,26 +114,6 @@ class LossDivergence(Rule):
             if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
                 return _Rise(start * size, highest, lowest_after, min(lost, 9.99))
         return None
-
-
-def _losses(hits: Sequence[LogHit]) -> list[float]:
-    return [float(hit.fields["value"]) for hit in hits]
-
-
-def _counter(hit: LogHit) -> int | None:
-    """The step or epoch of a line, if it tells."""
-    found = _COUNTER.search(hit.text)
-    return int(found[1]) if found else None
-
-
-def _since_last_start(hits: list[LogHit]) -> list[LogHit]:
-    """What was said since the steps last began anew: another run, fold or phase has a course of its own."""
-    counters = [_counter(hit) for hit in hits]
-    start = 0
-    for place, (before, after) in enumerate(pairwise(counters), 1):
-        if before is not None and after is not None and after < before:
-            start = place
-    return hits[start:]
 
 
 def _starts_anew(losses: Sequence[float], rise: _Rise) -> bool:
