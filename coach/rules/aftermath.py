@@ -32,9 +32,12 @@ _ADVICE = re.compile(r"^\s*(?:#|- )|[Yy]ou can|[Pp]lease|set ")
 _TRIED_AGAIN_LINES = 3
 
 _DEATH = re.compile(
-    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: |ChildFailedError|core dumped"
+    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: (?!.*(?:CANCELLED AT|: Terminated$))|ChildFailedError|core dumped"
 )
-"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another."""
+"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another. Not that it was cancelled."""
+
+_DUMPED = re.compile(r'^\W*$|File "|frame #\d|Thread 0x|Current thread 0x|Extension modules: ')
+"""What a fault handler prints of a dying process, however many threads it had."""
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -56,7 +59,8 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     if any(_says_tried_again(line) for line in after[:_TRIED_AGAIN_LINES]) or _is_ignored(hit, tail):
         return True
     enough = _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
-    is_long_ago = hit.line < tail.first_line or len(after) > enough
+    num_told = sum(1 for line in after if not _DUMPED.search(line))
+    is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
     lives = is_long_ago or sum(1 for line in after if _UNBUFFERED.search(line)) >= _SIGNS_OF_LIFE
     return lives and not any(_DEATH.search(line) for line in after)
 

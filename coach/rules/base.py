@@ -52,6 +52,8 @@ class Rule(ABC):
     """1 hardware or scheduler, 2 direct cause, 3 consequence in a process, 4 collective symptom, 5 performance."""
     consequence_of: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that, firing on the same target, explain this one."""
+    yields_to: ClassVar[Severity | None] = None
+    """For an end from outside (a time limit, a person): what is at least so bad and did not come after it is its cause."""
     is_proven: ClassVar[bool] = True
     """False: nobody has seen it for real; then at most info."""
     thresholds: ClassVar[tuple[Threshold, ...]] = ()

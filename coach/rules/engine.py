@@ -175,16 +175,39 @@ def _place(condition: _Condition) -> tuple[str | None, int]:
 
 
 def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
-    """The code of a firing rule that explains this one: the first that the rule names; of a collective's symptom, what ended a rank."""
+    """The code of a firing rule that explains this one.
+
+    The first that the rule names; of an end from outside, what went wrong before; of what came after such an end, that end; of a
+    collective's symptom, what ended a rank.
+    """
     others = [other for other in loud if other.rule.code != condition.rule.code]
     codes = {other.rule.code for other in others}
     named = next((code for code in condition.rule.consequence_of if code in codes), None)
-    if named is not None or condition.rule.causal_rank != _COLLECTIVE_SYMPTOM:
+    if named is not None:
         return named
-    deadly = [
-        c for c in others if c.rule.causal_rank < _COLLECTIVE_SYMPTOM and _severity(c) is Severity.CRITICAL
-    ]
-    return min(deadly, key=lambda c: _rank(c, False)).rule.code if deadly else None
+    yields_to = condition.rule.yields_to
+    others = [other for other in others if condition.rule.code not in other.rule.consequence_of]
+    if yields_to is not None:
+        causes = [
+            c
+            for c in others
+            if c.rule.yields_to is None and _severity(c) >= yields_to and not _is_above(condition, c)
+        ]
+    else:
+        causes = [c for c in others if c.rule.yields_to is not None and _is_above(c, condition)]
+    if not causes and condition.rule.causal_rank == _COLLECTIVE_SYMPTOM:
+        causes = [
+            c
+            for c in others
+            if c.rule.causal_rank < _COLLECTIVE_SYMPTOM and _severity(c) is Severity.CRITICAL
+        ]
+    return min(causes, key=lambda c: _rank(c, False)).rule.code if causes else None
+
+
+def _is_above(condition: _Condition, other: _Condition) -> bool:
+    """Whether it stands above the other in one log."""
+    (file, line), (other_file, other_line) = _place(condition), _place(other)
+    return file is not None and file == other_file and line < other_line
 
 
 def _severity(condition: _Condition) -> Severity:

@@ -71,7 +71,43 @@ FAILING = {
     "extension-build": "import torch.utils.cpp_extension as extension\nextension.load_inline('user_kernel', 'int broken( {', functions=['broken'])",
     "deepspeed-config": "import deepspeed\nfrom deepspeed.runtime.config import DeepSpeedConfig\n"
     "DeepSpeedConfig({'train_batch_size': 10, 'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 2})",
+    "too-many-open-files": "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))\n"
+    "samples = [open('/dev/zero', 'rb') for _ in range(100)]",
+    "library-missing": "import ctypes\nctypes.CDLL('libcudart.so.99')",
+    "checkpoint-cut-short": "import os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), 'step-100.pt')\n"
+    "torch.save(torch.nn.Linear(64, 64).state_dict(), path)\nos.truncate(path, 4096)\ntorch.load(path)",
+    "checkpoint-is-empty": "import os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), 'last.pt')\nopen(path, 'w').close()\ntorch.load(path)",
+    "checkpoint-is-a-pointer": "import os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), 'model.bin')\n"
+    "open(path, 'w').write('version https://git-lfs.github.com/spec/v1\\noid sha256:4d7a\\nsize 1340\\n')\ntorch.load(path, weights_only=False)",
 }
+IN_WORKERS = {
+    "worker-pickle": (
+        "collate_fn=lambda rows: rows, multiprocessing_context='spawn', ",
+        "return torch.zeros(1)",
+    ),
+    "worker-killed": ("", "os.kill(os.getpid(), 9)"),
+    "worker-died": ("", "os._exit(1)"),
+    "worker-crashed": ("", "os.kill(os.getpid(), 11)"),
+    "worker-without-shared-memory": (
+        "",
+        "file = tempfile.TemporaryFile()\n        file.truncate(4096)\n        page = mmap.mmap(file.fileno(), 4096)\n"
+        "        file.truncate(0)\n        return torch.tensor(page[0])",
+    ),
+}
+"""What stands in the call of the DataLoader, and what its workers do for a sample."""
+SAMPLES = """import mmap, os, tempfile, torch
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        {sample}
+if __name__ == "__main__":
+    list(torch.utils.data.DataLoader(Samples(), {options}num_workers=1, batch_size=2))"""
+CRASHING = {
+    "segmentation-fault": "import ctypes, faulthandler\nfaulthandler.enable()\ndef forward():\n    ctypes.string_at(0)\nforward()",
+    "interrupted": "import os, signal, time\ndef train():\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(9)\ntrain()",
+}
+"""Nothing can catch these, or nobody does."""
 PLAIN = {
     "plain-exception": "def train(batch_size, learning_rate):\n    pass\ntrain(batch_size=8, learn_rate=0.1)",
     "in-a-loader": "import torch\nclass Samples(torch.utils.data.Dataset):\n    def __len__(self):\n        return 8\n"
@@ -81,6 +117,9 @@ PLAIN = {
     "parser = argparse.ArgumentParser()\nparser.add_argument('--lr')\nparser.parse_args()",
 }
 DISTRIBUTED = {
+    "rank-terminated": "if rank == 1:\n    os.kill(os.getpid(), 15)\ntime.sleep(9)",
+    "rank-killed": "if rank == 1:\n    os.kill(os.getpid(), 9)\ntime.sleep(9)",
+    "rank-crashed": "if rank == 1:\n    os.kill(os.getpid(), 11)\ntime.sleep(9)",
     "gloo-peer-died": "if rank == 1:\n    os._exit(1)\ndist.all_reduce(torch.ones(1))\ndist.all_reduce(torch.ones(1))",
     "gloo-peer-raised": "if rank == 1:\n    raise TypeError('expected a list of samples')\n"
     "dist.all_reduce(torch.ones(1))\ndist.all_reduce(torch.ones(1))",
@@ -123,6 +162,9 @@ HEALTHY = {
 SHELL = {
     "conda-not-initialised": "conda activate training\n{python} -c 'import a_module_of_the_user'",
     "torch-missing": "{without_torch} -m torch.distributed.run --standalone train.py",
+    "shell-terminated": "sh -c 'kill -15 $$'\n:",
+    "shell-killed": "sh -c 'kill -9 $$'\n:",
+    "shell-crashed": "sh -c 'kill -11 $$'\n:",
     "shell-permission": "setpriv --reuid=65534 --clear-groups mkdir /run-root",
 }
 
@@ -165,6 +207,10 @@ def main() -> None:
         for name, program in programs.items():
             if not wanted or name in wanted:
                 (HERE / folder / f"{name}.log").write_text(run_file(program))
+    crashing = CRASHING | {name: SAMPLES.format(options=a, sample=b) for name, (a, b) in IN_WORKERS.items()}
+    for name, program in crashing.items():
+        if not wanted or name in wanted:
+            (HERE / "ended" / f"{name}.log").write_text(run_file(program))
     for name, program in DISTRIBUTED.items():
         if not wanted or name in wanted:
             two = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")

@@ -9,7 +9,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import HostSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, run
+from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import diagnose
 
 OLD = (
@@ -105,18 +105,28 @@ def test_every_version_of_slurms_words_for_it_is_known(line: str) -> None:
     assert causes(diagnose_log(line)) == ["host_oom"]
 
 
-def test_a_killed_worker_is_a_weaker_sign() -> None:
-    finding = diagnose_log("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ").findings[
-        0
-    ]
-    assert (finding.cause, finding.severity) == ("host_oom", Severity.WARNING)
-    assert finding.confidence < 0.8
+KILLED = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. "
+
+
+@pytest.mark.parametrize(
+    ("used_mib", "expected"),
+    [(None, ["dataloader_worker_killed"]), (3900.0, ["host_oom", "dataloader_worker_killed"])],
+)
+def test_a_killed_worker_proves_lack_of_memory_only_where_that_was_measured(
+    used_mib: float | None, expected: list[str]
+) -> None:
+    history = History()
+    if used_mib is not None:
+        history.add_samples([HostSample("node1", 1.0, memory_used_mib=used_mib, memory_limit_mib=4096.0)])
+    snapshot = TargetSnapshot("train.log", 2.0, log_hits=scan(KILLED))
+    assert causes(Engine(build()).diagnose(snapshot, history)) == expected
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"])
 def test_workers_that_slurm_killed_for_another_reason_prove_nothing(state: str) -> None:
-    line = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. "
-    assert set(causes(diagnose_log(line, run(state=state)))) <= {"node_failure"}
+    found = causes(diagnose_log(KILLED, run(state=state)))
+    assert found[0].startswith("slurm_")
+    assert "host_oom" not in found
 
 
 @pytest.mark.parametrize(("used_mib", "expected"), [(3900.0, ["host_oom"]), (1000.0, [])])

@@ -55,7 +55,7 @@ def foreign(state: str, *files: LogFile) -> TargetSnapshot:
 
 def test_a_foreign_job_whose_log_was_looked_for_and_not_found_is_a_finding_too() -> None:
     assert causes(Engine(build()).diagnose(foreign("BOOT_FAIL", MISSING), History())) == [
-        "node_failure",
+        "slurm_node_fail",
         "no_log",
     ]
     empty = replace(MISSING, path="/home/ada/logs/17.err", is_found=True)
@@ -72,8 +72,8 @@ def test_a_foreign_job_whose_log_nobody_can_name_or_read_is_no_job_without_a_log
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "PENDING", None])
-def test_a_job_that_owes_no_explanation_is_silent(state: str | None) -> None:
-    assert no_log(run(state=state, launch=LAUNCH)) == []
+def test_a_job_that_owes_no_explanation_is_not_asked_for_its_log(state: str | None) -> None:
+    assert "no_log" not in no_log(run(state=state, launch=LAUNCH))
 
 
 def test_a_log_and_a_command_that_kept_its_own_output_are_no_missing_log() -> None:

@@ -47,7 +47,18 @@ class NcclError(EndingRule):
     name = "nccl-error"
     cause = "nccl_error"
     causal_rank = 3
-    consequence_of = ("DST019", "MEM001", "CUD003", "CUD004", "HDW001", "HDW002", "ENV002", "ENV004")
+    consequence_of = (
+        "DST019",
+        "MEM001",
+        "CUD003",
+        "CUD004",
+        "HDW001",
+        "HDW002",
+        "ENV002",
+        "ENV004",
+        "ENV012",
+        "MEM011",
+    )
     signatures = (
         Signature(
             "DST004",

@@ -53,6 +53,7 @@ class NcclNetwork(EndingRule):
     name = "nccl-network"
     cause = "nccl_network"
     causal_rank = 4
+    consequence_of = ("ENV012",)
     signatures = (
         Signature(
             "DST019",

@@ -12,12 +12,12 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
 _ERRNO = re.compile(
-    UNHEEDED + r".*?(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno (?:30|116)\]) "
-    r"(?P<what>Permission denied|Operation not permitted|Read-only file system|Stale (?:NFS )?file handle)(?:: b?'(?P<path>[^']+)')?"
+    UNHEEDED + r".*?(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno 30\]) "
+    r"(?P<what>Permission denied|Operation not permitted|Read-only file system)(?:: b?'(?P<path>[^']+)')?"
 )
 _SHELL = re.compile(
     r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
-    r"(?P<what>Permission denied|Read-only file system|Stale file handle)$"
+    r"(?P<what>Permission denied|Read-only file system)$"
 )
 
 
@@ -25,8 +25,7 @@ class PermissionDenied(EndingRule):
     """The job was not allowed to read or write a file that it needs.
 
     What it sees
-        Python's PermissionError and "Read-only file system", the same words of shell commands, "Stale file handle" (as a cause of its
-        own); or what the job's own first look found: the run directory cannot be written from that node.
+        Python's PermissionError and "Read-only file system", the same words of shell commands; or what the job's own first look found: the run directory cannot be written from that node.
     Why it matters
         A login node and a compute node do not always see the same file systems, or see them read-only: home often is on compute nodes.
         What works in the terminal then fails in the job.
@@ -35,9 +34,9 @@ class PermissionDenied(EndingRule):
         belongs to somebody else.
     What to do
         Look from the node itself: `srun --pty ls -ld DIR`. Put runs where the site says compute nodes may write (`runs_root`, often
-        $SCRATCH). A stale handle: the file was replaced while it was open; a new job finds the new one.
+        $SCRATCH).
     Sources
-        errno(3) EACCES, EPERM, EROFS, ESTALE; Python's OSError.
+        errno(3) EACCES, EPERM, EROFS; Python's OSError.
     """
 
     code = "ENV011"
@@ -49,16 +48,11 @@ class PermissionDenied(EndingRule):
         Signature(
             "ENV011",
             "errno",
-            ("PermissionError: [Errno", "OSError: [Errno 30]", "OSError: [Errno 116]"),
+            ("PermissionError: [Errno", "OSError: [Errno 30]"),
             _ERRNO,
         ),
-        Signature(
-            "ENV011", "shell", ("Permission denied", "Read-only file system", "Stale file handle"), _SHELL
-        ),
+        Signature("ENV011", "shell", ("Permission denied", "Read-only file system"), _SHELL),
     )
-
-    def cause_of(self, hit: LogHit) -> str | None:
-        return "stale_nfs" if "Stale" in hit.fields.get("what", "") else None
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""

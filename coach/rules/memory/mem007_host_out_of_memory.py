@@ -38,14 +38,14 @@ class HostOutOfMemory(Rule):
     What it sees
         The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1 oom_kill event", "Detected 1
         oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… > …), being killed", "Killed process"); a failed
-        allocation of host memory (MemoryError, DefaultCPUAllocator, errno 12). Weaker, and with less confidence: a DataLoader worker
-        killed by signal Killed, or a rank killed by signal 9 while the sampler saw memory near its limit.
+        allocation of host memory (MemoryError, DefaultCPUAllocator, errno 12); a DataLoader worker or a rank that was killed by signal 9
+        while the sampler saw memory near its limit.
     Why it matters
         The kernel kills a process without a word from the program. On other ranks it then shows as a collective timeout, which hides
         the cause.
     When it stays silent
-        On CUDA out of memory (another pool). Weak signs are ignored where Slurm killed the job for another reason (CANCELLED, TIMEOUT,
-        PREEMPTED, NODE_FAIL). A lone exit code 137 proves no lack of memory.
+        On CUDA out of memory (another pool). A killed process is ignored where Slurm killed the job for another reason (CANCELLED, TIMEOUT,
+        PREEMPTED, NODE_FAIL). Without a measurement, a lone SIGKILL is MEM008's or DAT005's, which claim less.
     What to do
         Ask for more memory: 1.3 times the measured peak. Or use less: fewer DataLoader workers, each of which holds its own copies, a
         lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
@@ -147,18 +147,12 @@ class HostOutOfMemory(Rule):
             hits, confidence, how = failed, 0.85, "an allocation of host memory failed"
         elif snapshot.state in _KILLED_STATES:
             return
-        elif workers:
-            hits, confidence, how = (
-                workers,
-                0.65,
-                "a DataLoader worker was killed, most likely for lack of memory",
-            )
+        elif workers and peak is not None and self._is_near_limit(peak):
+            hits, confidence, how = workers, 0.8, "a DataLoader worker was killed with memory near its limit"
         elif peak is not None and self._is_killed_near_limit(snapshot, peak):
-            hits, confidence, how = [], 0.75, "a rank was killed by signal 9 with memory near its limit"
+            hits, confidence, how = [], 0.9, "a rank was killed by signal 9 with memory near its limit"
         else:
             return
-        if confidence < 0.8 and peak is not None and self._is_near_limit(peak):
-            confidence += 0.15
         nodes = sorted({hit.fields["node"] for hit in hits if "node" in hit.fields})
         node = nodes[0] if len(nodes) == 1 else peak.node if peak and len(history.nodes) == 1 else None
         yield Hit(
@@ -167,7 +161,7 @@ class HostOutOfMemory(Rule):
             confidence=confidence,
             subject=Subject(node=node),
             fixes=tuple(self._fixes(snapshot.run, hits, peak)),
-            severity=Severity.WARNING if snapshot.state == "COMPLETED" or confidence < 0.8 else None,
+            severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             since_s=earliest(hits).time_s if hits else None,
         )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from shlex import quote
+from shlex import quote as shell_quote
 
-from coach.model.cluster import SUPERVISOR_DIED
+from coach.model.cluster import SUPERVISOR_DIED, is_final
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
+from coach.model.log import Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule
 from coach.rules.placement import leave_out
+from coach.rules.quoting import earliest, hits_of, quote
 
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
@@ -19,7 +22,8 @@ class NodeFailed(Rule):
     """The machine under the run failed, not the run.
 
     What it sees
-        The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it. On the local backend NODE_FAIL is a
+        The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it; the words "Node failure on …" of
+        srun and "DUE TO NODE FAILURE" of slurmstepd. On the local backend NODE_FAIL is a
         run that was going on when its machine was restarted (the kernel's boot id is another one now), and FAILED with the reason
         SupervisorDied one whose supervisor was killed, by a person, by the machine's lack of memory or by the end of a session.
     Why it matters
@@ -35,25 +39,49 @@ class NodeFailed(Rule):
 
     code = "JOB003"
     name = "node-failed"
-    cause = "node_failure"
+    cause = "slurm_node_fail"
     severity = Severity.WARNING
-    needs = (frozenset({Need.JOB_STATE}),)
+    needs = (frozenset({Need.JOB_STATE}), frozenset({Need.LOG}))
     causal_rank = 1
+    signatures = (
+        Signature(
+            "JOB003",
+            "node_failure",
+            ("Node failure on ", "NODE FAILURE", "UNCORRECTABLE MEMORY ERROR"),
+            re.compile(
+                r"^(?:srun|salloc|sbatch): error: .*?Node failure on (?P<node>\S+)"
+                r"|(?:CANCELLED AT|FAILED) .*?DUE TO NODE FAILURE|ON \S+ UNCORRECTABLE MEMORY ERROR"
+            ),
+        ),
+    )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         job, run = snapshot.job, snapshot.run
         reason = job.reason if job is not None and job.reason not in (None, "", "None") else None
         is_left_alone = snapshot.state == "FAILED" and reason == SUPERVISOR_DIED
-        if snapshot.state not in _STATES and not is_left_alone:
+        lines = (
+            hits_of(snapshot, self.code)
+            if snapshot.state is None or (is_final(snapshot.state) and snapshot.state != "COMPLETED")
+            else []
+        )
+        if snapshot.state not in _STATES and not is_left_alone and not lines:
             return
         is_local = run is not None and run.backend == "local"
         nodes = run.host if run is not None and is_local else job.nodes if job is not None else None
+        said = next((hit.fields["node"] for hit in lines if "node" in hit.fields), None)
+        state = f"state {snapshot.state}{f', reason {reason}' if reason else ''}"
         yield Hit(
-            summary=_summary(is_local, is_left_alone, nodes, snapshot.state),
-            evidence=(Evidence(f"state {snapshot.state}{f', reason {reason}' if reason else ''}"),),
+            summary=_summary(is_local, is_left_alone, said or nodes, snapshot.state),
+            evidence=(
+                *([quote(earliest(lines))] if lines else []),
+                *([Evidence(state)] if snapshot.state is not None else []),
+            ),
             confidence=0.95,
-            subject=Subject(node=nodes if is_local or (job is not None and job.num_nodes == 1) else None),
-            fixes=tuple(_fixes(snapshot, is_local, nodes)),
+            cause="node_failure" if is_local else None,
+            subject=Subject(
+                node=said or (nodes if is_local or (job is not None and job.num_nodes == 1) else None)
+            ),
+            fixes=tuple(_fixes(snapshot, is_local, said or nodes)),
         )
 
 
@@ -72,6 +100,6 @@ def _fixes(snapshot: TargetSnapshot, is_local: bool, nodes: str | None) -> Itera
         yield Fix("See when the machine was restarted", command="last -x reboot shutdown")
         return
     if nodes is not None:
-        yield Fix("See what Slurm says of the node now", command=f"scontrol show node {quote(nodes)}")
+        yield Fix("See what Slurm says of the node now", command=f"scontrol show node {shell_quote(nodes)}")
     is_one = snapshot.job is not None and snapshot.job.num_nodes == 1
     yield from leave_out(snapshot.run, nodes if is_one else None, "if it fails again")

@@ -1,0 +1,88 @@
+"""COD002: the program crashed in native code: a segmentation fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+from coach.rules.exit_codes import exit_code_signature, is_first_failure
+from coach.rules.quoting import is_library
+
+_SEGFAULT = re.compile(
+    r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|: line \d+: +\d+ Segmentation fault\b"
+    r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
+    r"|Signal 11 \(SIGSEGV\) received by PID|exits with return code = -11$"
+    r"|(?:terminated with|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault"
+    r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
+)
+_DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
+
+
+class SegmentationFault(EndingRule):
+    """The program crashed in native code, with a segmentation fault.
+
+    What it sees
+        Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core dumped)", "Signal 11
+        (SIGSEGV) received by PID", exit code -11 of a rank, MPI's and the kernel's words for it.
+    Why it matters
+        A native library crashed: an extension that was built against another torch, two versions of one library in a process, a decoder
+        that met a broken file. There is no Python exception to read.
+    When it stays silent
+        Where another error came before it: programs also crash while they die. Where the program went on.
+    What to do
+        Run with `PYTHONFAULTHANDLER=1` (or `python -X faulthandler`): it prints the Python frames of the crash. Rebuild or update the
+        extension that is innermost; try `num_workers=0`. If it happens on one node only, suspect its memory or GPU.
+    Sources
+        signal(7); Python's faulthandler; torch.distributed.elastic's exit codes.
+    """
+
+    code = "COD002"
+    name = "segmentation-fault"
+    cause = "segfault"
+    causal_rank = 3
+    consequence_of = ("MEM011", "COD001")
+    signatures = (
+        Signature(
+            "COD002",
+            "segfault",
+            (
+                "Segmentation fault",
+                "Segfault encountered",
+                "SIGSEGV",
+                "return code = -11",
+                "segfault at ",
+                "139",
+            ),
+            _SEGFAULT,
+        ),
+        exit_code_signature("COD002"),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return "exit_code" not in hit.fields or is_first_failure(hit, snapshot, -11)
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "The program crashed in native code (segmentation fault)"
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        """The innermost own frame of what the fault handler printed, which has the newest call first."""
+        for tail in snapshot.log_tails:
+            if tail.file != hit.file:
+                continue
+            for place in range(max(0, hit.line - tail.first_line), len(tail.lines)):
+                found = _DUMPED_FRAME.match(tail.lines[place])
+                if found is not None and not is_library(tail.lines[place]):
+                    text = f"in the program's own code: {tail.lines[place].strip()}"
+                    yield Evidence(text, hit.file, tail.first_line + place)
+                    return
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Let Python print where it crashes: export PYTHONFAULTHANDLER=1")
+        yield Fix(
+            "Rebuild or update the native package that is innermost, against the torch that is installed"
+        )

@@ -1,0 +1,72 @@
+"""DAT005: a DataLoader worker ended without an exception of its own: somebody killed it, or it crashed in native code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_DIED = re.compile(
+    UNHEEDED + r".*?(?:DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
+    r"(?:is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)\.|exited unexpectedly)"
+    r"|RuntimeError: Pin memory thread exited unexpectedly)"
+)
+
+
+class WorkerDied(EndingRule):
+    """A DataLoader worker ended without an exception of its own.
+
+    What it sees
+        "DataLoader worker (pid 17) is killed by signal: Killed" (or Segmentation fault, Aborted, Terminated), "DataLoader worker
+        (pid(s) 17) exited unexpectedly", "Pin memory thread exited unexpectedly".
+    Why it matters
+        The worker cannot say why. Killed means most often that the node's memory ran out; a segmentation fault that native code of the
+        data set (an image or video decoder, HDF5 opened before the fork) crashed.
+    When it stays silent
+        On a bus error, which is lack of shared memory. Where the kernel or Slurm says that memory ran out, that is the cause and this its
+        consequence; so it is of a job that was cancelled or reached its limit.
+    What to do
+        Run a few batches with `num_workers=0`: the error then shows in the main process. Killed: watch the host's memory, and use fewer
+        workers or a lower prefetch_factor. Open files inside of the worker (`worker_init_fn`), not before it.
+    Sources
+        torch/utils/data/_utils/signal_handling.py, dataloader.py; torch/csrc/DataLoader.cpp.
+    """
+
+    code = "DAT005"
+    name = "dataloader-worker-died"
+    cause = "dataloader_worker_killed"
+    causal_rank = 3
+    consequence_of = (
+        "MEM007",
+        "MEM011",
+        "ENV012",
+        "DAT012",
+        "JOB002",
+        "JOB005",
+        "JOB018",
+        "JOB003",
+        "ENV010",
+    )
+    signatures = (Signature("DAT005", "died", ("DataLoader worker (pid", "Pin memory thread exited"), _DIED),)
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        signal = hit.fields.get("signal")
+        if signal == "Killed":
+            return "A DataLoader worker was killed (signal 9), most likely for lack of host memory"
+        if signal is not None:
+            return f"A DataLoader worker was ended by a signal: {signal}"
+        return "A DataLoader worker ended without saying why"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Run a few batches with num_workers=0: the error then shows in the main process",
+            {"num_workers": 0} if snapshot.run else {},
+        )
+        if hit is not None and hit.fields.get("signal") == "Killed":
+            yield Fix(
+                "Use fewer workers or a lower prefetch_factor: each worker holds its own copies in host memory"
+            )

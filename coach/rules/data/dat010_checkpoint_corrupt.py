@@ -1,0 +1,107 @@
+"""DAT010: a checkpoint (or another file of weights) is cut short, or is not what its name says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_CORRUPT = re.compile(
+    UNHEEDED + r".*?(?:"
+    r"PytorchStreamReader failed (?P<stream>.+)"
+    r"|UnpicklingError: (?:.*?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
+    r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
+    r"|Error: (?P<eof>unexpected EOF, expected \d+ more bytes\. The file might be corrupted.*)"
+    r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
+    r"|SafetensorError: (?P<safetensors>.*(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
+    r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
+    r"|OSError: (?P<weights>Unable to load weights from (?:pytorch|tf|TF|the|flax|safetensors).*)"
+    r"|DataLossError: (?P<tensorflow>.*)"
+    r"|(?<!raise )(?P<short>EOFError(?:: Ran out of input)?)$"
+    r"|BadZipFile: (?P<zip>.*)"
+    r"|tarfile\.ReadError: (?P<tar>.*)"
+    r"|RuntimeError: (?P<corrupt>.*(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).*(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*)"
+    r")"
+)
+_LOADING = re.compile(
+    r"torch[\\/]serialization\.py|\bload\b.*\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
+)
+_SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
+
+
+class CheckpointCorrupt(EndingRule):
+    """A checkpoint or another file of weights is cut short, or is not what its name says.
+
+    What it sees
+        torch.load's "PytorchStreamReader failed …" (finding central directory, invalid header), "unexpected EOF … The file might be
+        corrupted", "pickle data was truncated", "invalid load key", "Ran out of input" inside of a load; safetensors' errors of
+        its header; truncated HDF5 files; archives that are none.
+    Why it matters
+        It fails at the same place each time. A file that was cut short was most often being written when the job was killed, the quota
+        was used up, or another rank wrote the same path. A key of '<' or 'v' is a web page or a git-lfs pointer in the place of the file.
+    When it stays silent
+        On keys or sizes that do not fit the model (another cause), and where the program went on with another file.
+    What to do
+        Go on from the checkpoint before it. Write new ones to a temporary name and rename them, from one rank only. Fetch again what was
+        downloaded (`git lfs pull`, a fresh download), and compare its size with that of the source.
+    Sources
+        torch/serialization.py, caffe2/serialize/inline_container.cc; Python's pickle; safetensors; h5py.
+    """
+
+    code = "DAT010"
+    name = "checkpoint-corrupt"
+    cause = "checkpoint_corrupt"
+    consequence_of = ("ENV010",)
+    signatures = (
+        Signature(
+            "DAT010",
+            "corrupt",
+            (
+                "PytorchStreamReader failed",
+                "UnpicklingError: ",
+                "WeightsUnpickler error",
+                "unexpected EOF, expected",
+                "storage has wrong",
+                "SafetensorError: ",
+                "Unable to open ",
+                "Unable to synchronously open ",
+                "Unable to load weights from",
+                "DataLossError",
+                "EOFError",
+                "BadZipFile: ",
+                "tarfile.ReadError: ",
+                "corrupt",
+                "truncated",
+                "incomplete",
+            ),
+            _CORRUPT,
+        ),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """A worker whose parent failed has the same words as an empty file."""
+        return "short" not in hit.fields or not _SPAWNED.search("\n".join(hit.traceback))
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        is_loaded = "short" not in hit.fields or _LOADING.search("\n".join(hit.traceback))
+        return None if is_loaded else "code_error"
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if self.cause_of(hit) is not None:
+            return "The program ended with EOFError: there was nothing more to read"
+        if "short" in hit.fields:
+            return "A checkpoint or a file of weights is empty, or was cut short"
+        if "key" in hit.fields and re.search(r"invalid load key, '[<v{]'", hit.fields["key"]):
+            return "A file of weights is a text (a web page, or a git-lfs pointer) and no checkpoint"
+        words = next((value for value in hit.fields.values()), "")
+        return (
+            f"A checkpoint or a file of weights could not be read, it is cut short or damaged: {words[:160]}"
+        )
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Go on from the checkpoint before it; fetch it again, if it was downloaded")
+        yield Fix("Write checkpoints to a temporary name and rename them, from one rank only")

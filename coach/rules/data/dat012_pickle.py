@@ -1,0 +1,82 @@
+"""DAT012: what a worker process needs could not be sent to it, because it cannot be pickled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+
+_PICKLE = re.compile(
+    UNHEEDED + r".*?(?:"
+    r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle|get local object) .*|[Cc]an(?:'t|not) pickle .*|.*objects cannot be pickled.*"
+    r"|self\..* cannot be converted to a Python object for pickling)"
+    r"|AttributeError: (?P<main>Can't get attribute '\S+' on <module '__(?:mp_)?main__'.*)"
+    r"|NotImplementedError: (?P<h5py>h5py objects cannot be pickled.*)"
+    r")"
+)
+_SENDING = re.compile(
+    r"multiprocessing|ForkingPickler|dataloader\.py|popen_(?:spawn|forkserver)|spawn\.py|joblib|loky"
+)
+
+
+class WorkerPickle(EndingRule):
+    """What a worker process needs could not be sent to it.
+
+    What it sees
+        "Can't pickle local object 'main.<locals>.<lambda>'", "Can't pickle <function …>: attribute lookup … failed", "cannot pickle
+        'module' object", "h5py objects cannot be pickled", in a traceback that starts a process or feeds its queue; in the
+        worker, "Can't get attribute … on <module '__main__'".
+    Why it matters
+        Where worker processes are spawned (Windows, macOS, `multiprocessing_context="spawn"`, CUDA in the parent), data set, transform
+        and collate function are pickled: lambdas, local functions and open files cannot be.
+    When it stays silent
+        Pickling that has nothing to do with processes, such as a checkpoint that cannot be saved, is called a plain mistake of the program
+        (code_error). Info where the program went on.
+    What to do
+        Define what is passed at the top level of a module (`functools.partial` in the place of a lambda), open files and databases in the
+        worker, and start the program under `if __name__ == "__main__":`. `num_workers=0` works meanwhile, slowly.
+    Sources
+        Python's pickle and multiprocessing ("Contexts and start methods"); torch.utils.data, "Platform-specific behaviors".
+    """
+
+    code = "DAT012"
+    name = "worker-pickle"
+    cause = "dataloader_pickle"
+    signatures = (
+        Signature(
+            "DAT012",
+            "pickle",
+            (
+                "an't pickle ",
+                "annot pickle ",
+                "cannot be pickled",
+                "Can't get local object",
+                "Can't get attribute",
+                "for pickling",
+            ),
+            _PICKLE,
+        ),
+    )
+
+    def cause_of(self, hit: LogHit) -> str | None:
+        """A checkpoint that cannot be saved, or was saved by another program, has the same words."""
+        is_sent = _SENDING.search("\n".join(hit.traceback)) if hit.traceback else "main" not in hit.fields
+        return None if is_sent else "code_error"
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        words = next((value for value in hit.fields.values()), "")
+        where = "sent to a worker process" if self.cause_of(hit) is None else "pickled"
+        return f"Something could not be {where}: {words[:200]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Define what the workers get at the top level of a module: no lambda, no local function, no open file"
+        )
+        yield Fix(
+            "num_workers=0 needs no worker, and shows whether the rest works",
+            {"num_workers": 0} if snapshot.run else {},
+        )

@@ -1,0 +1,91 @@
+"""ENV006: a shared library that a program needs is not found, or is of another version than it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+
+# NCCL's and TensorFlow's plug-ins are looked for and not needed; extensions that torch builds itself are another cause.
+_MISSING = re.compile(
+    UNHEEDED
+    + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library))"
+    r".*?(?:"
+    r"error while loading shared libraries: (?P<loader>[^\s:]+)"
+    r"|(?:Error|Exception|what\(\)): .*?(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared object file"
+    r"|(?:Error|Exception): .*?version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OMP|CURL_OPENSSL)_[\w.]+)' not found"
+    r"|^\S+: \S+: version [`'](?P<program_version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)' not found"
+    r"|(?:^|: )Could not load library (?P<cudnn>lib[\w.+-]+\.so[\w.]*)|(?:^|: )Unable to load any of \{(?P<any>lib[^,}]+)"
+    r"|(?:ImportError|OSError): (?P<dylib>.*?(?:Library not loaded: \S+|DLL load failed.*))"
+    r"|ImportError: \S+: undefined symbol: (?P<symbol>\S*(?:[nN]vJitLink|cudnn|cublas|cusparse|nccl|iJIT)\S*)"
+    r")"
+)
+
+
+class SharedLibrary(EndingRule):
+    """A shared library that a program needs is not found, or is of another version than it needs.
+
+    What it sees
+        "libX.so.N: cannot open shared object file" in an error, "error while loading shared libraries", "version `GLIBCXX_3.4.29'
+        not found", cuDNN's "Could not load library", symbols of CUDA's libraries that are missing.
+    Why it matters
+        The program did not start. A compute node has other modules and another LD_LIBRARY_PATH than the terminal, and sometimes another
+        operating system.
+    When it stays silent
+        On libraries that are looked for and not needed (NCCL's network plug-ins, TensorFlow's dso_loader), and where a logger gives it as
+        a warning.
+    What to do
+        See what the program finds: `ldd FILE | grep 'not found'`, on a compute node. Load the module that brings the library (`module
+        load cuda`, a newer gcc for GLIBCXX), or install it into the environment. Where two of a kind disagree, `unset LD_LIBRARY_PATH`
+        and `module purge` before activating the environment. A GLIBC that is too old needs another build, or a container.
+    Sources
+        ld.so(8); Python's importlib; cuDNN's loader; libstdc++'s ABI versions.
+    """
+
+    code = "ENV006"
+    name = "shared-library-missing"
+    cause = "shared_library_missing"
+    signatures = ending_signatures(
+        "ENV006",
+        ("shared_library_missing",),
+        Signature(
+            "ENV006",
+            "missing",
+            (
+                "cannot open shared object file",
+                "error while loading shared libraries",
+                "' not found",
+                "Could not load library lib",
+                "Unable to load any of {lib",
+                "Library not loaded",
+                "DLL load failed",
+                "undefined symbol",
+            ),
+            _MISSING,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        fields = hit.fields
+        if "version" in fields or "program_version" in fields:
+            return f"A system library is too old: {fields.get('version') or fields['program_version']} is not in it"
+        if "symbol" in fields:
+            return f"Two versions of one library are mixed: {fields['symbol'].rstrip(',')} is missing"
+        return f"A shared library was not found: {next(iter(fields.values()), '')[:160]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        fields = hit.fields if hit is not None else {}
+        if "version" in fields or "program_version" in fields:
+            yield Fix(
+                "Load a newer compiler's module (GLIBCXX, CXXABI); a GLIBC that is too old needs another build or a container"
+            )
+        elif "symbol" in fields:
+            yield Fix("Let the environment find its own libraries: module purge; unset LD_LIBRARY_PATH")
+        else:
+            yield Fix(
+                "Load the module that brings the library, or install it into the environment, on the compute node too"
+            )

@@ -1,0 +1,59 @@
+"""ENV012: a process had more files open than it may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+
+_TOO_MANY = re.compile(
+    rf"(?:NCCL WARN .*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata|errno(?: ?[:=] ?|\s)24\b)"
+)
+
+
+class TooManyFiles(EndingRule):
+    """A process had more files open than it may.
+
+    What it sees
+        "Too many open files" (errno 24) in an error that ended the program, also as NCCL, torch's shared memory or a shell say it;
+        "received 0 items of ancdata", which is the same between DataLoader workers.
+    Why it matters
+        Workers pass tensors as open files, one per tensor; samples that are kept (in a list, or a large prefetch) keep theirs open.
+        The limit is often 1024 in a batch job, whatever it is in a terminal.
+    When it stays silent
+        Where a logger gives it as a warning, and where the program went on.
+    What to do
+        `torch.multiprocessing.set_sharing_strategy('file_system')`, and `ulimit -n 65536` (up to the hard limit, `ulimit -Hn`) in the batch
+        script. Do not keep the workers' tensors: copy what is collected. Close the files that the data set opens.
+    Sources
+        errno(3) EMFILE; torch.multiprocessing, "Sharing strategies"; torch/utils/data/dataloader.py.
+    """
+
+    code = "ENV012"
+    name = "too-many-open-files"
+    cause = "too_many_open_files"
+    signatures = ending_signatures(
+        "ENV012",
+        ("too_many_open_files",),
+        Signature(
+            "ENV012",
+            "limit",
+            ("Too many open files", "items of ancdata", "errno 24", "errno: 24", "errno = 24", "errno=24"),
+            _TOO_MANY,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "ancdata" in hit.fields["words"]:
+            return "Too many open files: DataLoader workers pass tensors as open files, and the limit was reached"
+        return "Too many open files: the process reached its limit"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix("Share tensors by name: torch.multiprocessing.set_sharing_strategy('file_system')")
+        yield Fix(
+            "Raise the limit in the batch script, up to the hard one", command='ulimit -n "$(ulimit -Hn)"'
+        )

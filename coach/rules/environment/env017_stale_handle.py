@@ -1,0 +1,51 @@
+"""ENV017: a file on a network file system was replaced or removed on the server while the job had it open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.placement import without_node
+
+_STALE = re.compile(UNHEEDED + r".*?Stale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?")
+
+
+class StaleHandle(EndingRule):
+    """A file on a network file system went away on the server while the job had it open.
+
+    What it sees
+        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell, from HDF5.
+    Why it matters
+        The node still holds a handle to what is no longer there: the file or its directory was removed or replaced by another node, or
+        the server was restarted and exports it anew.
+    When it stays silent
+        Where a logger gives it as a warning, and where the program went on.
+    What to do
+        Start again: a new job looks the path up anew. Do not remove or replace files that running jobs have open: write a new name, then
+        rename. If it happens on one node only, its mount is stale: leave the node out and tell the administrators.
+    Sources
+        errno(3) ESTALE; nfs(5).
+    """
+
+    code = "ENV017"
+    name = "stale-file-handle"
+    cause = "stale_nfs"
+    signatures = ending_signatures(
+        "ENV017",
+        ("stale_nfs",),
+        Signature("ENV017", "stale", ("Stale file handle", "Stale NFS file handle"), _STALE),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        where = f": {hit.fields['path']}" if "path" in hit.fields else ""
+        return f"A network file went away under the job (stale file handle){where}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Start again: a new job looks the path up anew; replace files that jobs use by renaming only"
+        )
+        yield from without_node(snapshot, "whose mount is stale")

@@ -1,0 +1,64 @@
+"""ENV018: every GPU that the job may use is taken by another process, which has it for itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.placement import without_node
+
+_BUSY = re.compile(
+    UNHEEDED
+    + r".*?(?:CUDA-capable devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|cudaErrorDevice(?:s|AlreadyIn|)(?:Unavailable|Use)"
+    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
+)
+
+
+class GpusBusy(EndingRule):
+    """Every GPU that the job may use is taken by another process, which has it for itself.
+
+    What it sees
+        "all CUDA-capable devices are busy or unavailable", in its newer wording "CUDA-capable device(s) is/are busy or unavailable"
+        (cudaErrorDevicesUnavailable).
+    Why it matters
+        The GPU is in exclusive mode, in which one process may use it: a second rank took the same GPU, a process of an earlier job is
+        left over, or somebody runs past the scheduler.
+    When it stays silent
+        On lack of GPU memory, which is another cause, and where the program went on.
+    What to do
+        See who has it: `nvidia-smi --query-compute-apps=pid,process_name --format=csv` on the node. Each rank takes its own GPU:
+        `torch.cuda.set_device(LOCAL_RANK)` before anything else of CUDA. A process that no job owns is for the administrators.
+    Sources
+        CUDA's error codes 46 and 2; nvidia-smi(1), compute mode.
+    """
+
+    code = "ENV018"
+    name = "all-gpus-busy"
+    cause = "all_gpus_busy"
+    signatures = ending_signatures(
+        "ENV018",
+        ("all_gpus_busy",),
+        Signature(
+            "ENV018",
+            "busy",
+            ("busy or unavailable", "cudaErrorDevice", "CUDA_ERROR_DEVICE_UNAVAILABLE", "GPUs are "),
+            _BUSY,
+        ),
+    )
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "Every GPU that the job may use is taken by another process"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "See who has it, on the node",
+            command="nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv",
+        )
+        yield Fix(
+            "Let each rank take its own GPU: torch.cuda.set_device(LOCAL_RANK) before anything else of CUDA"
+        )
+        yield from without_node(snapshot, "whose GPUs are taken")

@@ -1,0 +1,27 @@
+"""How torchrun tells in its summary that its ranks ended: with an exit code each, that of the first failure last.
+
+The others were ended by torchrun itself, by SIGTERM and then by SIGKILL: their codes say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.quoting import hits_of
+
+_NAME = "exit_code"
+
+
+def exit_code_signature(rule: str) -> Signature:
+    """Every exit code of a rank."""
+    return Signature(rule, _NAME, ("exitcode",), re.compile(r"\bexitcode *: (?P<exit_code>-?\d+)"))
+
+
+def is_first_failure(hit: LogHit, snapshot: TargetSnapshot, *codes: int) -> bool:
+    """Whether a line of torchrun's summary tells of the first failure, and that it ended with one of these codes."""
+    told = [each for each in hits_of(snapshot, hit.rule, _NAME) if each.file == hit.file]
+    if not told:
+        return True
+    return int(told[-1].fields["exit_code"]) in codes

@@ -1,0 +1,88 @@
+"""MEM008: a process was killed by SIGKILL, and nobody said why; lack of host memory is the most likely reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix, Severity
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+from coach.rules.exit_codes import exit_code_signature, is_first_failure
+
+_KILLED = re.compile(
+    r"Signal 9 \(SIGKILL\) received by PID|exits with return code = -9$"
+    r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGKILL\b"
+    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|^Killed$"
+    r"|exit(?:ed)? (?:with )?(?:exit )?code:? 137\b"
+)
+_KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
+
+
+class KilledSilently(EndingRule):
+    """A process was killed by SIGKILL, and nobody said why.
+
+    What it sees
+        "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell or srun, and no other cause.
+    Why it matters
+        A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel did, because the host's memory
+        (of the node, or of the job's cgroup) ran out.
+    When it stays silent
+        Where anything else explains it, which is then the cause; where Slurm ended the job (cancelled, time limit, preempted, node
+        failure); where the program went on.
+    What to do
+        Measure before asking for more: `sacct -j JOB -o MaxRSS,ReqMem,State`, the kernel's log on the node (`dmesg | grep -i oom`), or
+        coach's own samples. Then ask for 1.3 times the peak, or use fewer DataLoader workers.
+    Sources
+        signal(7); torch.distributed.elastic's exit codes; Linux, mm/oom_kill.c.
+    """
+
+    code = "MEM008"
+    name = "killed-silently"
+    cause = "host_oom"
+    severity = Severity.WARNING
+    causal_rank = 4
+    confidence = 0.6
+    consequence_of = (
+        "MEM007",
+        "MEM011",
+        "JOB002",
+        "JOB005",
+        "JOB018",
+        "JOB003",
+        "DST005",
+        "DST004",
+        "DST020",
+        "DST003",
+        "DAT005",
+    )
+    signatures = (
+        Signature(
+            "MEM008",
+            "killed",
+            ("SIGKILL", "return code = -9", "Killed", "137"),
+            _KILLED,
+        ),
+        exit_code_signature("MEM008"),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """A rank that torchrun itself ended is a bystander."""
+        is_told_by_torchrun = "exit_code" in hit.fields or "received by PID" in hit.text
+        return not is_told_by_torchrun or is_first_failure(hit, snapshot, -9)
+
+    def can_matter(self, snapshot: TargetSnapshot) -> bool:
+        return snapshot.state not in _KILLED_BY_SLURM
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return "A process was killed (signal 9) without a word, most likely because host memory ran out"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        job_id = (
+            snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
+        )
+        yield Fix(
+            "See how much memory it had used, before asking for more",
+            command=f"sacct -j {job_id or 'JOB'} -o JobID,State,MaxRSS,ReqMem",
+        )

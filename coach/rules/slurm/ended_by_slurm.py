@@ -1,0 +1,89 @@
+"""What the rules about jobs that Slurm ended share: its word in the state, its lines in the log, and whether the log went on after them.
+
+A job that was ended from outside says nothing of itself; what each end means stays in its rule.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from coach.model.cluster import is_final
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule
+from coach.rules.losslines import losses_after
+from coach.rules.quoting import earliest, hits_of, quote
+
+_STILL_FLUSHED_LINES = 200
+"""The tasks of an ended job print for some seconds more; a log that has losses so far below was written by a later attempt."""
+
+
+def cancelled_signature(code: str, literal: str, due: str) -> Signature:
+    """slurmstepd's line on the end of a job or a step; versions before 14 do not name the node."""
+    return Signature(
+        code,
+        "ended",
+        (literal,),
+        re.compile(
+            rf"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED AT (?P<at>\S+){due}"
+        ),
+    )
+
+
+class EndedBySlurm(Rule):
+    """A rule about a job that Slurm ended, for whatever reason."""
+
+    severity = Severity.WARNING
+    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    causal_rank = 1
+    states: ClassVar[frozenset[str]]
+
+    @abstractmethod
+    def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        """What happened, in one line."""
+
+    @abstractmethod
+    def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
+        """What to do."""
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """Whether a line is the end itself."""
+        return True
+
+    def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
+        """What else is known of the end."""
+        return ()
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        hits = [hit for hit in hits_of(snapshot, self.code) if self.counts(hit, snapshot)]
+        is_told = snapshot.state in self.states
+        if not is_told and (not hits or all(_was_outlived(hit, snapshot) for hit in hits)):
+            return
+        first = earliest(hits) if hits else None
+        yield Hit(
+            summary=self.summary(hits, snapshot),
+            evidence=(
+                *([quote(first)] if first is not None else []),
+                *([Evidence(f"state {snapshot.state}")] if is_told else []),
+                *self.more_evidence(snapshot, history),
+            ),
+            confidence=0.98 if is_told else 0.95,
+            fixes=tuple(self.fixes(snapshot, history)),
+            since_s=first.time_s if first is not None else None,
+        )
+
+
+def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether the job lived on: a step alone was ended, or a later attempt writes into the same log."""
+    state = snapshot.state
+    if state == "COMPLETED" or (state is not None and not is_final(state)):
+        return True
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    return (
+        tail is not None and tail.num_lines - hit.line > _STILL_FLUSHED_LINES and losses_after(hit, snapshot)
+    )

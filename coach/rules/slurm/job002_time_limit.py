@@ -1,0 +1,111 @@
+"""JOB002: the job reached its time limit. Whether a longer limit would help depends on whether it was still getting on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Evidence, Fix, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Threshold
+from coach.rules.quoting import hits_of
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+
+
+class TimeLimit(EndedBySlurm):
+    """The job reached its time limit and was ended by Slurm.
+
+    What it sees
+        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out". From the
+        run's own steps it tells whether the training was still getting on.
+    Why it matters
+        What was computed since the last checkpoint is lost. A job that hung reaches its limit as well, however long that is: then
+        the hang is to be found, and a longer limit wastes more hours.
+    When it stays silent
+        Where something critical came before it (a rank that died, a collective that hung): then that is the cause, and the limit only
+        ended the waiting. On steps whose job completed, and on earlier attempts of a job that was requeued.
+    What to do
+        Still getting on: write checkpoints and go on from the newest in a next job (`--signal=B:USR1@300` leaves time to write one), or
+        ask for the time that the rest needs. Standing still: look for what it waited for (`coach check`, `coach stacks` on the next
+        attempt) before asking for more.
+    Sources
+        slurmstepd (req.c, SIG_TIME_LIMIT); sbatch(1), --time and --signal; submitit's signal handler.
+    """
+
+    code = "JOB002"
+    name = "time-limit"
+    cause = "slurm_timeout"
+    states = frozenset({"TIMEOUT", "DEADLINE"})
+    consequence_of = ("DST005",)
+    yields_to = Severity.CRITICAL
+    thresholds = (
+        Threshold(
+            "standstill_steps",
+            10,
+            "times the median step",
+            "checkpoints and evaluations take several steps' time; a training that goes on seldom pauses longer",
+        ),
+        Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
+    )
+    signatures = (
+        cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),
+        Signature(
+            "JOB002",
+            "submitit",
+            ("this job is timed-out",),
+            re.compile(r"Caught signal \w+ on .*?: this job is timed-out"),
+        ),
+    )
+
+    def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        what = (
+            "A step of the job"
+            if hits and all(hit.fields.get("what") == "STEP" for hit in hits)
+            else "The job"
+        )
+        return f"{what} reached its time limit and was ended by Slurm"
+
+    def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
+        if snapshot.job is not None and snapshot.job.time_limit_s is not None:
+            yield Evidence("time limit", value=float(snapshot.job.time_limit_s), unit="s")
+        standstill_s = self._standstill_s(snapshot, history)
+        if standstill_s is not None:
+            yield Evidence("from the last step to the end", value=round(standstill_s, 1), unit="s")
+
+    def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
+        standstill_s = self._standstill_s(snapshot, history)
+        if standstill_s is not None and standstill_s > self._patience_s(history):
+            yield Fix(
+                f"Look for what it waited for: there was no step in the last {standstill_s / 60:.0f} min, and more time would not help"
+            )
+            return
+        if standstill_s is None:
+            yield Fix("First see whether it was still getting on: a hang reaches any limit")
+        if snapshot.run is not None and snapshot.checkpoints:
+            yield Fix("Launch it again: it goes on from its newest checkpoint")
+        yield Fix(
+            "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before its limit"
+            " (#SBATCH --signal=B:USR1@300)"
+        )
+
+    def _standstill_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
+        """From the last step (or the last loss with a time in the log) to the end; None where no steps or no times are known."""
+        ends = [hit.time_s for hit in hits_of(snapshot, self.code) if hit.time_s is not None]
+        steps = [steps[-1].time_s for rank in history.ranks if (steps := history.steps(rank))]
+        known = [time_s for time_s in steps if time_s is not None]
+        end_s = (
+            snapshot.now_s if snapshot.has_ended and snapshot.now_s is not None else max(ends, default=None)
+        )
+        return end_s - max(known) if known and end_s is not None else None
+
+    def _patience_s(self, history: History) -> float:
+        times = sorted(
+            step.step_time_s
+            for rank in history.ranks
+            for step in history.steps(rank)
+            if step.step_time_s is not None
+        )
+        median_s = times[len(times) // 2] if times else 0.0
+        return max(self.values["standstill_s"], self.values["standstill_steps"] * median_s)

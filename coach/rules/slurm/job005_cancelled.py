@@ -1,0 +1,78 @@
+"""JOB005: the job was cancelled by somebody: its user, an administrator, or a tool. Nothing in the program ended it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Fix, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.quoting import hits_of
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+
+
+class Cancelled(EndedBySlurm):
+    """The job was cancelled; nothing in the program ended it.
+
+    What it sees
+        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason behind it; srun's "Force
+        Terminated"; salloc's "Job allocation 17 has been revoked".
+    Why it matters
+        Whatever the tasks print after it (KeyboardInterrupt, killed workers, lost connections) are consequences, not faults.
+    When it stays silent
+        Where another reason stands in the line (time limit, preemption, node failure, requeue), and where srun ended a step because
+        one of its tasks failed. Where something went wrong before, that is the cause: people cancel jobs that do not train.
+    What to do
+        Nothing, if you did it. Else `sacct -j JOB -o State%30` shows the user id that did ("CANCELLED by 1000"): an administrator, or a
+        site's tool that ends idle jobs.
+    Sources
+        slurmstepd (req.c); scancel(1); srun's launch plugin; sacct(1), State.
+    """
+
+    code = "JOB005"
+    name = "cancelled"
+    cause = "slurm_cancelled"
+    states = frozenset({"CANCELLED"})
+    consequence_of = ("MEM007", "JOB002", "JOB018", "JOB003")
+    yields_to = Severity.WARNING
+    signatures = (
+        cancelled_signature("JOB005", "CANCELLED AT ", r" \*\*\*"),
+        Signature(
+            "JOB005",
+            "revoked",
+            ("Force Terminated", "has been revoked"),
+            re.compile(r"^srun: Force Terminated |^salloc: Job allocation \d+ has been revoked"),
+        ),
+        Signature(
+            "JOB005",
+            "task_failed",
+            (": task",),
+            re.compile(
+                r"srun: error: \S+: tasks? [\d,\[\]-]+: (?:Exited with|Aborted|Segmentation|Bus|Floating|Illegal|Out Of)"
+            ),
+        ),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if hit.signature == "ended" and hit.fields["what"] == "JOB":
+            return True
+        return hit.signature != "task_failed" and not hits_of(snapshot, self.code, "task_failed")
+
+    def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        at = next((hit.fields["at"] for hit in hits if "at" in hit.fields), None)
+        return f"The job was cancelled{f' at {at}' if at else ''}; nothing in the program ended it"
+
+    def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
+        job_id = (
+            snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
+        )
+        is_local = snapshot.run is not None and snapshot.run.backend == "local"
+        if job_id is not None and not is_local:
+            yield Fix(
+                "If it was not you, see who cancelled it",
+                command=f"sacct -j {job_id} -X -o JobID,State%30,End",
+            )
+        else:
+            yield Fix("If it was not you, ask who cancelled it")

@@ -1,0 +1,63 @@
+"""JOB011: Slurm refused what was asked of it; nothing was started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+
+_REFUSED = re.compile(
+    r"^(?P<by>sbatch|srun|salloc): (?:error|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry|already completing"
+    r"|Job/step already|Zero Bytes|Communication connection|[Cc]onnection refused))"
+    r"(?:(?:Batch job submission failed|Unable to allocate resources|Unable to create step for job \d+|Job submit/allocate failed"
+    r"|Failed to submit job): (?P<why>.+)"
+    r"|(?P<words>(?:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
+    r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"
+    r"|Unable to open file .*|This does not look like a batch script.*|.*mutually exclusive.*"
+    r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"
+    r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*))"
+    r"|^(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+|option .+ requires an argument.*)"
+)
+
+
+class InvalidRequest(EndingRule):
+    """Slurm refused what was asked of it: the job, or a step inside of it, was never started.
+
+    What it sees
+        The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate resources: …", "Unable to create
+        step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit, AssocMaxSubmitJobLimit), unknown options, a script that is
+        no batch script.
+    Why it matters
+        It never runs as it was asked, however often it is submitted.
+    When it stays silent
+        Where the controller did not answer or asks to try again later: the request may be in order. Info where a job went on after it.
+    What to do
+        Read the words behind the colon: they name the partition, account, QOS, limit, memory or GPU type. `scontrol show partition`,
+        `sacctmgr show assoc user=$USER` and `sinfo -o "%P %l %G %m %c"` show what there is. "Requested node configuration is not
+        available" is a shape that no node has, or an account or reservation that may not use those that have it.
+    Sources
+        Slurm's slurm_errno.c; sbatch(1), srun(1); Slurm's page on resource limits.
+    """
+
+    code = "JOB011"
+    name = "invalid-request"
+    cause = "slurm_invalid_request"
+    confidence = 0.95
+    consequence_of = ("JOB002", "JOB005", "JOB018", "JOB003", "MEM007")
+    signatures = (Signature("JOB011", "request", ("sbatch: ", "srun: ", "salloc: "), _REFUSED),)
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""
+        return f"Slurm refused the request: {words.strip()[:200]}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        text = hit.text if hit is not None else ""
+        if re.search(r"[Aa]ssoc|QOS|account|qos|policy", text):
+            yield Fix("See your accounts, QOS and their limits", command="sacctmgr -s show assoc user=$USER")
+        else:
+            yield Fix("See what the partitions offer", command="sinfo -o '%P %a %l %D %c %m %G'")
+        yield Fix("Correct the option that the words name, and submit again")

@@ -1,0 +1,127 @@
+"""JOB014: the program was ended by a signal that somebody sent it: SIGTERM, SIGINT (Ctrl-C) or SIGHUP (a closed terminal)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix, Severity
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import EndingRule
+from coach.rules.exit_codes import exit_code_signature, is_first_failure
+from coach.rules.quoting import hits_of
+
+_NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM"}
+_SIGNAL = re.compile(
+    r"SignalException: Process \d+ got signal: (?P<number>1|2|15)\b"
+    r"|Signal (?P<received>1|2|15) \(SIG(?:HUP|INT|TERM)\) received by PID"
+    r"|exits with return code = -(?P<deepspeed>1|2|15)$"
+    r"|Received (?:(?P<death>1|2|15)|Signals\.(?P<death_name>SIG(?:TERM|INT|HUP))) death signal, shutting down workers"
+    r"|[Rr]eceived (?:signal )?(?P<name>SIGTERM|SIGINT|SIGHUP)\b(?!.*(?:handler|if|when))"
+    r"|[Rr]eceived signal (?P<plain>1|2|15)\b"
+    r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT|SIGHUP)\b"
+    r"|^(?P<interrupt>KeyboardInterrupt)\b"
+    r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b|^(?P<alone>Terminated|Hangup)$"
+    r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
+)
+_SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
+
+
+class EndedBySignal(EndingRule):
+    """The program was ended by a signal from outside.
+
+    What it sees
+        torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit codes -15, -2 and -1 of
+        ranks, "Received SIGTERM", KeyboardInterrupt, and what a shell or srun prints of a task that was Terminated.
+    Why it matters
+        Nothing in the program failed. Who sent it decides what to do: Slurm at a limit, a launcher whose other rank had failed, a
+        person at a keyboard, or a terminal that was closed (SIGHUP).
+    When it stays silent
+        Where anything explains it (a time limit, a cancelled or preempted job, another rank's error): then it hangs below that, as a
+        consequence. Info where the program went on.
+    What to do
+        SIGHUP: start long runs by sbatch, or in tmux, not in the terminal itself. SIGTERM: look at the other nodes' logs, and at `sacct -j JOB
+        -o State,ExitCode`. A program that wants to write a checkpoint then handles SIGTERM.
+    Sources
+        torch/distributed/elastic/multiprocessing/api.py; signal(7); srun(1), SIGNALS AND ESCAPE SEQUENCES.
+    """
+
+    code = "JOB014"
+    name = "ended-by-signal"
+    cause = "sigterm_signal"
+    severity = Severity.WARNING
+    causal_rank = 4
+    consequence_of = (
+        "JOB002",
+        "JOB018",
+        "JOB003",
+        "JOB005",
+        "MEM007",
+        "DST005",
+        "DST004",
+        "DST020",
+        "DST003",
+        "JOB011",
+    )
+    signatures = (
+        Signature(
+            "JOB014",
+            "signal",
+            (
+                "got signal: ",
+                ") received by PID",
+                "exits with return code = -",
+                "death signal",
+                "SIGTERM",
+                "SIGINT",
+                "SIGHUP",
+                "eceived signal ",
+                "KeyboardInterrupt",
+                "Terminated",
+                "Hangup",
+                " Interrupt",
+                "Ctrl-C",
+                "srun: interrupt",
+            ),
+            _SIGNAL,
+        ),
+        exit_code_signature("JOB014"),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """A rank that torchrun itself ended is a bystander."""
+        is_told_by_torchrun = "exit_code" in hit.fields or "received" in hit.fields
+        return not is_told_by_torchrun or is_first_failure(hit, snapshot, -1, -2, -15)
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        return f"The program was ended by {_name(hits_of(snapshot, self.code)) or 'a signal'} from outside"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        name = _name(hits_of(snapshot, self.code))
+        if name == "SIGHUP":
+            yield Fix("Start long runs by sbatch (or in tmux): the terminal it was started in was closed")
+        elif name == "SIGTERM":
+            yield Fix(
+                "Find who sent it: the first error of the other ranks and nodes, or `sacct -o State,ExitCode`"
+            )
+        else:
+            yield Fix("If it was not you, find who interrupted it")
+
+
+def _name(hits: list[LogHit]) -> str | None:
+    """The signal, as the first line that tells it."""
+    for hit in hits:
+        fields = hit.fields
+        for value in fields.values():
+            name = (
+                _NAMES.get(value.lstrip("-"))
+                or _SHELL.get(value)
+                or (value if value.startswith("SIG") else None)
+            )
+            if name is not None:
+                return name
+        if "interrupt" in fields or "srun" in fields:
+            return "SIGINT"
+    return None

@@ -1,0 +1,54 @@
+"""JOB018: Slurm took the job's resources away for another job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.finding import Fix, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+
+
+class Preempted(EndedBySlurm):
+    """Slurm ended the job to give its resources to another one.
+
+    What it sees
+        The state PREEMPTED; slurmstepd's "CANCELLED AT … DUE TO PREEMPTION"; submitit's "this job is preempted".
+    Why it matters
+        Nothing is wrong with the program. What was computed since the last checkpoint is lost, and it happens again in such a
+        partition or QOS.
+    When it stays silent
+        On an attempt that was preempted and requeued, while the job goes on. Where something critical came before it.
+    What to do
+        Be ready for it: `--requeue`, checkpoints, and a handler for the signal that comes first (SIGTERM, after GraceTime SIGKILL; or
+        `--signal=B:USR1@120`). Or submit where jobs are not preempted.
+    Sources
+        slurmstepd (req.c, SIG_PREEMPTED); Slurm's page on preemption (PreemptMode, GraceTime); submitit's signal handler.
+    """
+
+    code = "JOB018"
+    name = "preempted"
+    cause = "slurm_preempted"
+    states = frozenset({"PREEMPTED"})
+    yields_to = Severity.CRITICAL
+    signatures = (
+        cancelled_signature("JOB018", "DUE TO PREEMPTION", " DUE TO PREEMPTION"),
+        Signature(
+            "JOB018",
+            "submitit",
+            ("this job is preempted",),
+            re.compile(r"Caught signal \w+ on .*?: this job is preempted"),
+        ),
+    )
+
+    def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        return "The job was preempted: Slurm gave its resources to another one"
+
+    def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
+        if snapshot.run is not None and snapshot.checkpoints:
+            yield Fix("Launch it again: it goes on from its newest checkpoint")
+        yield Fix("Be ready for the next time: --requeue, and a checkpoint when the signal comes")
+        yield Fix("Or submit to a partition or QOS whose jobs are not preempted")

@@ -1,0 +1,268 @@
+"""What ends a job from outside, crashes and files: real logs of each, every wording, what is consequence of what, and what is not said."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.model.cluster import Job
+from coach.model.finding import Severity
+from coach.model.log import LogTail
+from coach.model.metrics import Step
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from tests.rules.examples import causes, diagnose_log, history, run, scan, steps
+from tests.rules.recorded import RECORDINGS, diagnose
+
+ENDED = {
+    "slurm/time-limit": ("JOB002", "slurm_timeout"),
+    "slurm/cancelled": ("JOB005", "slurm_cancelled"),
+    "slurm/cancelled-step": ("JOB005", "slurm_cancelled"),
+    "slurm/preempted": ("JOB018", "slurm_preempted"),
+    "slurm/node-failed": ("JOB003", "slurm_node_fail"),
+    "slurm/invalid-request": ("JOB011", "slurm_invalid_request"),
+    "slurm/task-failed": ("COD001", "code_error"),
+    "ended/rank-terminated": ("JOB014", "sigterm_signal"),
+    "ended/shell-terminated": ("JOB014", "sigterm_signal"),
+    "ended/interrupted": ("JOB014", "sigterm_signal"),
+    "ended/rank-killed": ("MEM008", "host_oom"),
+    "ended/shell-killed": ("MEM008", "host_oom"),
+    "ended/rank-crashed": ("COD002", "segfault"),
+    "ended/shell-crashed": ("COD002", "segfault"),
+    "ended/segmentation-fault": ("COD002", "segfault"),
+    "ended/worker-killed": ("DAT005", "dataloader_worker_killed"),
+    "ended/worker-died": ("DAT005", "dataloader_worker_killed"),
+    "ended/worker-crashed": ("DAT005", "dataloader_worker_killed"),
+    "ended/worker-without-shared-memory": ("MEM011", "shm_bus_error"),
+    "ended/worker-pickle": ("DAT012", "dataloader_pickle"),
+    "ended/checkpoint-cut-short": ("DAT010", "checkpoint_corrupt"),
+    "ended/checkpoint-is-empty": ("DAT010", "checkpoint_corrupt"),
+    "ended/checkpoint-is-a-pointer": ("DAT010", "checkpoint_corrupt"),
+    "ended/too-many-open-files": ("ENV012", "too_many_open_files"),
+    "ended/library-missing": ("ENV006", "shared_library_missing"),
+}
+CAUGHT = [
+    "checkpoint-cut-short",
+    "checkpoint-is-empty",
+    "checkpoint-is-a-pointer",
+    "too-many-open-files",
+    "library-missing",
+]
+AT = "CANCELLED AT 2026-11-21T03:04:05"
+DEADLY = {
+    "slurm_timeout": [
+        f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***",
+        "slurmd[node1]: *** JOB 17 CANCELLED AT 2012-03-04T05:06:07 DUE TO TIME LIMIT ***",
+        f" 12%|# | 3/9 [00:01<00:02]slurmstepd-node1: error: *** STEP 17.0 ON node1 {AT} DUE TO TIME LIMIT ***",
+        "submitit WARNING (2026-11-21 10:14:36,151) - Caught signal SIGUSR2 on node1: this job is timed-out.",
+    ],
+    "slurm_cancelled": [
+        f"slurmstepd: error: *** JOB 17 ON node1 {AT} ***",
+        f"0: slurmstepd: error: *** STEP 17.0 ON node1 {AT} ***",
+        "srun: Force Terminated StepId=17.0",
+        "salloc: Job allocation 17 has been revoked.",
+    ],
+    "slurm_preempted": [
+        f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO PREEMPTION ***",
+        "submitit WARNING (2026-11-21 10:14:36,151) - Caught signal SIGUSR2 on node1: this job is preempted.",
+    ],
+    "slurm_node_fail": [
+        "srun: error: Node failure on node7",
+        f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+    ],
+    "slurm_invalid_request": [
+        "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit",
+        "srun: error: Unable to create step for job 17: More processors requested than permitted",
+        "salloc: error: Job submit/allocate failed: Invalid qos specification",
+        "srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.",
+        "sbatch: error: This does not look like a batch script.  The first",
+    ],
+    "sigterm_signal": [
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 17 got signal: 15",
+        "[2026-11-21 04:00:00,123] torch.distributed.elastic.agent.server.api: [WARNING] Received Signals.SIGHUP death signal, shutting down workers",
+        "WARNING:torch.distributed.elastic.agent.server.api:Received 1 death signal, shutting down workers",
+        "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Terminated              python train.py",
+        "  exitcode  : -15 (pid: 17)",
+        "[rank: 0] Received SIGTERM: 15",
+        "KeyboardInterrupt",
+    ],
+    "host_oom": [
+        "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Killed              python train.py",
+        "  traceback : Signal 9 (SIGKILL) received by PID 17",
+        "[2026-11-21 04:00:00,123] [ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits with return code = -9",
+    ],
+    "segfault": [
+        "srun: error: node1: task 3: Segmentation fault (core dumped)",
+        "[node1:17] Signal: Segmentation fault (11)",
+        "[node1:17:0:17] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGSEGV",
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGSEGV: 11>.",
+        "!!!!!!! Segfault encountered !!!!!!!",
+    ],
+    "shm_bus_error": [
+        "RuntimeError: unable to write to file </torch_17_88_1>: No space left on device (28)",
+        "RuntimeError: unable to mmap 136 bytes from file </torch_17_88_1>: Cannot allocate memory (12)",
+        "node1:88:120 [0] misc/shmutils.cc:72 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-lNPZ0f (size 7340384)",
+        "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Bus error               (core dumped) python train.py",
+    ],
+    "too_many_open_files": ["node1:88:120 [0] NCCL WARN Call to socket failed : Too many open files"],
+    "dataloader_worker_killed": [
+        "RuntimeError: DataLoader worker (pid(s) 17, 18) exited unexpectedly",
+        "RuntimeError: DataLoader worker (pid 17) is killed by signal: Aborted. ",
+        "RuntimeError: Pin memory thread exited unexpectedly",
+    ],
+    "dataloader_pickle": [
+        "AttributeError: Can't pickle local object 'main.<locals>.<lambda>'",
+        "AttributeError: Can't get local object 'main.<locals>.<lambda>'",
+        "TypeError: cannot pickle 'module' object",
+        "TypeError: h5py objects cannot be pickled",
+        "_pickle.PicklingError: Can't pickle <class '__main__.Samples'>: it's not the same object as __main__.Samples",
+    ],
+    "checkpoint_corrupt": [
+        "RuntimeError: PytorchStreamReader failed reading file data/27: invalid header or archive is corrupted",
+        "RuntimeError: unexpected EOF, expected 3302200 more bytes. The file might be corrupted.",
+        "_pickle.UnpicklingError: pickle data was truncated",
+        "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
+        "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
+        "OSError: Unable to open file (truncated file: eof = 96, sblock->base_addr = 0, stored_eof = 2048)",
+    ],
+}
+HARMLESS = [
+    "Setting up a handler: when SIGTERM is received, a checkpoint is written",
+    "SLURM auto-requeueing enabled. Setting signal handlers.",
+    "srun: job 17 queued and waiting for resources",
+    "srun: Job 17 step creation temporarily disabled, retrying (Requested nodes are busy)",
+    "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+    "sbatch: Submitted batch job 17, time limit 1-00:00:00",
+    f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO JOB REQUEUE ***",
+    "GPUs are visible: 8; no device is busy",
+    "Killed 0 stale processes; exit code 0",
+    "DataLoader worker (pid 17) started",
+    "unpickled 139 samples; loaded checkpoint step-137.pt",
+    "shm_size: 64M, /dev/shm is 64 GiB",
+    "checking checkpoints: none is corrupted",
+    "detected 1 file in the cache, none truncated",
+    "Segmentation faults of lung images: task 3 of the challenge",
+]
+
+
+@pytest.mark.parametrize(("log", "code", "cause"), [(name, *found) for name, found in ENDED.items()])
+def test_what_really_ended_so_is_told_its_cause(log: str, code: str, cause: str) -> None:
+    finding = diagnose(f"{log}.log").findings[0]
+    assert (finding.rule, finding.cause, finding.is_primary) == (code, cause, True)
+    assert finding.severity >= Severity.WARNING
+    assert finding.evidence[0].line
+    assert finding.fixes
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_what_a_program_lived_on_after_is_info(name: str) -> None:
+    assert [finding.severity for finding in diagnose(f"caught/{name}.log").findings] == [Severity.INFO]
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"), [(cause, line) for cause, lines in DEADLY.items() for line in lines]
+)
+def test_every_wording_of_an_end_leads_to_its_cause(cause: str, line: str) -> None:
+    assert causes(diagnose_log(f"loading\n{line}\n"))[0] == cause
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_words_that_only_sound_like_an_end_stay_silent(line: str) -> None:
+    assert not causes(diagnose_log(f"{line}\nepoch 0\n"))
+
+
+def test_the_task_that_failed_is_the_cause_of_the_step_that_srun_cancelled() -> None:
+    findings = diagnose("slurm/task-failed.log").findings
+    assert findings[0].subject.rank == 1
+    assert "slurm_cancelled" not in {finding.cause for finding in findings}
+    words = f"srun: error: node1: task 1: Exited with exit code 1\nslurmstepd: error: *** STEP 17.0 ON node1 {AT} ***\n"
+    assert not causes(diagnose_log(words))
+
+
+def test_a_rank_that_torchrun_ended_is_a_bystander_of_the_one_that_crashed() -> None:
+    summary = (
+        "Failures:\n[1]:\n  exitcode  : -15 (pid: 17)\n  traceback : Signal 15 (SIGTERM) received by PID 17\n"
+        "Root Cause (first observed failure):\n[0]:\n  exitcode  : {code} (pid: 18)\n"
+    )
+    assert causes(diagnose_log(summary.format(code=-11))) == ["segfault"]
+    assert causes(diagnose_log(summary.format(code=1))) == []
+
+
+def test_what_a_cancelled_job_still_prints_is_a_consequence() -> None:
+    log = f'step 1\nslurmstepd: error: *** JOB 17 ON node1 {AT} ***\nTraceback (most recent call last):\n  File "/home/user/train.py", line 3, in <module>\n    train()\nValueError: interrupted\n'
+    findings = diagnose_log(log).findings
+    assert [(f.cause, f.consequence_of) for f in findings] == [
+        ("slurm_cancelled", None),
+        ("code_error", "JOB005"),
+    ]
+
+
+def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() -> None:
+    log = f"RuntimeError: CUDA error: device-side assert triggered\nslurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***\n"
+    findings = diagnose_log(log).findings
+    assert [(f.cause, f.consequence_of) for f in findings] == [
+        ("device_side_assert", None),
+        ("slurm_timeout", "CUD004"),
+    ]
+
+
+def test_lack_of_memory_is_the_cause_of_the_cancelled_step_that_slurm_prints_before_it() -> None:
+    log = (
+        f"slurmstepd: error: *** STEP 17.0 ON node1 {AT} ***\nRuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step tasks have been OOM Killed.\n"
+    )
+    assert causes(diagnose_log(log))[0] == "host_oom"
+
+
+def timed_out(series: list[Step], now_s: float) -> list[str]:
+    times = (3600, 0, 3600, 1.0, 2.0, now_s)
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, *times)
+    snapshot = TargetSnapshot(
+        "17", now_s, run=run(state="TIMEOUT"), job=job, log_tails=(LogTail("a", 1, ("x",), 1, 1),)
+    )
+    diagnosis = Engine(build()).diagnose(snapshot, history(series))
+    (finding,) = [finding for finding in diagnosis.findings if finding.rule == "JOB002"]
+    assert not any("time" in fix.changes for fix in finding.fixes)
+    return [fix.title for fix in finding.fixes]
+
+
+def test_more_time_is_never_advised_for_a_training_that_stood_still() -> None:
+    titles = timed_out(steps([2.0, 1.9, 1.8]), 4600.0)
+    assert len(titles) == 1
+    assert "more time would not help" in titles[0]
+    assert "Write checkpoints" in timed_out(steps([2.0, 1.9, 1.8]), 1002.0)[-1]
+    assert "First see whether it was still getting on" in timed_out([], 1002.0)[0]
+
+
+def test_an_attempt_that_was_preempted_and_followed_by_another_is_past() -> None:
+    line = f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO PREEMPTION ***\n"
+    text = line + "".join(f"step {step} loss: {2 / (step + 1):.3f}\n" for step in range(300))
+    lines = tuple(text.splitlines())
+    for shown, expected in ((text, []), (line, ["slurm_preempted"])):
+        tail = LogTail(
+            "train.log", 1, lines[-400:] if shown == text else (line,), len(shown), shown.count("\n")
+        )
+        snapshot = TargetSnapshot("train.log", None, log_hits=scan(shown), log_tails=(tail,))
+        assert causes(Engine(build()).diagnose(snapshot, history())) == expected
+    assert not causes(diagnose_log(line, run(state="RUNNING")))
+
+
+def test_a_crash_is_shown_at_the_frame_of_the_users_own_code_that_the_fault_handler_printed() -> None:
+    finding = diagnose("ended/segmentation-fault.log").findings[0]
+    assert 'train.py", line 4 in forward' in finding.evidence[1].text
+
+
+def test_a_log_into_which_torch_wrote_a_zero_is_still_read() -> None:
+    assert b"\0" in (RECORDINGS / "ended" / "worker-without-shared-memory.log").read_bytes()
+    findings = diagnose("ended/worker-without-shared-memory.log").findings
+    assert [(f.cause, f.consequence_of) for f in findings] == [
+        ("shm_bus_error", None),
+        ("dataloader_worker_killed", "MEM011"),
+    ]
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_a_mistake_of_the_program_and_no_workers() -> None:
+    log = "Traceback (most recent call last):\n  File \"/home/user/train.py\", line 9, in <module>\n    torch.save(model, path)\nAttributeError: Can't pickle local object 'main.<locals>.<lambda>'\n"
+    assert causes(diagnose_log(log)) == ["code_error"]
