@@ -51,7 +51,7 @@ class Kind(Enum):
 
 
 _RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
-_METRICS = re.compile(r"(?:^|/)(?:metrics\.csv|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
+_METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
 _DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
 _LOG = re.compile(r"\.(?:out|err|log|txt)$")
 
@@ -139,6 +139,11 @@ def kind_for(job: Job) -> Callable[[str], Kind | None]:
     return kind
 
 
+def is_metrics(path: Path) -> bool:
+    """Whether a file that a person names is one of metrics, and not a log."""
+    return _METRICS.search(str(path)) is not None
+
+
 def _common_kind(path: str) -> Kind | None:
     for kind, pattern in ((Kind.RANK_LOG, _RANK_LOG), (Kind.METRICS, _METRICS), (Kind.DUMP, _DUMP)):
         if pattern.search(path):
@@ -191,7 +196,7 @@ class ForeignFiles(ABC):
         if found.rivals:
             others = ", ".join(found.rivals)
             return [
-                f"{where}: what else lies there may be of job {others}, which ran there too: --log, --metrics name it"
+                f"{where}: what else lies there may be of other jobs that ran there too ({others}): --log, --metrics name it"
             ]
         cut = (
             []

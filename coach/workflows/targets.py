@@ -22,6 +22,7 @@ from coach.model.log import Signature
 from coach.model.reading import JobList, RunList
 from coach.model.run import Run
 from coach.sources.base import PollingSource
+from coach.sources.foreign_metrics import ForeignMetricsSource
 from coach.sources.io import Io
 from coach.sources.job_files import OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
@@ -34,7 +35,7 @@ from coach.sources.run_list import RunListSource
 from coach.sources.seen_jobs import SeenJobs
 from coach.sources.slurm import JobsSource
 from coach.sources.telemetry import TelemetrySource
-from coach.workflows.find_files import DirectoryFiles, ForeignFiles, JobFiles
+from coach.workflows.find_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
 
 STDIN = "-"
 
@@ -168,16 +169,23 @@ def target_sources(
     """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the caller wants to tell them."""
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
-        return _foreign_sources(name, files or foreign_files(target, io, output_paths), io, signatures)
+        found = files or foreign_files(target, io, output_paths)
+        return _foreign_sources(name, found.logs, found.metrics, io, signatures)
     if path is None:
         return {}
     if target.kind is TargetKind.LOG:
-        return {f"log:{name}": lambda: LogSource(io, name, lambda: (path,), signatures)}
+        named = target.logs or (() if is_metrics(path) else (path,))
+        numbers = target.metrics or ((path,) if is_metrics(path) else ())
+        return _foreign_sources(name, lambda: named, lambda: numbers, io, signatures)
     paths = runs.RunPaths(path)
     logs = target.logs or (paths.stdout_log, paths.stderr_log)
     return {
         f"run:{name}": lambda: RunFilesSource(io, name, path, look),
-        f"metrics:{name}": lambda: MetricsSource(io, name, path),
+        f"metrics:{name}": lambda: (
+            ForeignMetricsSource(io, name, lambda: target.metrics)
+            if target.metrics
+            else MetricsSource(io, name, path)
+        ),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
         f"log:{name}": lambda: LogSource(io, name, lambda: logs, signatures),
     }
@@ -191,9 +199,16 @@ def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignF
 
 
 def _foreign_sources(
-    name: str, files: ForeignFiles, io: Io, signatures: Signatures
+    name: str,
+    logs: Callable[[], Sequence[Path]],
+    metrics: Callable[[], Sequence[Path]],
+    io: Io,
+    signatures: Signatures,
 ) -> Mapping[str, SourceFactory]:
-    return {f"log:{name}": lambda: LogSource(io, name, files.logs, signatures)}
+    return {
+        f"log:{name}": lambda: LogSource(io, name, logs, signatures),
+        f"metrics:{name}": lambda: ForeignMetricsSource(io, name, metrics),
+    }
 
 
 def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:

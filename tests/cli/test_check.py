@@ -179,3 +179,66 @@ def test_a_log_cannot_be_compared(coach) -> None:  # type: ignore[no-untyped-def
     done = coach("compare", RECORDINGS / "nan", RECORDINGS / "typed/cuda-oom.log", "--backend", "local")
     assert done.returncode == 2
     assert "not a run of coach" in done.stderr
+
+
+def test_all_rules_are_listed_with_what_is_muted(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/config.toml").write_text('[rules]\nmute = ["GPU003"]\n')
+    listed = coach("explain", "--list").stdout.splitlines()
+    assert listed[0].split() == ["CODE", "NAME", "SEVERITY", "WHAT"]
+    assert any(line.startswith("MEM001") and " critical " in line for line in listed)
+    assert any(line.startswith("GPU003") and " muted " in line for line in listed)
+    assert coach("explain", "MEM001", "--list").returncode == 2
+
+
+def test_the_values_that_were_used_and_what_was_muted_are_printed(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/config.toml").write_text(
+        '[rules]\nmute = ["GPU003"]\n[rules.NUM001]\nconsecutive = 3\n'
+    )
+    said = coach("check", RECORDINGS / "nan", "--backend", "local").stdout
+    assert "NUM001.consecutive = 3" in said
+    assert "muted by the config: GPU003" in said
+
+
+def test_a_directory_that_is_no_run_is_judged_by_its_logs_and_says_what_it_read(
+    coach, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/slurm-17.out").write_bytes((RECORDINGS / "typed/cuda-oom.log").read_bytes())
+    done = coach("check", tmp_path / "job", "--backend", "local")
+    assert (done.returncode, "MEM001" in done.stdout) == (1, True)
+    assert f"  read:\n    {tmp_path}/job/slurm-17.out\n" in done.stdout
+    assert "flight-recorder dumps" in done.stdout
+    value = json.loads(coach("check", tmp_path / "job", "--backend", "local", "--format", "json").stdout)
+    assert value["files"] == [{"path": f"{tmp_path}/job/slurm-17.out", "problem": None}]
+    assert value["not_found"]
+
+
+def test_a_log_that_is_named_takes_the_place_of_those_of_the_target(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    log = RECORDINGS / "typed/cuda-oom.log"
+    done = coach("check", RECORDINGS / "healthy", "--log", log, "--backend", "local")
+    assert f"{log}:9" in done.stdout
+    missing = coach("check", RECORDINGS / "healthy", "--log", tmp_path / "none", "--backend", "local")
+    assert (missing.returncode, "no such file" in missing.stderr) == (2, True)
+    alone = coach("check", "--log", log, "--backend", "local")
+    assert (alone.returncode, "one TARGET" in alone.stderr) == (2, True)
+
+
+def test_metrics_that_are_named_are_judged(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    rows = [f"{step},{0.5 if step < 40 else 'nan'}" for step in range(80)]
+    (tmp_path / "metrics.csv").write_text("\n".join(["step,train_loss", *rows]) + "\n")
+    for target in (tmp_path / "metrics.csv", tmp_path):
+        done = coach("check", target, "--backend", "local")
+        assert (done.returncode, "NUM001" in done.stdout) == (1, True), done.stdout
+
+
+def test_the_list_of_own_jobs_loads_no_screens(tmp_path: Path) -> None:
+    program = (
+        "import sys; from coach.__main__ import main; sys.argv = ['coach', 'check', '--backend', 'local']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([name for name in sys.modules if name.startswith(('textual', 'rich', 'coach.tui'))])"
+    )
+    env = {**os.environ, "COACH_HOME": str(tmp_path / "home")}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr

@@ -1,0 +1,87 @@
+"""The list of all own jobs: one small screen, the verdict first, the worst job before the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from coach.cli.verdict import MAX_LINES, WIDTH, Judged, verdict_lines, worst_first
+from coach.model.cluster import Job
+from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
+from coach.model.log import LogTail
+from coach.model.printable import display_width
+from coach.model.snapshot import TargetSnapshot
+
+NOW_S = 100_000.0
+
+
+def judged(
+    job_id: str,
+    severity: Severity | None = None,
+    *,
+    num_gpus: int = 8,
+    state: str = "RUNNING",
+    since_s: float = NOW_S - 3600,
+    summary: str = "It is broken",
+    is_read: bool = True,
+) -> Judged:
+    job = Job(
+        *(job_id, "train", "ada", state, None, "gpu", "node1", 1, 8, num_gpus, 7200, 60, 9000),
+        *(NOW_S - 8000, NOW_S - 7200, NOW_S),
+    )
+    tails = (LogTail("/x", 1, ("a",), 1, 1),) if is_read else ()
+    snapshot = TargetSnapshot(job_id, NOW_S, job=job, log_tails=tails)
+    findings: tuple[Finding, ...] = ()
+    if severity is not None:
+        fix = Fix("Mend it")
+        findings = (
+            Finding(
+                *("MEM001", "cuda-out-of-memory", "cuda_oom", severity, 0.9, True, None, Subject()),
+                *(summary, (), (fix,), since_s),
+            ),
+        )
+    return Judged(Diagnosis(job_id, state, findings, ()), snapshot)
+
+
+def test_the_first_line_is_the_verdict() -> None:
+    assert verdict_lines([], NOW_S)[0].startswith("No job of yours")
+    well = [judged("1"), judged("2", state="PENDING", is_read=False), judged("3", state="COMPLETED")]
+    assert (
+        verdict_lines(well, NOW_S)[0]
+        == "✓ Nothing is wrong in what was measured (1 running, 1 waiting, 1 ended)"
+    )
+    bad = [*well, judged("4", Severity.WARNING), judged("5", Severity.CRITICAL)]
+    assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")
+
+
+def test_a_job_of_which_nothing_could_be_read_is_not_called_well() -> None:
+    lines = verdict_lines([judged("1"), judged("2", is_read=False)], NOW_S)
+    assert lines[0].startswith("? Nothing found, but 1 of 2 could not be read")
+    assert lines[2].startswith("? 2")
+
+
+def test_a_remark_is_nothing_to_get_up_for() -> None:
+    assert verdict_lines([judged("1", Severity.INFO)], NOW_S)[0].startswith("✓")
+
+
+def test_the_worst_is_first_and_of_equals_what_cost_more_gpu_hours() -> None:
+    jobs = [
+        judged("1"),
+        judged("2", Severity.WARNING, num_gpus=64),
+        judged("3", Severity.CRITICAL, num_gpus=1),
+        judged("4", Severity.CRITICAL, num_gpus=8),
+    ]
+    assert [each.diagnosis.target for each in worst_first(jobs)] == ["4", "3", "2", "1"]
+    lines = verdict_lines(jobs, NOW_S)
+    assert "8.0 GPU-h lost" in next(line for line in lines if line.startswith("✖ 4"))
+    assert lines[4] == "    → Mend it"
+
+
+@pytest.mark.parametrize("num_jobs", [1, 6, 40])
+def test_it_fits_a_small_terminal_however_many_jobs_and_whatever_they_are_called(num_jobs: int) -> None:
+    hostile = "\x1b[31m長い" * 60
+    jobs = [judged(f"{number}_{'7' * 90}", Severity.CRITICAL, summary=hostile) for number in range(num_jobs)]
+    lines = verdict_lines([*jobs, judged("99")], NOW_S)
+    assert len(lines) <= MAX_LINES
+    assert max(map(display_width, lines)) <= WIDTH
+    assert not any("\x1b" in line for line in lines)
+    assert any("more: --format json lists them all" in line for line in lines) is (num_jobs > 6)

@@ -1,0 +1,153 @@
+"""The files of a job that coach did not launch: found by name and by time, bounded, and never another job's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach.model.cluster import Job
+from coach.sources.job_files import OutputPaths
+from coach.workflows.find_files import MAX_ENTRIES, DirectoryFiles, JobFiles, Kind
+from tests.sources.fake_io import FakeIo
+
+START_S, END_S = 10_000.0, 13_600.0
+JOB = Job(
+    *("17", "train", "ada", "FAILED", None, "gpu", "node1", 1, 4, 2, 3600, None, 7200),
+    *(START_S - 100, START_S, END_S),
+    work_dir="/w",
+    stdout="/w/slurm-%j.out",
+)
+
+
+def job_files(io: FakeIo, *others: Job, job: Job = JOB) -> JobFiles:
+    paths = OutputPaths(io)
+    paths.learn([job, *others])
+    return JobFiles(io, job.job_id, paths)
+
+
+def write(io: FakeIo, path: str, at_s: float = START_S + 60) -> None:
+    io.files[path], io.modified[path] = b"x", at_s
+
+
+def names(paths: tuple[Path, ...]) -> list[str]:
+    return [str(path.relative_to("/w")) for path in paths]
+
+
+def test_the_names_that_slurm_torchrun_and_trainers_give_are_found_and_what_slurm_said_stands_first() -> None:
+    io = FakeIo()
+    for path in (
+        "slurm-17.out",
+        "out/step-17-0.log",
+        "logs/none_x1/attempt_0/1/stderr.log",
+        "lightning_logs/version_0/metrics.csv",
+        "out/checkpoint-500/trainer_state.json",
+        "runs/Nov21/events.out.tfevents.1.node1.9.0",
+        "traces/nccl_trace_rank_3",
+        "slurm-171.out",
+        "notes.log",
+        "data.csv",
+    ):
+        write(io, f"/w/{path}")
+    files = job_files(io)
+    assert names(files.logs()) == ["slurm-17.out", "out/step-17-0.log", "logs/none_x1/attempt_0/1/stderr.log"]
+    assert sorted(names(files.metrics())) == [
+        "lightning_logs/version_0/metrics.csv",
+        "out/checkpoint-500/trainer_state.json",
+        "runs/Nov21/events.out.tfevents.1.node1.9.0",
+    ]
+    found = files.found()
+    assert found is not None
+    assert names(found.of(Kind.DUMP)) == ["traces/nccl_trace_rank_3"]
+    assert files.lines() == []
+
+
+def test_what_was_written_before_or_long_after_the_job_is_not_its_own() -> None:
+    io = FakeIo()
+    write(io, "/w/a/metrics.csv", START_S - 3600)
+    write(io, "/w/b/metrics.csv", END_S + 3600)
+    write(io, "/w/c/metrics.csv", END_S + 60)  # buffers are flushed late
+    assert names(job_files(io).metrics()) == ["c/metrics.csv"]
+
+
+def test_what_may_be_of_another_job_that_ran_there_at_the_time_is_not_taken_and_that_is_said() -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    write(io, "/w/metrics.csv")
+    rival = replace(JOB, job_id="18", start_time_s=START_S + 10)
+    files = job_files(io, rival)
+    assert (files.metrics(), names(files.logs())) == ((), ["slurm-17.out"])
+    assert "other jobs that ran there too (18)" in files.lines()[0]
+
+
+def test_a_job_that_followed_in_the_same_directory_keeps_what_it_wrote_itself() -> None:
+    io = FakeIo()
+    write(io, "/w/a/metrics.csv")
+    write(io, "/w/b/metrics.csv", END_S + 60)
+    follower = replace(JOB, job_id="18", start_time_s=END_S + 30, end_time_s=END_S + 90)
+    assert names(job_files(io, follower).metrics()) == ["a/metrics.csv"]
+    assert names(job_files(io, JOB, job=follower).metrics()) == ["b/metrics.csv"]
+
+
+def test_the_search_is_bounded_in_depth_and_entries_and_says_where_it_ended() -> None:
+    io = FakeIo()
+    write(io, "/w/1/2/3/4/metrics.csv")
+    write(io, "/w/1/2/3/4/5/metrics.csv")
+    assert names(job_files(io).metrics()) == ["1/2/3/4/metrics.csv"]
+    for number in range(MAX_ENTRIES):
+        write(io, f"/w/1/{number:05}.pt")
+    files = job_files(io)
+    assert files.metrics() == ()
+    assert files.lines()[-1] == "only the first 2000 entries of /w were looked at"
+
+
+def test_hidden_folders_environments_and_files_are_not_walked_into() -> None:
+    io = FakeIo()
+    for folder in (".cache", "venv", "wandb", "model.pt"):
+        write(io, f"/w/{folder}/metrics.csv")
+    assert job_files(io).metrics() == ()
+
+
+def test_what_was_looked_for_and_not_found_is_said() -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    assert job_files(io).lines() == [
+        "not found in /w, 4 levels down: torchrun's logs of each rank; "
+        "metrics.csv, trainer_state.json, TensorBoard events; flight-recorder dumps"
+    ]
+    assert "No such file" in job_files(FakeIo()).lines()[0]
+
+
+def test_a_job_that_waits_has_no_files_and_its_directory_is_looked_at_only_when_it_runs() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    waiting = replace(JOB, state="PENDING")
+    assert job_files(io, job=waiting).found() is None
+
+
+def test_a_running_job_is_looked_at_again_for_what_it_began_to_write() -> None:
+    io = FakeIo(START_S + 30)
+    running = replace(JOB, state="RUNNING", end_time_s=END_S + 9999)
+    files = job_files(io, job=running)
+    assert files.metrics() == ()
+    write(io, "/w/metrics.csv", START_S + 40)
+    assert files.metrics() == ()
+    io.now_s += 121
+    assert names(files.metrics()) == ["metrics.csv"]
+
+
+def test_files_that_a_person_names_take_the_place_of_those_that_would_be_found() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    files = JobFiles(io, "17", OutputPaths(io), (Path("/mine.log"),), (Path("/mine.csv"),))
+    assert (files.logs(), files.metrics()) == ((Path("/mine.log"),), (Path("/mine.csv"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_empty"), [("train.log", False), ("metrics.csv", False), ("data.csv", True)]
+)
+def test_a_directory_is_one_to_be_read_when_a_log_or_metrics_lie_in_it(name: str, is_empty: bool) -> None:
+    io = FakeIo()
+    write(io, f"/w/sub/{name}", 5.0)
+    assert DirectoryFiles(io, Path("/w")).is_empty is is_empty
