@@ -11,7 +11,7 @@ from coach.model.log import LogHit
 from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample
+from coach.model.telemetry import GpuSample, TelemetrySample
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
 from coach.sources.log_scanner import LogScanner
@@ -79,7 +79,7 @@ def steps(
     ]
 
 
-def history(series: Iterable[Step] = (), samples: Iterable[GpuSample] = ()) -> History:
+def history(series: Iterable[Step] = (), samples: Iterable[TelemetrySample] = ()) -> History:
     result = History()
     result.add_steps(series)
     result.add_samples(samples)
@@ -104,7 +104,7 @@ def gpu_samples(
 
 def judge(
     series: Iterable[Step] = (),
-    samples: Iterable[GpuSample] = (),
+    samples: Iterable[TelemetrySample] = (),
     run: Run | None = None,
     now_s: float | None = 2000.0,
     events: Sequence[MetricEvent] = (),

@@ -75,7 +75,7 @@ class NoCheckpoint(Rule):
             fixes=(
                 Fix(
                     "Save now and then, and be told before the limit (the run then goes on in a next job)",
-                    {"checkpoint_every": max(1, round(600 / fmean(times))), "signal": "B:USR1@300"},
+                    {"checkpoint_every": max(1, round(600 / fmean(times))), "signal": "USR1@300"},
                 ),
             ),
             severity=Severity.CRITICAL if used >= self.values["critical_share"] * limit else None,

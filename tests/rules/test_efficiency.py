@@ -1,0 +1,107 @@
+"""What was asked for and not needed: worth knowing after a run, and never before it has shown its need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coach.model.cluster import Job
+from coach.model.finding import Diagnosis, Severity
+from coach.model.run import Checkpoint
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from tests.rules.examples import history, run, steps
+from tests.rules.test_telemetry import hosts
+
+
+def job(state: str, used_s: int, limit_s: int) -> Job:
+    empty: dict[str, Any] = dict.fromkeys(
+        (
+            "reason",
+            "nodes",
+            "num_nodes",
+            "num_cpus",
+            "num_gpus",
+            "submit_time_s",
+            "start_time_s",
+            "end_time_s",
+        )
+    )
+    return Job(
+        "17", "train", "user", state, partition="gpu", time_used_s=used_s, time_left_s=limit_s - used_s,
+        time_limit_s=limit_s, **empty,
+    )  # fmt: skip
+
+
+def told(diagnosis: Diagnosis) -> dict[str, dict[str, Any]]:
+    """Rule → the changes that its first fix proposes."""
+    return {finding.rule: dict(finding.fixes[0].changes) for finding in diagnosis.findings}
+
+
+def ended(
+    state: str = "COMPLETED", used_mib: float = 9000.0, cpu_pct: float = 6.0, **asked: Any
+) -> Diagnosis:
+    resources = {"mem": "128G", "cpus_per_task": 32, "nproc_per_node": 1, **asked}
+    samples = hosts(400, memory_used_mib=used_mib, cpu_pct=cpu_pct, num_cpus=32)
+    snapshot = TargetSnapshot("run", 1400.0, run=run(resources=resources, state=state))
+    return Engine(build()).diagnose(snapshot, history((), samples))  # type: ignore[arg-type]
+
+
+def test_a_run_that_used_little_is_told_what_to_ask_for_the_next_time() -> None:
+    diagnosis = ended()
+    assert told(diagnosis) == {"JOB006": {"mem": "12G"}, "JOB007": {"cpus_per_task": 4}}
+    assert all(finding.severity is Severity.INFO for finding in diagnosis.findings)
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        {"state": "FAILED"},
+        {"state": "RUNNING"},
+        {"used_mib": 60000.0, "cpu_pct": 40.0},
+        {"mem": None, "cpu_pct": 40.0},
+    ],
+    ids=["failed", "runs", "used-it", "site-default"],
+)
+def test_a_run_that_failed_or_goes_on_or_used_what_it_had_is_told_nothing(quiet: dict[str, Any]) -> None:
+    assert not {"JOB006", "JOB007"} & set(told(ended(**quiet)))
+
+
+@pytest.mark.parametrize(
+    ("state", "used_s", "limit_s", "is_told"),
+    [
+        ("COMPLETED", 3600, 86400, True),
+        ("COMPLETED", 40000, 86400, False),
+        ("COMPLETED", 600, 3600, False),
+        ("COMPLETED", 20, 86400, False),
+        ("TIMEOUT", 3600, 86400, False),
+        ("RUNNING", 3600, 86400, False),
+    ],
+)
+def test_a_limit_far_above_the_need_is_told_of_a_job_that_completed(
+    state: str, used_s: int, limit_s: int, is_told: bool
+) -> None:
+    snapshot = TargetSnapshot("17", 2000.0, job=job(state, used_s, limit_s))
+    found = told(Engine(build()).diagnose(snapshot, history()))
+    assert found.get("JOB009") == ({"time": "02:00:00"} if is_told else None)
+
+
+def late(used_s: int = 3000, max_steps: int = 100_000, signal: str | None = None, **more: Any) -> Diagnosis:
+    launched = run({"max_steps": max_steps}, {"signal": signal} if signal else {})
+    snapshot = TargetSnapshot("run", 1020.0, job=job("RUNNING", used_s, 3600), run=launched, **more)
+    return Engine(build()).diagnose(snapshot, history(steps([1.0] * 200)))
+
+
+def test_a_run_that_will_be_cut_off_with_nothing_saved_is_told_in_time() -> None:
+    (finding,) = late().findings
+    assert (finding.rule, finding.severity) == ("JOB019", Severity.CRITICAL)
+    assert set(finding.fixes[0].changes) == {"checkpoint_every", "signal"}
+
+
+def test_a_run_that_saves_or_ends_in_time_is_told_nothing() -> None:
+    assert not late(max_steps=2000).findings
+    assert not late(signal="USR1@120").findings
+    assert not late(checkpoints=(Checkpoint("/runs/c/1", 100, 1010.0),)).findings
+    assert not late(used_s=60).findings
