@@ -38,6 +38,8 @@ from coach.tui.render.text import (
 
 STALE_S = 30.0
 """Older values say nothing about now."""
+LOST_S = 10.0
+"""Nor do those of a GPU whose node has told of others since."""
 _SPARK_WIDTH = 16
 _COLUMNS = (
     Column("gpu", "GPU", 7),
@@ -61,18 +63,29 @@ def name_of(key: GpuKey) -> str:
 def newest_samples(history: History, gpus: Iterable[GpuKey], now_s: float) -> dict[GpuKey, GpuSample]:
     """The newest sample of each GPU that is fresh enough to say something about now."""
     newest = {key: history.gpu(*key)[-1] for key in gpus}
-    return {key: sample for key, sample in newest.items() if now_s - sample.time_s <= STALE_S}
+    return {key: sample for key, sample in newest.items() if _is_fresh(history, sample, now_s)}
+
+
+def _is_fresh(history: History, sample: GpuSample, now_s: float) -> bool:
+    origin = history.origin(sample.node)
+    is_lost = origin is not None and origin.time_s - sample.time_s > LOST_S
+    return now_s - sample.time_s <= STALE_S and not is_lost
 
 
 def heading_line(
-    history: History, gpus: Sequence[GpuKey], views: Sequence[str], view: int, width: int, *, is_ended: bool
+    history: History,
+    gpus: Sequence[GpuKey],
+    views: Sequence[str],
+    view: int,
+    ended_s: float | None,
+    width: int,
 ) -> Line:
-    """How many, the views with the one that is shown, and what they are."""
+    """How many, the views with the one that is shown, and what they are. `ended_s`: how long ago the job told its last."""
     names = sorted({sample.name for key in gpus if (sample := history.gpu(*key)[-1]).name is not None})
     num_nodes = len({node for node, _ in gpus})
     parts = [strong(f" {plural(len(gpus), 'GPU')}"), Span(f" on {plural(num_nodes, 'node')}" if gpus else "")]
-    if is_ended:
-        parts.append(muted(" as it ended"))
+    if ended_s is not None:
+        parts.append(muted(f" as it ended {age(ended_s)} ago"))
     parts.append(Span("  v", "key"))
     for index, name in enumerate(views):
         parts.append(strong(f" [{name}]") if index == view else muted(f"  {name} "))
@@ -154,14 +167,14 @@ def grid_lines(history: History, gpus: Sequence[GpuKey], now_s: float, width: in
         if key[0] != node and len({gpu_node for gpu_node, _ in gpus}) > 1:
             rows.append(clip(line(strong(f" {printable(key[0])}")), width))
         node = key[0]
-        cells = _cells(sample, history.gpu(*key), now_s)
+        cells = _cells(sample, history.gpu(*key), now_s, _is_fresh(history, sample, now_s))
         rows.append(row_line(Row("", tuple(cells[name] for name in columns)), layout))
     return rows
 
 
-def _cells(sample: GpuSample, past: Sequence[GpuSample], now_s: float) -> dict[str, Cell]:
+def _cells(sample: GpuSample, past: Sequence[GpuSample], now_s: float, is_fresh: bool) -> dict[str, Cell]:
     old_s = now_s - sample.time_s
-    tone: Tone = "muted" if old_s > STALE_S else ""
+    tone: Tone = "" if is_fresh else "muted"
     power, limit = whole(sample.power_w), whole(sample.power_limit_w)
     clock, top = whole(sample.sm_clock_mhz), whole(sample.max_sm_clock_mhz)
     reasons = sample.clocks_event_reasons

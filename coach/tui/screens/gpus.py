@@ -73,10 +73,10 @@ class GpusScreen(CoachScreen):
             origins = [origin.time_s for node in nodes if (origin := history.origin(node)) is not None]
             now_s = max(origins, default=now_s)
         num_nodes = run.resources.get("num_nodes") if run is not None else None
-        width, has_ended = self.app.size.width, bool(target and target.has_ended)
+        width, ended_s = self.app.size.width, context.now_s - now_s if target and target.has_ended else None
         told = source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s)
         heading = [
-            heading_line(history, gpus, VIEWS, self._view, width, is_ended=has_ended),
+            heading_line(history, gpus, VIEWS, self._view, ended_s, width),
             *(clip(row, width) for row in told),
         ]
         self.pane("#heading").styles.height = len(heading)

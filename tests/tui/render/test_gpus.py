@@ -57,6 +57,14 @@ def test_a_value_that_has_grown_old_is_marked_and_not_compared() -> None:
     assert heat_rows(history, history.gpus, fresh, UTILIZATION)[0].values[7] is None
 
 
+def test_a_gpu_that_its_node_no_longer_tells_of_is_marked_before_the_node_is_silent() -> None:
+    history = make_gpu_job()
+    history.add_samples([make_gpu("node01", gpu, NOW_S + 12) for gpu in range(8) if gpu != 6])
+    rows = text(grid_lines(history, history.gpus, NOW_S + 12, 119)).splitlines()
+    assert [row for row in rows if "▲" in row] == [rows[7]]
+    assert ("node01", 6) not in newest_samples(history, history.gpus, NOW_S + 12)
+
+
 def test_it_is_said_where_the_numbers_come_from_and_what_they_do_not_show() -> None:
     history = make_gpu_job(num_nodes=3)
     history.add_samples([HostSample("node02", NOW_S - 3, num_gpus=6, num_gpus_allotted=8)], Rung.STEP)
