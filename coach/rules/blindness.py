@@ -29,6 +29,7 @@ _REMEDIES = {
         "name the job id",
     ),
 }
+_TELEMETRY = frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Sight:
     asked_no_gpu: bool
     gaps: tuple[NotMeasured, ...]
     """What the sampler could not read, as it said itself."""
+    unmeasured_job: str | None
+    """A running job of Slurm's in which no sampler runs, as far as is known: a step can be put into it."""
     unread_logs: str
     """Where logs were looked for, and what came of it; empty where nobody knows a place."""
 
@@ -59,7 +62,7 @@ class Sight:
             met.add(Need.JOB_STATE)
         asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
         gaps = elsewhere + _gaps(snapshot, asked_no_gpu)
-        return cls(frozenset(met), asked_no_gpu, gaps, _unread_logs(snapshot))
+        return cls(frozenset(met), asked_no_gpu, gaps, _unmeasured_job(snapshot), _unread_logs(snapshot))
 
     def can_judge(self, rule: Rule) -> bool:
         return not rule.needs or any(needs <= self.met for needs in rule.needs)
@@ -77,6 +80,9 @@ class Sight:
         if need is Need.LOG and self.unread_logs:
             return NotMeasured(need.value, self.unread_logs, _REMEDIES[need][1])
         said = next((gap for gap in self.gaps if gap.what == need.value), None)
+        if said is None and self.unmeasured_job is not None and need in _TELEMETRY:
+            because, how = _REMEDIES[need]
+            return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
         return said or NotMeasured(need.value, *_REMEDIES[need])
 
 
@@ -89,6 +95,12 @@ def _elsewhere(snapshot: TargetSnapshot) -> tuple[NotMeasured, ...]:
     age = None if now_s is None or spoke_s is None else rough_age(now_s - spoke_s)
     because = told(run.host, snapshot.state, age)
     return (NotMeasured(Need.JOB_STATE.value, because, f"look on {run.host}: coach check {run.run_id}"),)
+
+
+def _unmeasured_job(snapshot: TargetSnapshot) -> str | None:
+    job = snapshot.job
+    is_foreign = snapshot.run is None and job is not None and job.raw_job_id is not None
+    return job.job_id if job is not None and is_foreign and job.state == "RUNNING" else None
 
 
 def _unread_logs(snapshot: TargetSnapshot) -> str:

@@ -8,9 +8,11 @@ from types import MappingProxyType
 import pytest
 
 from coach.model.errors import UserError
+from coach.model.history import History
 from coach.model.job_action import Verb
 from coach.model.log import LogFile, LogTail
-from coach.model.snapshot import TargetSnapshot
+from coach.model.snapshot import SourceStatus, TargetSnapshot
+from coach.model.telemetry import GpuSample, HostSample, Rung
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from tests.tui.driving import Driver, opened
@@ -166,3 +168,31 @@ async def test_a_log_that_is_not_there_names_the_place_where_it_was_looked_for()
         target = TargetSnapshot("21", NOW_S, log_files=(LogFile("/scratch/gone/21.out", False),))
         session.push(replace(session.snapshot, targets=MappingProxyType({"21": target})))
         await driver.sees("/scratch/gone/21.out: no such file, or not yet")
+
+
+async def test_telemetry_of_a_job_that_coach_did_not_launch_is_asked_for_and_then_shown_with_source_and_age() -> (
+    None
+):
+    job = make_job("41", nodes="node1", state="RUNNING", raw_job_id="41")
+    histories = {"other": History()}
+    session = FakeSession(make_snapshot(jobs=(job,), runs=()), histories)
+    async with opened(session) as driver:
+        await driver.press("enter")
+        await driver.sees("not measured: no sampler in this job has been read · t measures inside of it")
+        await driver.press("t")
+        await driver.sees("Measure inside of 41")
+        assert session.attached == []
+        await answer(driver)
+        await driver.reaches("job")
+        await driver.sees("a step in job 41 measures it")
+        assert [target for target, _ in session.attached] == ["41"]
+        history = History()
+        history.add_samples([HostSample("node1", NOW_S - 2, num_gpus=6, num_gpus_allotted=8)], Rung.STEP)
+        history.add_samples([GpuSample("node1", NOW_S - 2, 0, "u", power_w=300.0)], Rung.STEP)
+        histories["41"] = history
+        status = SourceStatus("stream:41", NOW_S, None, None, 0, 0.0)
+        session.push(make_snapshot(jobs=(job,), runs=(), sources=MappingProxyType({"stream:41": status})))
+        await driver.sees("a step in the job (srun --overlap), 2 s ago; 6 of 8 GPUs visible")
+        await driver.sees("power 300 of – W")
+        await driver.press("t")
+        await driver.sees("a step in it measures it already")

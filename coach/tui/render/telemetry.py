@@ -29,7 +29,7 @@ def telemetry_lines(
         told = f"   {printable(what)} not measured: {printable(because)}"
         rows.append(line(Span(told, "warning"), muted(f"  {printable(how)}")))
     if error is not None:
-        rows.append(line(Span(f"   {printable(error)}", "warning"), muted("  t begins it again")))
+        rows += [line(Span(f"   {printable(error)}", "warning")), line(muted("   t begins it again"))]
     elif not history.nodes:
         rows.append(
             line(
