@@ -174,11 +174,16 @@ class CoachScreen(Screen[None]):
         self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
 
     def _show_keys(self) -> None:
+        launches = [key for key in self.context.launch_keys if self.PLACE in key.places]
         hints = [
             (key.id, key.label, key.word, self.reason_off(key) is None)
             for key in self.keys()
-            if key.word and not (key.id == "back" and self.PLACE == "cluster")
+            if key.word and key not in launches and not (key.id == "back" and self.PLACE == "cluster")
         ]
+        if launches:
+            # One hint for all of them, in the second place: what coach is for must not be crowded out.
+            label = "-".join(dict.fromkeys((launches[0].label, launches[-1].label)))
+            hints.insert(1, ("recipes", label, "launch", self.reason_off(launches[0]) is None))
         self.query_one(KeyBar).set_hints(hints)
 
     def keys(self) -> tuple[Key, ...]:

@@ -52,6 +52,6 @@ def test_on_the_screens_the_launch_key_says_why(
     env: dict[str, str], open_terminal: Callable[..., Terminal]
 ) -> None:
     terminal = open_terminal([sys.executable, "-m", "coach", "--backend", "local"], env=env)
-    terminal.wait_for("1 baseline")
+    terminal.wait_for("1-5 launch")
     terminal.send("1")
     terminal.wait_for("nothing trains on login nodes")
