@@ -227,6 +227,19 @@ class SensorGap:
     how: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StepUse:
+    """What sstat tells of one step: peaks, no present values."""
+
+    step_id: str
+    num_tasks: int
+    max_rss_mib: float | None
+    """Of its largest task."""
+    gpu_utilization_pct: float | None
+    """The sum over its tasks, where the site accounts for GPUs."""
+    gpu_memory_mib: float | None
+
+
 TelemetrySample = (
     GpuSample
     | GpuLink

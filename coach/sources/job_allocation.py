@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coach.model.telemetry import StepUse
 from coach.sources.gres import parse_gres
 from coach.sources.io import Query
 from coach.sources.slurm_history import parse_size_mib
@@ -32,19 +33,6 @@ class Allocation:
     """On the node where it has least; None: all of the node's, or not told."""
     num_gpus_untold: int | None
     """GPUs on each node where the job did not ask for them, but has them with the whole node: a step gets them only when it asks."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepUse:
-    """What sstat tells of one step: peaks, no present values."""
-
-    step_id: str
-    num_tasks: int
-    max_rss_mib: float | None
-    """Of its largest task."""
-    gpu_utilization_pct: float | None
-    """The sum over its tasks, where the site accounts for GPUs."""
-    gpu_memory_mib: float | None
 
 
 def allocation_query(raw_job_id: str) -> Query:

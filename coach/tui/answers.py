@@ -15,7 +15,7 @@ from coach.tui.asked import Asked, Question
 from coach.tui.desk import Desk
 from coach.tui.keys import Mode
 
-_OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS)
+_OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE)
 
 
 class AnsweringApp(ActingApp):
@@ -47,6 +47,8 @@ class AnsweringApp(ActingApp):
             return launcher.place_in_queue
         if question is Question.ALLOCATIONS:
             return launcher.allocations
+        if question is Question.STEP_USE:
+            return launcher.step_use
         return lambda: launcher.past_jobs(self.backend)
 
     def _answer(self, question: Question, asked: Asked[Any]) -> None:

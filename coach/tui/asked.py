@@ -19,6 +19,8 @@ class Question(StrEnum):
     """What one's place in the queue depends on."""
     ALLOCATIONS = "allocations"
     """Which job has which GPU."""
+    STEP_USE = "step_use"
+    """What Slurm measured of one's running jobs."""
     PAST_JOBS = "past_jobs"
     """One's jobs that have ended."""
 

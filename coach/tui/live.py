@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
+    from coach.workflows.step_use import StepUses
 
 PAST_S = 7 * 86400.0
 MAX_PAST_JOBS = 200
@@ -213,6 +214,12 @@ class LiveLauncher:
         if answer.error is not None:
             raise UserError(answer.error)
         return parse_allocations(answer.text)[0]
+
+    def step_use(self) -> StepUses:
+        from coach.sources.user import user_name
+        from coach.workflows.step_use import read_step_use
+
+        return read_step_use(self._io, user_name())
 
     def past_jobs(self, backend: str) -> PastJobs:
         from coach.sources.user import user_name

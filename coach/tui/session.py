@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
+    from coach.workflows.step_use import StepUses
 
 OnUpdate = Callable[[Snapshot], None]
 
@@ -145,11 +146,15 @@ class Launcher(Protocol):
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
 
     def place_in_queue(self) -> PlaceInQueue:
-        """What one's place in the queue depends on. This and the next two change nothing, and need not wait for their turn."""
+        """What one's place in the queue depends on. This and the next three change nothing, and need not wait for their turn."""
         ...
 
     def allocations(self) -> tuple[GpuAllocation, ...]:
         """Which job has which GPUs."""
+        ...
+
+    def step_use(self) -> StepUses:
+        """What sstat tells of one's running jobs."""
         ...
 
     def past_jobs(self, backend: str) -> PastJobs: ...

@@ -28,12 +28,13 @@ from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.run import Checkpoint, Run
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
-from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.sources.overlap import StreamSource
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
 from coach.workflows.history import PastJobs
 from coach.workflows.place_in_queue import PlaceInQueue
 from coach.workflows.recipes import Page
+from coach.workflows.step_use import StepUses
 
 NOW_S = 1_800_000_000.0
 RUN_ID = "20261121-142233-ddp-4f2a"
@@ -143,6 +144,9 @@ class FakeLauncher:
     def allocations(self) -> tuple[GpuAllocation, ...]:
         self.asked.append("allocations")
         return self.held_gpus
+
+    def step_use(self) -> StepUses:
+        return {"41": (StepUse("41.0", 8, 2048.0, 613.0, 40000.0), StepUse("41.batch", 1, None, None, None))}
 
     def past_jobs(self, backend: str) -> PastJobs:
         self.asked.append("past_jobs")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from coach.analysis.provenance import provenance
 from coach.model.history import History
-from coach.model.telemetry import GpuSample, HostSample, SensorGap
-from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, printable, strong
+from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
+from coach.tui.asked import Asked
+from coach.tui.render.asked import asked_line
+from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, plural, printable, strong
 
 _MAX_NODES = 8
 
@@ -38,6 +41,19 @@ def telemetry_lines(
                 )
             )
         )
+    return [clip(row, width) for row in rows]
+
+
+def step_use_lines(asked: Asked[Any], steps: Iterable[StepUse], now_s: float, width: int) -> list[Line]:
+    """What sstat tells: peaks, so that no present value is made of them."""
+    rows = [asked_line("sstat", asked, now_s)]
+    for step in steps:
+        text = f"step {step.step_id.partition('.')[2]}, {plural(step.num_tasks, 'task')}: "
+        text += f"a task had at most {_number(step.max_rss_mib)} MiB"
+        if step.gpu_utilization_pct is not None or step.gpu_memory_mib is not None:
+            busy, memory = _number(step.gpu_utilization_pct), _number(step.gpu_memory_mib)
+            text += f"; its GPUs together {busy} % and {memory} MiB"
+        rows.append(line("   ", printable(text)))
     return [clip(row, width) for row in rows]
 
 

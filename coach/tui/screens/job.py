@@ -21,7 +21,7 @@ from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job import held_gpu_lines, job_head, job_lines
 from coach.tui.render.pending import place_lines, task_lines, why_lines
 from coach.tui.render.queue import is_own
-from coach.tui.render.telemetry import telemetry_lines
+from coach.tui.render.telemetry import step_use_lines, telemetry_lines
 from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
@@ -52,6 +52,8 @@ class JobScreen(ChoosingScreen):
             self.questions += (Question.PLACE_IN_QUEUE,)
         if any(job.num_gpus and job.nodes and not is_final(job.state) for job in folded.parts):
             self.questions += (Question.ALLOCATIONS,)
+        if is_own(folded.job, self.context.user) and folded.job.state == "RUNNING":
+            self.questions += (Question.STEP_USE,)
         for question in self.questions:
             self.post_message(Wanted(question))
 
@@ -113,9 +115,13 @@ class JobScreen(ChoosingScreen):
         target = run.run_id if run is not None else job.job_id
         stream = sources.get(f"stream:{target}")
         error = stream.error if stream is not None else None
+        asked = self.context.answers[Question.STEP_USE]
+        rows = step_use_lines(asked, (asked.value or {}).get(job.raw_job_id, ()), self.context.now_s, width)
         told = self.context.snapshot.targets.get(target)
         gaps = told.sensor_gaps if told is not None else ()
-        return telemetry_lines(self.context.session.history(target), gaps, error, self.context.now_s, width)
+        return rows + telemetry_lines(
+            self.context.session.history(target), gaps, error, self.context.now_s, width
+        )
 
     def _slots(self, folded: FoldedJob, allocations: tuple[GpuAllocation, ...]) -> list[GpuSlot]:
         """The GPUs that it has, as far as its nodes say the same."""
