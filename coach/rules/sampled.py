@@ -33,12 +33,26 @@ class GpuUse:
 
     node: str
     gpu: int
-    samples: tuple[GpuSample, ...]
+    samples: Sequence[GpuSample]
     """All with a utilization."""
     mean_pct: float
-    power_share: float | None
-    """Of the power limit."""
-    memory_share: float | None
+
+    @property
+    def power_share(self) -> float | None:
+        """Of the power limit."""
+        return mean(
+            [s.power_w / s.power_limit_w for s in self.samples if s.power_limit_w and s.power_w is not None]
+        )
+
+    @property
+    def memory_share(self) -> float | None:
+        return mean(
+            [
+                s.memory_used_mib / s.memory_total_mib
+                for s in self.samples
+                if s.memory_total_mib and s.memory_used_mib is not None
+            ]
+        )
 
     @property
     def is_never_used(self) -> bool:
@@ -50,7 +64,7 @@ class GpuUse:
 
     def mean(self, value: Callable[[GpuSample], float | None]) -> float | None:
         """Of the samples that have it."""
-        return mean([known for sample in self.samples if (known := value(sample)) is not None])
+        return mean([known for known in map(value, self.samples) if known is not None])
 
 
 def gpu_uses(
@@ -67,7 +81,8 @@ def gpu_uses(
             mine = series if history.ranks else _after_startup(series, startup_s)
             samples = training_samples(mine, found, length_s)
             if len(samples) >= max(1, min_samples) and _is_long_enough(samples, window_s):
-                uses.append(_use(node, gpu, samples))
+                used = [sample.utilization_pct or 0.0 for sample in samples]
+                uses.append(GpuUse(node, gpu, samples, sum(used) / len(used)))
         return uses
 
     key = ("gpu_uses", *_state(snapshot), window_s, min_samples, startup_s)
@@ -112,7 +127,7 @@ def _training(
 
 
 def mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+    return sum(values) / len(values) if values else None
 
 
 def means_of(samples: Sequence[HostSample], value: Callable[[HostSample], float | None]) -> float | None:
@@ -127,23 +142,6 @@ def quarters(values: Sequence[float]) -> list[float]:
         return []
     bounds = [len(values) * part // 4 for part in range(5)]
     return [fmean(values[a:b]) for a, b in pairwise(bounds)]
-
-
-def _use(node: str, gpu: int, samples: Sequence[GpuSample]) -> GpuUse:
-    return GpuUse(
-        node,
-        gpu,
-        tuple(samples),
-        fmean([sample.utilization_pct or 0.0 for sample in samples]),
-        mean([s.power_w / s.power_limit_w for s in samples if s.power_w is not None and s.power_limit_w]),
-        mean(
-            [
-                s.memory_used_mib / s.memory_total_mib
-                for s in samples
-                if s.memory_used_mib is not None and s.memory_total_mib
-            ]
-        ),
-    )
 
 
 def _is_long_enough(samples: Sequence[GpuSample], window_s: float) -> bool:

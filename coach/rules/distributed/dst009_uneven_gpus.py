@@ -9,7 +9,7 @@ from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.sampled import MIN_SAMPLES, STARTUP_S, gpu_uses
+from coach.rules.sampled import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
 
 _UNEVEN_BY_DESIGN = ("pipeline", "3d", "data_parallel")
 """In the names of recipes: stages differ, and DataParallel's first GPU does more."""
@@ -55,17 +55,18 @@ class UnevenGpus(Rule):
         recipe = snapshot.run.recipe if snapshot.run is not None else ""
         if any(word in recipe for word in _UNEVEN_BY_DESIGN):
             return
+        uses = gpu_uses(snapshot, history, *(threshold.default for threshold in WINDOW))
+        if not self._is_uneven(uses):
+            return  # the shorter window, which other rules look at too, already says no
         uses = gpu_uses(
             snapshot, history, *(self.values[name] for name in ("window_s", "min_samples", "startup_s"))
         )
-        if len(uses) < 2:
+        if not self._is_uneven(uses):
             return
         least, most = min(uses, key=lambda u: u.mean_pct), max(uses, key=lambda u: u.mean_pct)
         middle = median(use.mean_pct for use in uses)
         odd = least if middle - least.mean_pct >= most.mean_pct - middle else most
         spread = most.mean_pct - least.mean_pct
-        if least.mean_pct < self.values["idle_pct"] or spread < self.values["spread_points"]:
-            return
         yield Hit(
             summary=f"GPU {odd.gpu} on {odd.node} is busy {odd.mean_pct:.0f} % of the time, the {len(uses)} of the job {middle:.0f} % (median)",
             evidence=tuple(
@@ -84,4 +85,12 @@ class UnevenGpus(Rule):
                 ),
             ),
             since_s=odd.samples[0].time_s,
+        )
+
+    def _is_uneven(self, uses: list[GpuUse]) -> bool:
+        if len(uses) < 2:
+            return False
+        means = [use.mean_pct for use in uses]
+        return (
+            min(means) >= self.values["idle_pct"] and max(means) - min(means) >= self.values["spread_points"]
         )

@@ -155,11 +155,11 @@ class LowGpuUtilization(Rule):
         )
 
     def _small_work(self, run: Run | None, low: list[GpuUse]) -> _Cause | None:
-        shares = [use.memory_share for use in low if use.memory_share is not None]
-        if not shares or max(shares) >= self.values["small_memory_share"]:
-            return None
         batch = int_parameter(run, "batch_size")
         if batch is None:
+            return None
+        shares = [share for use in low if (share := use.memory_share) is not None]
+        if not shares or max(shares) >= self.values["small_memory_share"]:
             return None
         return _Cause(
             "little work per step, and most of the memory is free",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.metrics import Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
 from coach.rules.quoting import ranks_text
@@ -24,14 +26,13 @@ class _Wait:
 
     rank: int
     steps: tuple[Step, ...]
+    data_s: float
+    total_s: float
 
-    @property
-    def data_s(self) -> float:
-        return sum(step.data_time_s or 0.0 for step in self.steps)
-
-    @property
-    def total_s(self) -> float:
-        return sum(step.step_time_s or 0.0 for step in self.steps)
+    @classmethod
+    def of(cls, rank: int, steps: tuple[Step, ...]) -> _Wait:
+        data_s = sum([step.data_time_s or 0.0 for step in steps])
+        return cls(rank, steps, data_s, sum([step.step_time_s or 0.0 for step in steps]))
 
     @property
     def share(self) -> float:
@@ -102,6 +103,8 @@ class InputBound(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if not any(self._may_wait(history.steps(rank)) for rank in history.ranks):
+            return
         waits = self._waits(snapshot, history)
         slow = [wait for wait in waits if self._is_slow(wait)]
         if not slow:
@@ -130,10 +133,18 @@ class InputBound(Rule):
             since_s=worst.steps[0].time_s,
         )
 
+    def _may_wait(self, steps: Sequence[Step]) -> bool:
+        """A look without skipping anything, which makes the share only larger: most runs need no closer one."""
+        newest = newest_steps(steps, int(1.25 * self.values["window_steps"]))
+        total_s = sum([step.step_time_s or 0.0 for step in newest])
+        return (
+            sum([step.data_time_s or 0.0 for step in newest]) >= 0.5 * self.values["warning_share"] * total_s
+        )
+
     def _waits(self, snapshot: TargetSnapshot, history: History) -> list[_Wait]:
         resumed = resumed_steps(snapshot)
         skip = int(self.values["skip_steps"])
-        waits = [_Wait(rank, self._newest(history.steps(rank), resumed, skip)) for rank in history.ranks]
+        waits = [_Wait.of(rank, self._newest(history.steps(rank), resumed, skip)) for rank in history.ranks]
         return [wait for wait in waits if self._is_long_enough(wait)]
 
     def _newest(self, steps: Sequence[Step], resumed: Sequence[int], skip: int) -> tuple[Step, ...]:
@@ -175,10 +186,16 @@ def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: _Wait) ->
     found = phases(snapshot, history)
     means = []
     for key in history.gpus:
-        samples = [s for s in training_samples(history.gpu(*key), found, None) if start <= s.time_s <= end]
+        series = history.gpu(*key)
+        first = bisect_left(series, start, key=_time_of)
+        samples = training_samples(series[first : bisect_right(series, end, key=_time_of)], found, None)
         if samples:
-            means.append(fmean(sample.utilization_pct or 0.0 for sample in samples))
+            means.append(sum([sample.utilization_pct or 0.0 for sample in samples]) / len(samples))
     return min(means, default=None)
+
+
+def _time_of(sample: GpuSample) -> float:
+    return sample.time_s
 
 
 def _evidence(worst: _Wait, waits: list[_Wait], busy: float | None) -> Iterable[Evidence]:

@@ -93,9 +93,17 @@ class BusyAndUnderfed(Rule):
         )
 
     def _low(self, use: GpuUse) -> Iterable[tuple[float, bool]]:
-        activity = use.mean(lambda sample: sample.sm_activity_pct)
-        if activity is not None:
-            if activity < self.values["sm_activity_pct"]:
+        newest = use.samples[-1]
+        if newest.sm_activity_pct is not None:
+            activity = use.mean(lambda sample: sample.sm_activity_pct)
+            if activity is not None and activity < self.values["sm_activity_pct"]:
                 yield activity, True
-        elif use.power_share is not None and use.power_share < self.values["power_share"]:
-            yield use.power_share, False
+            return
+        # What draws more than twice as much now did not draw so little on the whole: most GPUs need no longer look.
+        if newest.power_w is None or newest.power_w > 2 * self.values["power_share"] * (
+            newest.power_limit_w or 0.0
+        ):
+            return
+        share = use.power_share
+        if share is not None and share < self.values["power_share"]:
+            yield share, False

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.quoting import size_text
 from coach.rules.sampled import WINDOW, gpu_uses
@@ -38,7 +39,10 @@ class GpuMemoryFull(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
-        full = [use for use in uses if (use.memory_share or 0.0) >= self.values["share"]]
+        share = self.values["share"]
+        full = [
+            use for use in uses if _is_full(use.samples[-1], share) and (use.memory_share or 0.0) >= share
+        ]
         if not full:
             return
         worst = max(full, key=lambda use: use.memory_share or 0.0)
@@ -63,3 +67,7 @@ class GpuMemoryFull(Rule):
             ),
             since_s=worst.samples[0].time_s,
         )
+
+
+def _is_full(sample: GpuSample, share: float) -> bool:
+    return (sample.memory_used_mib or 0.0) >= share * (sample.memory_total_mib or float("inf"))

@@ -228,13 +228,13 @@ def _asked_mib(run: Run | None) -> float | None:
 
 def _peak(history: History, asked_mib: float | None) -> _Peak | None:
     """What was asked is the limit, whatever larger one the node itself has."""
-    samples = [
-        _Peak(node, sample.memory_used_mib, asked_mib or sample.memory_limit_mib, sample.time_s)
-        for node in history.nodes
-        for sample in history.host(node)
-        if sample.memory_used_mib is not None
+    highest = [
+        max(history.host(node), key=lambda sample: sample.memory_used_mib or 0.0) for node in history.nodes
     ]
-    return max(samples, key=lambda sample: sample.used_mib, default=None)
+    peak = max(highest, key=lambda sample: sample.memory_used_mib or 0.0, default=None)
+    if peak is None or peak.memory_used_mib is None:
+        return None
+    return _Peak(peak.node, peak.memory_used_mib, asked_mib or peak.memory_limit_mib, peak.time_s)
 
 
 def _evidence(snapshot: TargetSnapshot, hits: list[LogHit], peak: _Peak | None) -> Iterable[Evidence]:

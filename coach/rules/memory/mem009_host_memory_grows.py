@@ -8,6 +8,7 @@ from itertools import pairwise
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
 from coach.rules.quoting import size_text
@@ -51,7 +52,8 @@ class HostMemoryGrows(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for node in history.nodes:
-            if len(history.host(node)) < _MIN_SAMPLES:
+            kept = history.host(node)
+            if len(kept) < _MIN_SAMPLES or not self._may_grow(kept[0], kept[-1]):
                 continue
             samples = [
                 s for s in training_host_samples(snapshot, history, node) if s.memory_used_mib is not None
@@ -94,6 +96,11 @@ class HostMemoryGrows(Rule):
                 severity=Severity.CRITICAL if is_near else None,
                 since_s=samples[0].time_s,
             )
+
+    def _may_grow(self, first: HostSample, newest: HostSample) -> bool:
+        """Whether a closer look is worth its time."""
+        before, now = first.memory_used_mib, newest.memory_used_mib
+        return before is None or now is None or now - before >= self.values["min_growth_mib"]
 
 
 def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -87,6 +87,8 @@ class LossScaleCollapse(Rule):
                 yield self._hit(hits[-1], f"The loss scale fell from {max(scales):g} to {scales[-1]:g}", None)
                 return
         for rank in history.ranks:
+            if history.steps(rank)[-1].loss_scale is None:
+                continue
             scales = [step.loss_scale for step in history.steps(rank) if step.loss_scale is not None]
             if self._collapsed(scales):
                 yield Hit(
