@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from coach.model.cluster import Job, Node
 from coach.model.finding import Diagnosis
 from coach.model.history import History
+from coach.model.kept_hits import MAX_BETWEEN_HITS, MAX_FIRST_HITS, MAX_LAST_HITS
 from coach.model.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.reading import (
@@ -25,7 +27,6 @@ from coach.model.run import Run, RunExit
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import SensorGap
 from coach.monitor import MAX_EVENTS, Monitor
-from coach.sources.log_scanner import MAX_FIRST_HITS, MAX_LAST_HITS
 from coach.sources.run_files import parse_run
 
 RUN_ID = "20261121-142233-ddp-4f2a"
@@ -314,6 +315,17 @@ def test_hits_and_events_are_bounded_and_keep_the_first_and_the_last() -> None:
     assert lines == [*range(1, MAX_FIRST_HITS + 1), *range(1001 - MAX_LAST_HITS, 1001)]
     assert len(target.events) == MAX_EVENTS
     assert (target.events[0].step, target.events[-1].step) == (0, MAX_EVENTS * 2 - 1)
+
+
+def test_a_curve_out_of_a_log_keeps_its_middle_evenly_and_within_bounds() -> None:
+    monitor = watching(Judge())
+    tail = LogTail("log", 1, ("x",), 1, 1)
+    hits = tuple(LogHit("progress", "loss", "log", line, "x", {"value": "1"}) for line in range(1, 20_001))
+    monitor.apply(reading("log", LogChunk(RUN_ID, hits, tail), target=RUN_ID))
+    lines = [hit.line for hit in monitor.snapshot(1000.0).targets[RUN_ID].log_hits]
+    assert len(lines) <= MAX_FIRST_HITS + MAX_BETWEEN_HITS + MAX_LAST_HITS
+    assert lines == sorted(lines)
+    assert max(after - before for before, after in pairwise(lines)) <= 256
 
 
 def test_a_log_that_was_replaced_takes_its_hits_with_it() -> None:

@@ -68,6 +68,7 @@ class LossNotFinite(Rule):
     severity = Severity.CRITICAL
     needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
     causal_rank = 2
+    consequence_of = ("NUM002",)
     thresholds = (
         Threshold(
             "consecutive",
@@ -110,10 +111,8 @@ class LossNotFinite(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if history.ranks:
-            yield from self._from_metrics(snapshot, history)
-        else:
-            yield from self._from_log(snapshot)
+        measured = list(self._from_metrics(snapshot, history))
+        yield from measured or self._from_log(snapshot)
 
     def _from_metrics(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         broken = {rank: found for rank in history.ranks if (found := _broken(history, rank))}
@@ -135,6 +134,8 @@ class LossNotFinite(Rule):
 
     def _recovered(self, history: History) -> Iterable[Hit]:
         for rank in history.ranks:
+            if history.first_not_finite(rank) is None:
+                continue
             longest = _longest_stretch(history.steps(rank))
             if len(longest) >= self.values["consecutive"]:
                 first, last = longest[0], longest[-1]
@@ -237,6 +238,8 @@ def _is_finite(step: Step) -> bool:
 
 def _broken(history: History, rank: int) -> _Broken | None:
     """The steps without a finite loss at the end of a rank's series; None when its newest loss is finite."""
+    if history.first_not_finite(rank) is None:
+        return None
     steps = [step for step in history.steps(rank) if step.loss is not None]
     start = len(steps)
     while start > 0 and not _is_finite(steps[start - 1]):

@@ -1,0 +1,73 @@
+"""NUM003: many gradients are not finite although the loss is: these steps are skipped, or spoil the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.windows import newest_steps
+
+
+class GradientNotFinite(Rule):
+    """Many gradient norms are NaN or infinite while the loss is finite.
+
+    What it sees
+        In the metrics: among the newest steps with a finite loss, a tenth or more whose `grad_norm` is not finite.
+    Why it matters
+        Under a gradient scaler each of these steps is skipped, so their time is lost. Without one, the weights would be NaN by now.
+    When it stays silent
+        On single ones: under fp16 they are how the loss scale is found. On the first steps, and where the loss is not finite (NUM001).
+    What to do
+        Use bf16 where the GPU has it; else keep softmax, norms and the loss in fp32. Raising the initial scale makes it worse. Clipping
+        cannot repair a norm that is not finite: it makes all gradients NaN.
+    Sources
+        torch GradScaler; torch.nn.utils.clip_grad_norm_ (error_if_nonfinite).
+    """
+
+    code = "NUM003"
+    name = "gradient-not-finite"
+    cause = "gradient_not_finite"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}),)
+    causal_rank = 3
+    consequence_of = ("NUM001", "NUM002", "NUM004")
+    thresholds = (
+        Threshold("share", 0.1, "of the steps", "a tenth of the steps that train nothing is worth a change"),
+        Threshold("window", 100, "steps", "long enough for single overflows to be rare"),
+        Threshold("settling", 20, "steps", "from 2^16 down the scale is found within 17 halvings"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        window = int(self.values["window"])
+        for rank in history.ranks:
+            if history.num_steps(rank) < window + self.values["settling"]:
+                continue
+            steps = [
+                step
+                for step in newest_steps(history.steps(rank), window)
+                if step.grad_norm is not None and step.loss is not None and math.isfinite(step.loss)
+            ]
+            bad = [step for step in steps if step.grad_norm is not None and not math.isfinite(step.grad_norm)]
+            if len(steps) < window or len(bad) < self.values["share"] * len(steps):
+                continue
+            yield Hit(
+                summary=f"{len(bad)} of the newest {len(steps)} gradients are not finite, while the loss is",
+                evidence=(
+                    Evidence(f"first of them, rank {rank}", value=float(bad[0].step), unit="step"),
+                    Evidence("not finite", value=round(100 * len(bad) / len(steps)), unit="%"),
+                ),
+                confidence=0.9,
+                fixes=(
+                    Fix(
+                        "bf16 instead of fp16: it has the range of fp32",
+                        {"precision": "bf16"},
+                        changes_learning=True,
+                    ),
+                ),
+                since_s=bad[0].time_s,
+            )
+            return

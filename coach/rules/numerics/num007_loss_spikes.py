@@ -1,0 +1,102 @@
+"""NUM007: the training loss jumped far up and came back, again and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from coach.model.finding import Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.curves import Point, courses
+
+_SIGMA_PER_MAD = 1.4826
+_LEAST_SIGMA = 0.02
+"""Of the logarithm of the loss: on a curve without noise two percent are no event."""
+
+
+class LossSpikes(Rule):
+    """The training loss jumped far above its course and came back, several times.
+
+    What it sees
+        At least `num_spikes` places at which two or more values in a row lie `sigmas` deviations (robust ones, of the logarithm)
+        above the values before and lose half of the progress since the beginning.
+    Why it matters
+        Each spike costs the steps until it is recovered, and large models have diverged at one of them.
+    When it stays silent
+        On noise, heavy tails included: single values say nothing. On the first tenth of a course, where the loss falls steeply, on small
+        jumps as at restarts of a schedule, on one or two spikes, and on reinforcement or adversarial training. A loss that does not
+        come back is NUM006.
+    What to do
+        Clip gradients at 1.0 and lower the peak learning rate. If a spike comes back at the same batches, skip them. Right after a resume,
+        look whether the optimizer's state and the sampler's place were loaded.
+    Sources
+        PaLM (spikes, and skipping the batches around them); OPT-175B log; Stas Bekman, Machine Learning Engineering: instabilities.
+    """
+
+    code = "NUM007"
+    name = "loss-spikes"
+    cause = "loss_spikes"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    causal_rank = 3
+    consequence_of = ("NUM001", "NUM006")
+    thresholds = (
+        Threshold(
+            "sigmas",
+            8,
+            "deviations",
+            "of the logarithm: no noise of a healthy training reaches it twice in a row",
+        ),
+        Threshold("lost_share", 0.5, "of the progress", "less is recovered within a few steps"),
+        Threshold("num_spikes", 3, "spikes", "once or twice is an unlucky batch"),
+        Threshold("window", 25, "values", "what came before, short against the course"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for points in courses(snapshot, history):
+            spikes = self._spikes([point.loss for point in points])
+            if len(spikes) >= self.values["num_spikes"]:
+                yield self._hit([points[place] for place in spikes])
+                return
+
+    def _hit(self, spikes: Sequence[Point]) -> Hit:
+        return Hit(
+            summary=f"The training loss jumped up {len(spikes)} times and came back",
+            evidence=(spikes[0].evidence, spikes[-1].evidence),
+            confidence=0.7,
+            fixes=(
+                Fix(
+                    "Clip gradients at 1.0 and lower the peak learning rate by a third", changes_learning=True
+                ),
+            ),
+            since_s=spikes[0].time_s,
+        )
+
+    def _spikes(self, losses: Sequence[float]) -> list[int]:
+        """Where each spike begins that was over before the end."""
+        window = int(self.values["window"])
+        if len(losses) < 4 * window or any(not math.isfinite(loss) or loss <= 0 for loss in losses):
+            return []
+        logs = [math.log(loss) for loss in losses]
+        start = median(losses[: max(3, len(losses) // 50)])
+        spikes: list[int] = []
+        place, lowest = max(window, len(losses) // 10), min(losses[:window])
+        while place < len(losses) - 1:
+            before = logs[place - window : place]
+            middle = median(before)
+            sigma = max(_SIGMA_PER_MAD * median(abs(value - middle) for value in before), _LEAST_SIGMA)
+            lowest = min(lowest, losses[place - 1])
+            height = max(
+                math.exp(middle + self.values["sigmas"] * sigma),
+                lowest + self.values["lost_share"] * (start - lowest),
+            )
+            end = place
+            while end < len(losses) and losses[end] > height:
+                end += 1
+            if end - place >= 2 and end < len(losses):
+                spikes.append(place)
+            place = max(end, place + 1)
+        return spikes

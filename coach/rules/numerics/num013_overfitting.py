@@ -1,0 +1,130 @@
+"""NUM013: the loss on held-out data rises while the training loss falls."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.curves import are_adversaries
+from coach.rules.quoting import hits_of, quote
+
+_NUMBER = r"[\"']?\]?\s*[:=|]?\s*[\"']?(?P<{name}>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
+_BOTH = re.compile(
+    rf"(?i:(?<![a-z_])(?:train(?:ing)?[ _/-])?loss{_NUMBER.format(name='train')}"
+    rf".*?(?<![a-z_])(?:val(?:id(?:ation)?)?|eval)[ _/-]loss{_NUMBER.format(name='value')})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    loss: float
+    train: float | None
+    time_s: float | None
+    evidence: Evidence
+
+
+class Overfitting(Rule):
+    """The loss on held-out data has risen since its best, while the training loss still falls.
+
+    What it sees
+        Evaluations, from metrics or from lines with both losses (`loss: 0.11 - val_loss: 0.62`, `train loss 1.1, val loss 1.9`): all of
+        the newest three lie above the lowest by 15 %, and the training loss fell by 3 % since that one.
+    Why it matters
+        What is learned since then is the training data by heart. The best checkpoint lies behind, and the hours since are spent for nothing.
+    When it stays silent
+        On fewer than three evaluations after the best, on a rise that noise can make, where the training loss rises as well (that is
+        divergence), and on reinforcement or adversarial training. It never counts as the cause of a failure.
+    What to do
+        Stop at the best evaluation and use its checkpoint; then more or augmented data, weight decay, dropout, or a smaller model.
+    Sources
+        SageMaker Debugger Overfit; Goodfellow et al., Deep Learning, 7.8 (early stopping).
+    """
+
+    code = "NUM013"
+    name = "overfitting"
+    cause = "overfitting"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    causal_rank = 5
+    consequence_of = ("NUM006",)
+    thresholds = (
+        Threshold("rise", 0.15, "of the lowest", "evaluations vary by some percent"),
+        Threshold("train_fall", 0.03, "of the training loss", "else nothing is being learned by heart"),
+        Threshold("num_after", 3, "evaluations", "one or two above the best are noise"),
+    )
+    signatures = (
+        Signature(
+            "NUM013",
+            "both",
+            ("val_loss", "val loss", "eval_loss", "eval loss", "valid_loss", "Val Loss", "validation_loss"),
+            _BOTH,
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if are_adversaries(snapshot):
+            return
+        measured = _measured(snapshot, history)
+        for evaluations in [measured] if measured else _told(hits_of(snapshot, self.code)):
+            hit = self._judge(evaluations)
+            if hit is not None:
+                yield hit
+                return
+
+    def _judge(self, evaluations: Sequence[_Evaluation]) -> Hit | None:
+        num_after = int(self.values["num_after"])
+        losses = [evaluation.loss for evaluation in evaluations]
+        if len(losses) <= num_after or not all(math.isfinite(loss) and loss > 0 for loss in losses):
+            return None
+        place = losses.index(min(losses))
+        best, newest = evaluations[place], evaluations[-1]
+        after = losses[-num_after:]
+        if len(losses) - 1 - place < num_after or min(after) < (1 + self.values["rise"]) * best.loss:
+            return None
+        if (
+            best.train is None
+            or newest.train is None
+            or newest.train > (1 - self.values["train_fall"]) * best.train
+        ):
+            return None
+        return Hit(
+            summary=f"The loss on held-out data has risen from {best.loss:.4g} to {newest.loss:.4g}, while the training loss fell from"
+            f" {best.train:.4g} to {newest.train:.4g}",
+            evidence=(best.evidence, newest.evidence),
+            confidence=0.85,
+            fixes=(Fix("Stop here and use the checkpoint of the best evaluation", changes_learning=True),),
+            since_s=best.time_s,
+        )
+
+
+def _measured(snapshot: TargetSnapshot, history: History) -> list[_Evaluation]:
+    """Each evaluation of the metrics, with the training loss of about that step."""
+    points = [point for point in history.curve if point.loss is not None]
+    found: list[_Evaluation] = []
+    for event in snapshot.events:
+        loss, step = event.fields.get("loss"), event.step
+        if event.event != "eval" or not isinstance(loss, (int, float)) or step is None:
+            continue
+        near = [point.loss for point in points if point.step <= step and point.loss is not None][-5:]
+        evidence = Evidence(f"evaluation at step {step}", value=float(loss))
+        found.append(_Evaluation(float(loss), fmean(near) if near else None, event.time_s, evidence))
+    return found
+
+
+def _told(hits: Sequence[LogHit]) -> Iterable[list[_Evaluation]]:
+    """The evaluations of each log and rank."""
+    places: dict[tuple[str, int | None], list[_Evaluation]] = {}
+    for hit in hits:
+        evaluation = _Evaluation(
+            float(hit.fields["value"]), float(hit.fields["train"]), hit.time_s, quote(hit)
+        )
+        places.setdefault((hit.file, hit.rank), []).append(evaluation)
+    return places.values()

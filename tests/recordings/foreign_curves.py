@@ -1,0 +1,159 @@
+"""Make the metric files of `foreign/` again: real trainings that know nothing of coach, each with what its file is named after.
+
+`python -m tests.recordings.foreign_curves`; wants torch. Half of the gradients are computed in half precision on the CPU, as a GPU would.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HERE = Path(__file__).parent / "foreign"
+Row = dict[str, float]
+
+
+def regression(num: int = 512, noise: float = 0.1) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(num, 8)
+    return x, x @ torch.randn(8, 1) + noise * torch.randn(num, 1)
+
+
+def train(
+    rate: Callable[[int], float], num_steps: int = 600, batch: int = 32, noise: float = 0.1, **more: object
+) -> Iterator[Row]:
+    """Plain SGD on a regression; `rate` is the learning rate of each step."""
+    x, y = regression(noise=noise)
+    if more.get("broken"):
+        y[::3] = math.nan
+    model = nn.Linear(8, 1)
+    if more.get("trained"):
+        with torch.no_grad():
+            model.weight.copy_(torch.linalg.lstsq(x, y).solution.T)
+            model.bias.zero_()
+    for step in range(1, num_steps + 1):
+        places = torch.randint(len(x), (batch,))
+        loss = (model(x[places]) - y[places]).pow(2).mean()
+        model.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1e9).item()
+        if more.get("half"):
+            norm = (
+                torch.stack([(65536 * p.grad).half().float().norm() for p in model.parameters()])
+                .norm()
+                .item()
+            )
+        with torch.no_grad():
+            if math.isfinite(norm) or more.get("broken"):
+                for parameter in model.parameters():
+                    parameter -= rate(step) * parameter.grad
+        yield {"step": step, "train_loss": loss.item(), "lr": rate(step), "grad_norm": norm}
+
+
+def cosine(step: int, warmup: int = 60, end: int = 600) -> float:
+    return 0.1 * (
+        step / warmup if step < warmup else 0.5 + 0.5 * math.cos(math.pi * (step - warmup) / (end - warmup))
+    )
+
+
+def frozen(num_steps: int = 600) -> Iterator[Row]:
+    """Ten classes, and an optimizer that was not given the parameters of the model."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 10))
+    nn.init.zeros_(model[2].weight)
+    nn.init.zeros_(model[2].bias)
+    optimizer = torch.optim.SGD(nn.Linear(8, 10).parameters(), lr=0.1)
+    for step in range(1, num_steps + 1):
+        loss = nn.functional.cross_entropy(model(torch.randn(32, 8)), torch.randint(10, (32,)))
+        loss.backward()
+        optimizer.step()
+        yield {"step": step, "loss": loss.item()}
+
+
+def memorised(num_steps: int = 1500, every: int = 50) -> Iterator[Row]:
+    """Sixty-four samples with noisy labels, and a model that is large enough to know them by heart."""
+    x, y = regression(128, noise=2.0)
+    model = nn.Sequential(nn.Linear(8, 256), nn.ReLU(), nn.Linear(256, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for step in range(1, num_steps + 1):
+        loss = (model(x[:64]) - y[:64]).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        row: Row = {"step": step, "loss": loss.item()}
+        if step % every == 0:
+            row["val_loss"] = (model(x[64:]) - y[64:]).pow(2).mean().item()
+        if step % 5 == 0:
+            yield row
+
+
+def adversaries(num_steps: int = 600) -> Iterator[Row]:
+    """A generator and a discriminator on one dimension."""
+    maker, judge = nn.Linear(4, 1), nn.Sequential(nn.Linear(1, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizers = [torch.optim.Adam(part.parameters(), lr=5e-3) for part in (maker, judge)]
+    score = nn.functional.binary_cross_entropy_with_logits
+    for step in range(1, num_steps + 1):
+        real, made = 3 + torch.randn(64, 1), maker(torch.randn(64, 4))
+        d_loss = score(judge(real), torch.ones(64, 1)) + score(judge(made.detach()), torch.zeros(64, 1))
+        optimizers[1].zero_grad()
+        d_loss.backward()
+        optimizers[1].step()
+        g_loss = score(judge(made), torch.ones(64, 1))
+        optimizers[0].zero_grad()
+        g_loss.backward()
+        optimizers[0].step()
+        yield {
+            "step": step,
+            "d_loss": d_loss.item(),
+            "g_loss": g_loss.item(),
+            "loss": (d_loss + g_loss).item(),
+        }
+
+
+def rewarded(num_steps: int = 400) -> Iterator[Row]:
+    """A bandit of ten arms whose value network is trained on what it was paid: the loss rises with the reward."""
+    values = torch.zeros(10, requires_grad=True)
+    arms = 5 * torch.rand(10)
+    for step in range(1, num_steps + 1):
+        arm = int(torch.randint(10, (1,))) if step % 4 == 0 else int(values.argmax())
+        reward = (arms[arm] * (1 + step / 50) + torch.randn(1)).item()
+        loss = (values[arm] - reward) ** 2
+        loss.backward()
+        with torch.no_grad():
+            values -= 0.1 * values.grad
+            values.grad.zero_()
+        yield {"step": step, "train/loss": loss.item(), "rollout/ep_rew_mean": reward}
+
+
+TRAININGS: dict[str, Callable[[], Iterator[Row]]] = {
+    "nan-from-start": lambda: train(lambda _: 0.05, 40, broken=True),
+    "gradient-not-finite": lambda: train(lambda _: 0.02, 300, batch=8, noise=0.4, half=True),
+    "loss-spikes": lambda: train(lambda step: 1.4 if step % 130 in (100, 101, 102, 103, 104) else 0.05),
+    "not-learning": frozen,
+    "rate-decayed-early": lambda: train(lambda step: 0.05 if step < 200 else 5e-6),
+    "overfitting": memorised,
+    "healthy-noisy": lambda: train(lambda _: 0.01, batch=1, noise=1.0),
+    "healthy-cosine": lambda: train(cosine),
+    "healthy-converged": lambda: train(lambda _: 1e-3, noise=1.0, trained=True),
+    "healthy-steep": lambda: train(lambda _: 0.1, noise=0.01),
+    "healthy-adversaries": adversaries,
+    "healthy-rewarded": rewarded,
+}
+
+
+def main() -> None:
+    for name, training in TRAININGS.items():
+        torch.manual_seed(0)
+        rows = [{key: float(f"{value:.5g}") for key, value in row.items()} for row in training()]
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        (HERE / name).mkdir(parents=True, exist_ok=True)
+        with (HERE / name / "metrics.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

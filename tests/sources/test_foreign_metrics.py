@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coach.model.metrics import MetricEvent, Step
+from coach.model.reading import MetricsChunk
+from coach.sources.foreign_metrics import ForeignMetricsSource
+from coach.sources.io import SystemIo
+from coach.sources.quantities import quantity_of
+from coach.sources.tensorboard_events import EventsDecoder
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "foreign_metrics"
+EVENTS = FIXTURES / "torch" / "events.out.tfevents.1800000000.node1.1.0"
+
+
+def look(source: ForeignMetricsSource) -> tuple[list[Step], list[MetricEvent]]:
+    (reading,) = source.poll()
+    assert reading.error is None
+    assert isinstance(reading.payload, MetricsChunk)
+    return list(reading.payload.steps), list(reading.payload.events)
+
+
+def follow(paths: Sequence[Path]) -> ForeignMetricsSource:
+    return ForeignMetricsSource(SystemIo({}), "17", lambda: paths)
+
+
+def files_of(folder: str) -> list[Path]:
+    return sorted(path for path in (FIXTURES / folder).rglob("*") if path.is_file())
+
+
+def evaluations(events: Sequence[MetricEvent]) -> list[int | None]:
+    return [event.step for event in events if event.event == "eval"]
+
+
+def test_tensorboard_events_are_read_with_times_and_evaluations_past_a_histogram() -> None:
+    steps, events = look(follow(files_of("torch")))
+    assert [step.step for step in steps] == list(range(40))
+    assert steps[0].loss == 2.0
+    assert math.isnan(steps[39].loss or 0.0)
+    assert steps[0].lr == pytest.approx(0.1)
+    assert (steps[0].time_s or 0) > 1.7e9
+    assert evaluations(events) == [9, 19, 29, 39]
+
+
+def test_the_newer_tensorboard_layout_with_tensors_is_read() -> None:
+    steps, _ = look(follow(files_of("keras")))
+    assert [(step.step, step.loss) for step in steps] == [(0, 2.0), (1, 1.75), (2, 1.5), (3, 1.25), (4, 1.0)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
+def test_events_come_out_the_same_in_whatever_pieces_they_are_read(size: int) -> None:
+    data = EVENTS.read_bytes()
+    decoder = EventsDecoder()
+    scalars = [
+        scalar for place in range(0, len(data), size) for scalar in decoder.feed(data[place : place + size])
+    ]
+    assert len(scalars) == 84
+    assert decoder.num_bad == 0
+
+
+def test_a_file_that_only_calls_itself_events_is_counted_as_bad(tmp_path: Path) -> None:
+    path = tmp_path / "events.out.tfevents.1.node.1.0"
+    path.write_bytes(b"this is no event file at all, but text")
+    decoder = EventsDecoder()
+    assert decoder.feed(path.read_bytes()) == []
+    assert decoder.num_bad == 1
+    assert look(follow([path])) == ([], [])
+
+
+def test_a_record_that_is_huge_is_passed_over_without_being_kept() -> None:
+    decoder = EventsDecoder()
+    huge = (5 << 20).to_bytes(8, "little") + bytes(4)
+    decoder.feed(huge)
+    for _ in range(5):
+        decoder.feed(bytes(1 << 20))
+    assert len(decoder.feed(bytes(4) + EVENTS.read_bytes())) == 84
+
+
+def test_lightnings_csv_is_read_without_its_means_of_epochs() -> None:
+    steps, events = look(follow(files_of("lightning")))
+    assert [step.step for step in steps] == list(range(20))
+    assert {step.epoch for step in steps} == {0, 1}
+    assert evaluations(events) == [9, 19]
+
+
+def test_a_csv_that_is_written_anew_with_one_more_column_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,loss\n1,3.0\n2,2.5\n")
+    source = follow([path])
+    assert len(look(source)[0]) == 2
+    path.write_text("step,loss,val_loss\n1,3.0,\n2,2.5,\n2,,2.7\n3,2.0,\n")
+    steps, events = look(source)
+    assert [step.step for step in steps] == [3]
+    assert evaluations(events) == [2]
+
+
+def test_a_csv_that_is_growing_waits_for_the_end_of_its_last_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text("epoch,loss\n0,3.0\n1,2.")
+    source = follow([path])
+    assert [step.loss for step in look(source)[0]] == [3.0]
+    with path.open("a") as file:
+        file.write("5\n")
+    assert [step.loss for step in look(source)[0]] == [2.5]
+
+
+def test_the_state_of_transformers_goes_on_from_checkpoint_to_checkpoint(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "transformers" / "checkpoint-20", tmp_path / "checkpoint-20")
+    paths = [tmp_path / "checkpoint-20" / "trainer_state.json"]
+    source = follow(paths)
+    steps, events = look(source)
+    assert [step.step for step in steps] == list(range(2, 21, 2))
+    assert all(step.grad_norm is not None and step.lr is not None for step in steps)
+    assert look(source) == ([], [])
+    shutil.copytree(FIXTURES / "transformers" / "checkpoint-40", tmp_path / "checkpoint-40")
+    newest = tmp_path / "checkpoint-40" / "trainer_state.json"
+    os.utime(newest, (2e9, 2e9))
+    paths.append(newest)
+    more_steps, more_events = look(source)
+    assert [step.step for step in more_steps] == list(range(22, 41, 2))
+    assert evaluations([*events, *more_events]) == [10, 20, 30, 40]
+
+
+def test_of_several_files_that_tell_the_same_one_is_followed() -> None:
+    steps, _ = look(follow([*files_of("transformers"), *files_of("torch"), *files_of("lightning")]))
+    assert len(steps) == 40
+    assert steps[0].loss == 2.0
+
+
+def test_json_lines_of_any_training_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "scalars.json"
+    path.write_text(
+        '{"lr": 0.1, "loss": 2.5, "iter": 10, "step": 10}\n{"loss": NaN, "iter": 20, "step": 20}\n'
+    )
+    steps, _ = look(follow([path]))
+    assert [step.step for step in steps] == [10, 20]
+    assert steps[0].lr == 0.1
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_curve(tmp_path: Path) -> None:
+    (reading,) = follow([tmp_path / "metrics.csv"]).poll()
+    assert reading.payload is None
+    assert "metrics.csv" in (reading.error or "")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00\xff\xfe", b'"\n"\n', b"a,b\n1\n1,2,3\n", b"step,loss\nx,y\n,\n"]
+)
+def test_a_csv_of_rubbish_brings_nothing_and_breaks_nothing(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(data)
+    assert look(follow([path]))[0] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "is_evaluation"),
+    [
+        ("loss", "loss", False),
+        ("train/loss", "loss", False),
+        ("train_loss_step", "loss", False),
+        ("Loss/val", "loss", True),
+        ("eval_loss", "loss", True),
+        ("validation/epoch_loss", "loss", True),
+        ("lr-AdamW", "lr", False),
+        ("learning_rate", "lr", False),
+        ("train/grad_norm", "grad_norm", False),
+        ("val_acc", "accuracy", True),
+    ],
+)
+def test_the_same_number_is_known_by_the_names_that_frameworks_give_it(
+    name: str, field: str, is_evaluation: bool
+) -> None:
+    quantity = quantity_of(name)
+    assert quantity is not None
+    assert (quantity.field, quantity.is_evaluation) == (field, is_evaluation)
+
+
+@pytest.mark.parametrize(
+    "name", ["best_loss", "d_loss", "loss_cls", "policy_loss", "epoch", "step", "flossy"]
+)
+def test_other_numbers_are_not_taken_for_the_loss(name: str) -> None:
+    assert quantity_of(name) is None
