@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -170,8 +170,17 @@ class CoachScreen(Screen[None]):
         top = top_line(self.crumbs, context.place, context.mode.value, ages, width)
         self.query_one(TopBar).set_lines([top])
         asleep = [asleep_line(context.asleep_s, width)] if context.asleep_s is not None else []
-        self.query_one(Banner).set_lines([*asleep, *banner_lines(context.snapshot, now_s, width)])
+        self.query_one(Banner).set_lines([*asleep, *banner_lines(self._concerning(), now_s, width)])
         self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
+
+    def _concerning(self) -> Snapshot:
+        """Without the troubles of foreign jobs that are followed beside it: their logs may be nobody's to read."""
+        snapshot = self.context.snapshot
+        foreign = {name for name, target in snapshot.targets.items() if target.run is None} - {*self.TARGETS}
+        kept = {
+            key: status for key, status in snapshot.sources.items() if key.partition(":")[2] not in foreign
+        }
+        return replace(snapshot, sources=kept)
 
     def _show_keys(self) -> None:
         launches = [key for key in self.context.launch_keys if self.PLACE in key.places]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from coach.analysis.ranking import RECENT_S
 from coach.model.cluster import Job, is_final
+from coach.model.run import Run
 from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.keys import Mode
@@ -43,25 +44,26 @@ class Following:
         if len(live) > MAX_LIVE:
             start = int(context.now_s // TURN_S) * MAX_LIVE % len(live)
             live = [*live[start:], *live[:start]][:MAX_LIVE]
-        if place != "findings":
-            return tuple(live)
-        since_s = context.now_s - RECENT_S
-        ended = [
-            run.run_id
-            for run in newest
-            if is_final(context.state_of(run))
-            and run.ended_time_s is not None
-            and run.ended_time_s >= since_s
-        ]
-        ended += [job.job_id for job in foreign if is_final(job.state)]
-        told = context.answers[Question.PAST_JOBS].value
-        ended += [
-            past.job.job_id
-            for past in (told.jobs if told is not None and self._can_read_foreign else ())
-            if past.run_id is None and (past.job.end_time_s or 0.0) >= since_s
-        ]
+        ended = [job.job_id for job in foreign if is_final(job.state)]
+        if place == "findings":
+            ended += self._ended_within_a_day(newest)
         context.unread = [name for name in dict.fromkeys(ended) if not self._is_settled(name)]
         return (*live, *context.unread[:MAX_ENDED])
+
+    def _ended_within_a_day(self, newest: Sequence[Run]) -> list[str]:
+        context = self._context
+        since_s = context.now_s - RECENT_S
+        ended = [run for run in newest if is_final(context.state_of(run))]
+        told = context.answers[Question.PAST_JOBS].value
+        past = told.jobs if told is not None and self._can_read_foreign else ()
+        return [
+            *(run.run_id for run in ended if (run.ended_time_s or 0.0) >= since_s),
+            *(
+                each.job.job_id
+                for each in past
+                if not each.run_id and (each.job.end_time_s or 0.0) >= since_s
+            ),
+        ]
 
     def _is_settled(self, name: str) -> bool:
         if name not in self._context.found:

@@ -22,7 +22,8 @@ class FindingScreen(CoachScreen):
     BINDINGS = bindings_of("finding")
 
     def __init__(self, context: Context, run_id: str) -> None:
-        super().__init__(context, ("cluster", f"run {short_id(run_id)}", "findings"))
+        kind = "run" if context.run(run_id) is not None else "job"
+        super().__init__(context, ("cluster", f"{kind} {short_id(run_id)}", "findings"))
         self.run_id = run_id
         self.TARGETS = (run_id,)
 

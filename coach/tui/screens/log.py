@@ -36,7 +36,7 @@ class LogScreen(CoachScreen):
 
     def show(self) -> None:
         files, tails = self._told()
-        file = files[-1 if self._is_stderr_shown else 0] if files else None
+        file = files[min(int(self._is_stderr_shown), len(files) - 1)] if files else None
         where = " · ".join(printable(each.path) for each in files) or "looking for its log…"
         heading = line(f" {printable(self._label)}  ", muted(where))
         self.pane("#heading").set_lines([clip(heading, self.app.size.width)])
