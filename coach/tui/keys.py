@@ -159,7 +159,7 @@ KEYS: tuple[Key, ...] = (
         "gpus",
         "The devices: every GPU, their past, the processes",
         "With where each number comes from and how old it is; a heat map where there are many",
-        frozenset({"run"}),
+        frozenset({"run", "job"}),
         "gpus",
     ),
     Key(

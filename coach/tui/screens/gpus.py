@@ -123,6 +123,8 @@ class GpusScreen(CoachScreen):
     ) -> list[Line]:
         if not gpus:
             why = " no GPU matches the filter" if self._words else " no GPU was measured"
+            if self.context.run(self._target) is None:
+                why += "; t on the job measures inside of it"
             return [line(muted(" no GPU was asked for" if has_gpus is False else why))]
         fresh = newest_samples(history, gpus, now_s)
         samples = list(fresh.values())

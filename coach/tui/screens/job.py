@@ -15,7 +15,7 @@ from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
-from coach.tui.messages import Wanted
+from coach.tui.messages import GpusOpened, Wanted
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job import held_gpu_lines, job_head, job_lines
@@ -74,6 +74,17 @@ class JobScreen(ChoosingScreen):
         if folded is None:
             return []
         return [self.choose_job(folded.job, self._job_id, is_array=len(folded.parts) > 1)]
+
+    def action_gpus(self) -> None:
+        run, chosen = self.context.run_of_job(self._job_id), self.chosen()
+        if not chosen:
+            self.note("this job is no longer in the queue")
+        elif chosen[0].why_not_mine is not None:
+            self.note(chosen[0].why_not_mine)
+        elif chosen[0].is_array:
+            self.note("each task of an array has GPUs of its own: u in the queue shows the tasks")
+        else:
+            self.post_message(GpusOpened(run.run_id if run is not None else self._job_id, self.crumbs[-1]))
 
     def show(self) -> None:
         folded = self._folded()
