@@ -76,6 +76,7 @@ DEADLY = {
         "srun: error: Unable to create step for job 17: More processors requested than permitted",
         "salloc: error: Job submit/allocate failed: Invalid qos specification",
         "srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.",
+        "sbatch: error: Batch script contains DOS line breaks (\\r\\n)",
         "sbatch: error: This does not look like a batch script.  The first",
     ],
     "sigterm_signal": [
@@ -85,6 +86,7 @@ DEADLY = {
         "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Terminated              python train.py",
         "  exitcode  : -15 (pid: 17)",
         "[rank: 0] Received SIGTERM: 15",
+        "/venv/lib/lightning/call.py:53: Detected KeyboardInterrupt, attempting graceful shutdown ...",
         "KeyboardInterrupt",
     ],
     "host_oom": [
@@ -123,6 +125,7 @@ DEADLY = {
         "RuntimeError: PytorchStreamReader failed reading file data/27: invalid header or archive is corrupted",
         "RuntimeError: unexpected EOF, expected 3302200 more bytes. The file might be corrupted.",
         "_pickle.UnpicklingError: pickle data was truncated",
+        "RuntimeError: Invalid magic number; corrupt file?",
         "safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
         "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
         "OSError: Unable to open file (truncated file: eof = 96, sblock->base_addr = 0, stored_eof = 2048)",
@@ -206,6 +209,19 @@ def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() 
         ("device_side_assert", None),
         ("slurm_timeout", "CUD004"),
     ]
+
+
+def test_what_the_threads_of_an_interrupted_program_say_is_no_cause() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    time.sleep(9)\nKeyboardInterrupt\n'
+        'Exception in thread Thread-3:\nTraceback (most recent call last):\n  File "train.py", line 9, in recv\n    raise EOFError\nEOFError\n'
+    )
+    assert causes(diagnose_log(log)) == ["sigterm_signal"]
+
+
+def test_processes_that_were_killed_with_their_job_say_nothing_of_memory() -> None:
+    log = f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***\nsrun: error: node1: task 1: Killed\n"
+    assert "host_oom" not in causes(diagnose_log(log))
 
 
 def test_lack_of_memory_is_the_cause_of_the_cancelled_step_that_slurm_prints_before_it() -> None:

@@ -95,6 +95,7 @@ DEADLY = {
     ],
     "version_conflict": [
         "RuntimeError: operator torchvision::nms does not exist",
+        "ImportError: /venv/lib/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN2at4_ops5zeros4callE",
         "AttributeError: module 'torch' has no attribute 'float8_e4m3fn'",
         "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
         "ImportError: cannot import name 'cached_download' from 'huggingface_hub' (/venv/lib/python3.11/site-packages/huggingface_hub/__init__.py)",

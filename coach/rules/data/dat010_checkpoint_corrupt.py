@@ -21,6 +21,7 @@ _CORRUPT = re.compile(
     r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
     r"|OSError: (?P<weights>Unable to load weights from (?:pytorch|tf|TF|the|flax|safetensors).*)"
     r"|DataLossError: (?P<tensorflow>.*)"
+    r"|RuntimeError: (?P<magic>Invalid magic number; corrupt file.*)"
     r"|(?<!raise )(?P<short>EOFError(?:: Ran out of input)?)$"
     r"|BadZipFile: (?P<zip>.*)"
     r"|tarfile\.ReadError: (?P<tar>.*)"
@@ -83,16 +84,11 @@ class CheckpointCorrupt(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A worker whose parent failed has the same words as an empty file."""
-        return "short" not in hit.fields or not _SPAWNED.search("\n".join(hit.traceback))
-
-    def cause_of(self, hit: LogHit) -> str | None:
-        is_loaded = "short" not in hit.fields or _LOADING.search("\n".join(hit.traceback))
-        return None if is_loaded else "code_error"
+        """A process whose peer ended has the same words as an empty file."""
+        frames = "\n".join(hit.traceback)
+        return "short" not in hit.fields or (bool(_LOADING.search(frames)) and not _SPAWNED.search(frames))
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if self.cause_of(hit) is not None:
-            return "The program ended with EOFError: there was nothing more to read"
         if "short" in hit.fields:
             return "A checkpoint or a file of weights is empty, or was cut short"
         if "key" in hit.fields and re.search(r"invalid load key, '[<v{]'", hit.fields["key"]):

@@ -20,6 +20,7 @@ _CONFLICT = re.compile(
     r"|Error: (?P<numpy>numpy\.dtype size changed, may indicate binary incompatibility|Numpy is not available)"
     r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
     r"|RuntimeError: (?P<cuda>Detected that PyTorch and torchvision were compiled with different CUDA(?: major)? versions)"
+    r"|(?:ImportError|OSError): (?!.*torch_extensions)\S+\.so\S*: (?P<symbol>undefined symbol: _Z\S+)"
     r"|pkg_resources\.(?P<packages>(?:Contextual)?VersionConflict: .*)"
     r")"
 )
@@ -34,6 +35,7 @@ _FIELDS = (
     "protobuf",
     "cuda",
     "packages",
+    "symbol",
 )
 
 
@@ -43,12 +45,12 @@ class VersionConflict(EndingRule):
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
         this module, but found Y", names that torch, numpy or another installed package does not have, a changed `numpy.dtype`; as a
-        cause of its own, torch and torchvision for different CUDA versions. Or what the job's own first look found: a torch other than
-        the recipe needs.
+        cause of its own, torch and torchvision for different CUDA versions; a package that was built against another torch (an undefined
+        C++ symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.
     When it stays silent
-        Where the program caught the error and went on; on warnings of pip and on undefined symbols, which are damaged builds.
+        Where the program caught the error and went on; on warnings of pip.
     What to do
         Take an environment with the version that is needed: `coach recipes` says which torch a recipe needs, `--env` chooses.
         torchvision and torchaudio have to be of the release that belongs to torch: install the three in one command.
@@ -76,6 +78,7 @@ class VersionConflict(EndingRule):
                 "Numpy is not available",
                 "Descriptors cannot",
                 "with different CUDA",
+                "undefined symbol: _Z",
             ),
             _CONFLICT,
         ),

@@ -19,6 +19,8 @@ _KILLED = re.compile(
 )
 _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 
+_ENDS_OF_JOBS = ("JOB002", "JOB003", "JOB005", "JOB018")
+
 
 class KilledSilently(EndingRule):
     """A process was killed by SIGKILL, and nobody said why.
@@ -73,7 +75,9 @@ class KilledSilently(EndingRule):
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -9)
 
     def can_matter(self, snapshot: TargetSnapshot) -> bool:
-        return snapshot.state not in _KILLED_BY_SLURM
+        return snapshot.state not in _KILLED_BY_SLURM and not any(
+            hit.rule in _ENDS_OF_JOBS and hit.fields.get("what") == "JOB" for hit in snapshot.log_hits
+        )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return "A process was killed (signal 9) without a word, most likely because host memory ran out"

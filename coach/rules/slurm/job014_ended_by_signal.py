@@ -21,7 +21,7 @@ _SIGNAL = re.compile(
     r"|[Rr]eceived (?:signal )?(?P<name>SIGTERM|SIGINT|SIGHUP)\b(?!.*(?:handler|if|when))"
     r"|[Rr]eceived signal (?P<plain>1|2|15)\b"
     r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT|SIGHUP)\b"
-    r"|^(?P<interrupt>KeyboardInterrupt)\b"
+    r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful shutdown"
     r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b|^(?P<alone>Terminated|Hangup)$"
     r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
@@ -122,6 +122,6 @@ def _name(hits: list[LogHit]) -> str | None:
             )
             if name is not None:
                 return name
-        if "interrupt" in fields or "srun" in fields:
+        if "interrupt" in fields or "lightning" in fields or "srun" in fields:
             return "SIGINT"
     return None
