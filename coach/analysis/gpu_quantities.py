@@ -6,6 +6,7 @@ else power over its limit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -56,7 +57,8 @@ class Band:
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
-    return 100.0 * part / whole if part is not None and whole else None
+    share = 100.0 * part / whole if part is not None and whole else math.inf
+    return share if math.isfinite(share) else None
 
 
 SM_ACTIVITY = Quantity("SM activity", "%", lambda gpu: gpu.sm_activity_pct, 25)

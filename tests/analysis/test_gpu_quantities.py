@@ -34,6 +34,11 @@ def test_what_a_gpu_does_not_tell_is_not_counted_as_zero() -> None:
     assert spread(POWER, [unknown]) is None
 
 
+def test_a_share_that_no_number_can_hold_is_not_known() -> None:
+    assert POWER.of(make_gpu("node01", 0, NOW_S, power_w=1e308, power_limit_w=1e-9)) is None
+    assert POWER.of(make_gpu("node01", 0, NOW_S, power_limit_w=0.0)) is None
+
+
 def test_how_hard_a_gpu_works_comes_before_its_utilization() -> None:
     plain, with_gpm = make_gpu("node01", 0, NOW_S), make_gpu("node01", 0, NOW_S, sm_activity_pct=40.0)
     assert measured_quantities([plain])[0] is POWER
