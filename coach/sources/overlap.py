@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shlex
 import subprocess
 import threading
 import time
@@ -63,7 +64,9 @@ def why_no_step(version: str) -> str | None:
 def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:
     """The exact ssh: it never asks for a password, and the sampler is told whose processes are meant."""
     options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8", "-o", "ServerAliveInterval=10")
-    return ("ssh", *options, "--", node, "env", f"SLURM_JOB_ID={raw_job_id}", *sampler, "--node", node)
+    # The shell over there takes it apart again: it is one word here.
+    command = shlex.join(("env", f"SLURM_JOB_ID={raw_job_id}", *sampler, "--node", node))
+    return ("ssh", *options, "--", node, command)
 
 
 class StreamSource:

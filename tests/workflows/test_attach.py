@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,12 @@ import pytest
 from coach import runs
 from coach.model.errors import UserError
 from coach.model.job_action import JobAction
+from coach.model.reading import Reading, TelemetryChunk
+from coach.model.telemetry import Rung
 from coach.sources.user import user_name
-from coach.workflows.attach import begin_attach, plan_attach
+from coach.workflows.attach import begin_attach, plan_attach, streams
 from tests.sources.scripted_io import captured
+from tests.waiting import wait_until
 from tests.workflows.test_launching import World, queued
 
 
@@ -31,7 +36,7 @@ def allocation_is(world: World, text: str) -> None:
 
 
 def planned(world: World) -> JobAction:
-    return plan_attach("17", world.settings, world.env, world.io, "/usr/bin/python3")
+    return plan_attach("17", world.settings, world.env, world.io, sys.executable)
 
 
 def test_the_question_shows_the_whole_command_what_it_costs_and_the_memory_that_is_left(world: World) -> None:
@@ -65,7 +70,20 @@ def test_before_22_05_it_is_off_and_ssh_takes_its_place_only_where_it_was_allowe
     action = planned(world)
     assert [step.argv[0] for step in action.steps] == ["ssh", "ssh"]
     assert all("BatchMode=yes" in command and "SLURM_JOB_ID=17" in command for command in action.commands)
-    assert action.commands[1].endswith("sample --stream --node node3")
+    assert action.steps[1].argv[-1].endswith("sample --stream --node node3")
+    world.client("ssh", 'for last; do :; done; exec sh -c "$last"')
+    begin_attach(action, world.settings)
+    readings: list[Reading] = []
+    stop = threading.Event()
+    source = streams(action, "17", world.env)[1]
+    thread = threading.Thread(target=source.run, args=(readings.append, stop))
+    thread.start()
+    wait_until(lambda: readings, 10, "the sampler over there is read")
+    stop.set()
+    thread.join(20)
+    assert isinstance(readings[0].payload, TelemetryChunk), readings[0].error
+    assert readings[0].payload.rung is Rung.SSH
+    assert {sample.node for sample in readings[0].payload.samples} == {"node3"}
 
 
 def test_a_run_whose_sampler_writes_is_not_measured_twice(world: World) -> None:
