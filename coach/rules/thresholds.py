@@ -5,6 +5,7 @@ A misspelt code or threshold would otherwise change nothing, silently: so it is 
 
 from __future__ import annotations
 
+import re
 import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -40,7 +41,9 @@ def nearest_hint(name: str, known: Iterable[str]) -> str:
     """What was probably meant, or all that there is."""
     names = list(known)
     by_folded = {known_name.casefold(): known_name for known_name in names}
-    near = get_close_matches(name.casefold(), by_folded, 1)
+    # Of rules' codes the number counts: NUM01 is NUM001, though as a word it is as near to NUM010.
+    padded = re.sub(r"^([a-z]{3})-?0*(\d{1,3})$", lambda code: f"{code[1]}{int(code[2]):03}", name.casefold())
+    near = [padded] if padded in by_folded else get_close_matches(name.casefold(), by_folded, 1)
     if near:
         return f"did you mean {by_folded[near[0]]}?"
     return f"known: {', '.join(names)}" if names else "it has none"

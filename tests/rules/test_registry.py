@@ -59,5 +59,5 @@ def test_a_mistake_in_the_config_is_refused_with_its_place(
 def test_a_rule_is_found_by_code_name_or_cause_and_a_slip_gets_a_hint() -> None:
     assert find("mem001") is find("cuda-out-of-memory") is find("cuda_oom")
     with pytest.raises(UserError) as raised:
-        find("CUD01")
-    assert raised.value.hint == "did you mean CUD001?"
+        find("MEM01")
+    assert raised.value.hint == "did you mean MEM001?"
