@@ -7,6 +7,7 @@ row. A stream that has ended is not begun again by itself, because entering some
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import shlex
 import subprocess
@@ -30,6 +31,7 @@ STEP_NAME = "coach-sampler"
 
 VERSION_QUERY = Query("srun-version", ("srun", "--version"))
 
+_ENDED_BY_SLURM = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+( DUE TO [A-Z ]+[A-Z])?")
 _BITE_BYTES = 1 << 16
 _MAX_TORN_BYTES = 1 << 16
 _MAX_WORDS_BYTES = 1 << 12
@@ -69,6 +71,14 @@ def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str
     return ("ssh", *options, "--", node, command)
 
 
+def _end_words(stderr: str) -> str:
+    """Why it has ended. What Slurm says of a step that it ends with its job would read as a failure."""
+    ended = _ENDED_BY_SLURM.search(stderr)
+    if ended is None:
+        return failure_words(stderr)
+    return f"Slurm ended the step{(ended[1] or '').lower()}, as it does when the job ends"
+
+
 class StreamSource:
     """Runs one command that prints telemetry records, one a line, until it ends or is not wanted any more."""
 
@@ -103,7 +113,7 @@ class StreamSource:
             return f"{self._argv[0]}: command not found"
         except OSError as error:
             return f"{self._argv[0]}: {error.strerror or error}"
-        words = failure_words(self._words.decode("utf-8", "replace"))
+        words = _end_words(self._words.decode("utf-8", "replace"))
         return f"{self._argv[0]} has ended (exit status {status}){': ' if words else ''}{words}"
 
     def _follow(self, process: subprocess.Popen[bytes], emit: Emit, stop: threading.Event) -> None:

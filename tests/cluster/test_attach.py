@@ -147,7 +147,7 @@ def test_the_stream_ends_with_its_job_and_says_so(
     attached[0].wait_for("node1", "node2")
     flag.touch()
     assert attached[0].wait_end() == 0
-    assert "srun has ended" in attached[0].words.read_text()
+    assert "Slurm ended the step, as it does when the job ends" in attached[0].words.read_text()
     assert slurm.wait_state(ending, "COMPLETED")
     wait_gone(slurm, ending)
     cancelled = running(slurm)

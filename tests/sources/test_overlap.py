@@ -38,6 +38,17 @@ def test_lines_are_read_whole_however_they_arrive_and_the_end_is_told_in_the_com
     assert source.has_ended
 
 
+def test_a_step_that_slurm_ended_with_its_job_did_not_fail() -> None:
+    readings: list[Reading] = []
+    said = "slurmstepd-node1: error: *** STEP 17.1 ON node1 CANCELLED AT 2026-11-21T11:13:23 DUE TO TIME LIMIT ***"
+    stream(f"echo '{said}' >&2; echo 'srun: error: node1: task 0: Killed' >&2; exit 137").run(
+        readings.append, threading.Event()
+    )
+    assert [reading.error for reading in readings] == [
+        "sh has ended (exit status 137): Slurm ended the step due to time limit, as it does when the job ends"
+    ]
+
+
 def test_a_stream_that_is_not_wanted_any_more_ends_its_command(tmp_path: Path) -> None:
     readings: list[Reading] = []
     stop = threading.Event()
