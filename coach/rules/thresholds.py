@@ -5,8 +5,8 @@ A misspelt code or threshold would otherwise change nothing, silently: so it is 
 
 from __future__ import annotations
 
-import re
 import math
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
