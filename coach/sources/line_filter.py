@@ -23,6 +23,7 @@ _BYTES_PER_KIND = 200
 """What Python needs to remember one, beside its text."""
 
 _DIGITS = b"0123456789"
+_NOTHING: frozenset[int] = frozenset()
 _KIND = bytes.maketrans(b"123456789\r", b"000000000\n")
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _NO_DIGIT_MEANT = re.compile(r"(?<!\\)\{\d*,?\d*\}|\(\?P<\w+>|\\u(?!00)[0-9a-fA-F]{4}")
@@ -38,15 +39,14 @@ def is_digit_blind(pattern: re.Pattern[str]) -> bool:
 class Block:
     """The complete lines of a piece of log, and which of them may match which signature."""
 
-    def __init__(self, kinds: list[bytes], start: int) -> None:
+    def __init__(self, kinds: list[bytes]) -> None:
         self.kinds = kinds
         self.places: dict[int, list[int]] = defaultdict(list)
         """Signature → numbers of lines, ascending."""
-        self._start = start
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [self._start, *_ends(self.kinds, self._start)]
+        return [0, *_ends(self.kinds)]
 
     def start_of(self, line: int) -> int:
         return self._starts[line]
@@ -66,74 +66,75 @@ class LineFilter:
             is_digit_blind(signature.pattern) and not _DIGIT_MEANT.search("".join(signature.literals))
             for signature in signatures
         ]
-        wanted: dict[bytes, set[int]] = defaultdict(set)
+        wanted: dict[bytes, frozenset[int]] = {}
         for index, signature in enumerate(signatures):
             for literal in signature.literals:
-                wanted[literal.encode()].add(index)
+                wanted[literal.encode()] = wanted.get(literal.encode(), _NOTHING) | {index}
         self._wanted = wanted
         # A number says nothing in a kind: it is looked for in the lines themselves, if the words around it were seen.
-        self._numbers = {literal for literal in wanted if not literal.strip(_DIGITS)}
-        self._literals = [literal for literal in wanted if literal not in self._numbers]
+        self._numbers = [literal for literal in wanted if not literal.strip(_DIGITS)]
+        self._numbers_automaton = BytesAhoCorasick(self._numbers)
+        self._literals = [literal for literal in wanted if literal.strip(_DIGITS)]
         self._automaton = BytesAhoCorasick(
             [literal.translate(_KIND) for literal in self._literals], implementation=Implementation.DFA
         )
-        self._known: dict[bytes, set[int]] = {}
-        self._num_known_bytes = 0
-        self._nothing: set[int] = set()
+        self._has_digit = [literal.translate(None, _DIGITS) != literal for literal in self._literals]
+        self._known: dict[bytes, frozenset[int]] = {}
+        self.num_known_bytes = 0
 
-    def look_at(self, text: bytes, start: int) -> Block:
-        """The lines of text[start:], as far as any may match."""
-        kinds = text[start:].translate(_KIND).split(b"\n")
+    def look_at(self, text: bytes) -> Block:
+        """The lines of this text, and where to look further."""
+        kinds = text.translate(_KIND).split(b"\n")
         distinct = set(kinds)
-        if self._num_known_bytes > _MAX_KNOWN_BYTES:
-            self._known, self._num_known_bytes = {}, 0
+        if self.num_known_bytes > _MAX_KNOWN_BYTES:
+            self._known, self.num_known_bytes = {}, 0
         new = distinct.difference(self._known)
         if new:
             self._learn(list(new))
-        block = Block(kinds, start)
+        block = Block(kinds)
         known, places = self._known, block.places
         if any(map(known.__getitem__, distinct)):
             for line, kind in enumerate(kinds):
                 for index in known[kind]:
                     places[index].append(line)
-        self._add_numbers(block, text, start)
+        self._add_numbers(block, text)
         return block
 
     def turn_down(self, kind: bytes, index: int) -> None:
         """A line of this kind was searched for a signature, in vain."""
         if self._is_blind[index]:
-            self._known[kind].discard(index)
+            self._known[kind] = self._known[kind] - {index} or _NOTHING
 
     def is_turned_down(self, kind: bytes, index: int) -> bool:
         return self._is_blind[index] and index not in self._known[kind]
 
     def _learn(self, kinds: list[bytes]) -> None:
         joined = b"\n".join(kinds)
-        self._num_known_bytes += len(joined) + _BYTES_PER_KIND * len(kinds)
-        self._known.update(dict.fromkeys(kinds, self._nothing))
-        ends = _ends(kinds, 0)
+        self.num_known_bytes += len(joined) + _BYTES_PER_KIND * len(kinds)
+        known, ends = self._known, _ends(kinds)
+        known.update(dict.fromkeys(kinds, _NOTHING))
+        seen: set[int] = set()
         for number, begin, _ in self._automaton.find_matches_as_indexes(joined, overlapping=True):
-            literal = self._literals[number]
-            if literal.translate(None, _DIGITS) != literal:
-                self._numbers.add(literal)
+            if self._has_digit[number]:
+                seen.add(number)
                 continue
-            kind = kinds[bisect_right(ends, begin)]
-            self._known[kind] = self._known[kind] | self._wanted[literal]
+            kind, wanted = kinds[bisect_right(ends, begin)], self._wanted[self._literals[number]]
+            known[kind] = known[kind] | wanted if known[kind] else wanted
+        numbers = {self._literals[number] for number in seen}.difference(self._numbers)
+        if numbers:
+            self._numbers += numbers
+            self._numbers_automaton = BytesAhoCorasick(self._numbers)
 
-    def _add_numbers(self, block: Block, text: bytes, start: int) -> None:
+    def _add_numbers(self, block: Block, text: bytes) -> None:
         """The lines that hold a literal with digits in it."""
         found: dict[int, set[int]] = defaultdict(set)
-        for literal in self._numbers:
-            place = text.find(literal, start)
-            while place >= 0:
-                line = block.line_at(place)
-                for index in self._wanted[literal]:
-                    found[index].add(line)
-                place = text.find(literal, block.end_of(line))
+        for number, begin, _ in self._numbers_automaton.find_matches_as_indexes(text, overlapping=True):
+            for index in self._wanted[self._numbers[number]]:
+                found[index].add(block.line_at(begin))
         for index, lines in found.items():
             block.places[index] = sorted(lines.union(block.places[index]))
 
 
-def _ends(lines: Sequence[bytes], start: int) -> list[int]:
-    """Behind each line and its line end, where the first begins at `start`."""
-    return list(map(add, accumulate(map(len, lines)), count(start + 1)))
+def _ends(lines: Sequence[bytes]) -> list[int]:
+    """Behind each line and its line end."""
+    return list(map(add, accumulate(map(len, lines)), count(1)))

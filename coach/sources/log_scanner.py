@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -185,7 +186,7 @@ class LogScanner:
 
         What is before `start` was scanned already, and is looked at for the beginning of a traceback only.
         """
-        block = self._filter.look_at(text, start)
+        block = self._filter.look_at(text[start:])
         lines: dict[int, _Line] = {}
         found = [
             (line, index, match)
@@ -196,7 +197,7 @@ class LogScanner:
         counted, number = start, num_newlines + 1
         heads = [head.start() for head in TRACEBACK_HEAD.finditer(text)] if found else []
         for place, index, match in found:
-            line_start = block.start_of(place)
+            line_start = start + block.start_of(place)
             number += text.count(b"\n", counted, line_start)
             counted = line_start
             signature, line = self._signatures[index], lines[place]
@@ -205,10 +206,12 @@ class LogScanner:
             hit = LogHit(
                 signature.rule, signature.name, self._file, number, line.raw, fields, line.rank, time_s
             )
-            if not any(line_start - _CONTEXT_BYTES <= head < block.end_of(place) for head in heads):
-                yield index, hit
+            line_end = start + block.end_of(place)
+            nearest = bisect_left(heads, line_end) - 1
+            if nearest >= 0 and heads[nearest] >= line_start - _CONTEXT_BYTES:
+                yield index, self._with_traceback(hit, line.words, text, line_start, line_end)
             else:
-                yield index, self._with_traceback(hit, line.words, text, line_start, block.end_of(place))
+                yield index, hit
 
     def _matches(
         self, index: int, block: Block, text: bytes, start: int, lines: dict[int, _Line]
@@ -220,11 +223,13 @@ class LogScanner:
             kind = block.kinds[place]
             if self._filter.is_turned_down(kind, index):
                 return None
-            if index in self._flushed and block.start_of(place) == start:
+            if index in self._flushed and place == 0:
                 return None
             line = lines.get(place)
             if line is None:
-                line = lines[place] = _Line.of(text[block.start_of(place) : block.end_of(place)])
+                line = lines[place] = _Line.of(
+                    text[start + block.start_of(place) : start + block.end_of(place)]
+                )
             found = pattern.search(line.words)
             if found is None:
                 self._filter.turn_down(kind, index)
