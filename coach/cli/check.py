@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -81,7 +82,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             for line in diagnosis_lines(checked.diagnosis, checked.files, settings.muted_rules):
                 print_line(line)
     else:
-        judged = _judge_own_jobs(settings, io, engine, args.backend)
+        judged, num_left_out = _judge_own_jobs(settings, io, engine, args.backend)
+        if num_left_out:
+            print(
+                f"coach: {num_left_out} more jobs were not judged: name them, coach check JOB",
+                file=sys.stderr,
+            )
         diagnoses = [each.diagnosis for each in judged]
         if args.format == "json":
             print(json.dumps({"schema": 1, "jobs": [diagnosis_object(each) for each in diagnoses]}, indent=2))
@@ -146,8 +152,10 @@ def check_target(
     return _judge(replace(target, logs=logs, metrics=metrics), settings, io, engine, chosen)
 
 
-def _judge_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str | None) -> list[Judged]:
-    """Worst first; the queue is asked once for them all. Raises UserError when it does not answer."""
+def _judge_own_jobs(
+    settings: Settings, io: Io, engine: Engine, backend: str | None
+) -> tuple[list[Judged], int]:
+    """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError when it does not answer."""
     from coach.model.finding import NotMeasured
     from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
@@ -165,7 +173,7 @@ def _judge_own_jobs(settings: Settings, io: Io, engine: Engine, backend: str | N
             because = NotMeasured("job", error.message, error.hint or "name its log file")
             diagnosis = Diagnosis(target.name, None, (), (because,))
             judged.append(Judged(diagnosis, TargetSnapshot(target.name, None)))
-    return worst_first(judged)
+    return worst_first(judged), own.num_left_out
 
 
 def _judge(

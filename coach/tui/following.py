@@ -84,4 +84,7 @@ class Following:
         if self._own[0] is not context.snapshot.jobs:
             own = (job for job in context.snapshot.jobs if job.user == context.user and job.raw_job_id)
             self._own = (context.snapshot.jobs, tuple(own))
-        return tuple(job for job in self._own[1] if context.run_of_job(job.job_id) is None)
+        numbers = {run.job_id for run in context.snapshot.runs}
+        return tuple(
+            job for job in self._own[1] if job.job_id not in numbers or context.run_of_job(job.job_id) is None
+        )

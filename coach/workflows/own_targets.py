@@ -32,6 +32,8 @@ from coach.workflows.targets import (
 )
 
 ENDED_WITHIN_S = 86400.0
+MAX_TARGETS = 200
+"""Each is read whole: of an array of thousands those that run or went wrong come first, and how many were left out is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class OwnTargets:
     targets: tuple[Target, ...]
     queue: JobList
     output_paths: OutputPaths
+    num_left_out: int
 
 
 def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTargets:
@@ -49,7 +52,8 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     since_s = io.now() - ENDED_WITHIN_S
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     recent = [job for job in jobs if not is_final(job.state) or _is_since(job.end_time_s, since_s)]
-    targets = [locate_target(job.job_id, settings, io, known, job) for job in recent]
+    recent.sort(key=lambda job: (job.state != "RUNNING", job.state in ("PENDING", "COMPLETED")))
+    targets = [locate_target(job.job_id, settings, io, known, job) for job in recent[:MAX_TARGETS]]
     taken = {str(target.path) for target in targets}
     targets += [
         Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
@@ -62,7 +66,8 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     paths.learn(gone)
     targets += [Target(job.job_id, TargetKind.JOB) for job in gone]
     ended = [job for job in gone if is_final(job.state)]
-    return OwnTargets(tuple(targets), JobList((*jobs, *ended), False), paths)
+    num_left_out = max(0, len(recent) - MAX_TARGETS) + max(0, len(targets) - MAX_TARGETS)
+    return OwnTargets(tuple(targets[:MAX_TARGETS]), JobList((*jobs, *ended), False), paths, num_left_out)
 
 
 def _ask(settings: Settings, io: Io, user: str, backend: str) -> tuple[Job, ...]:

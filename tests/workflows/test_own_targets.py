@@ -12,7 +12,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.io import Query
 from coach.sources.slurm import JobsSource
-from coach.workflows.own_targets import own_targets
+from coach.workflows.own_targets import MAX_TARGETS, own_targets
 from coach.workflows.targets import TargetKind
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue
@@ -42,7 +42,7 @@ def test_jobs_that_run_wait_or_ended_today_are_named_once_and_slurm_is_asked_onc
         return answer(query)
 
     io.answer("jobs", counted)
-    assert ask(io, settings) == [(number, TargetKind.JOB) for number in ("42", "45", "43")]
+    assert ask(io, settings) == [(number, TargetKind.JOB) for number in ("42", "43", "45")]
     assert len(asked) == 1
 
 
@@ -72,6 +72,17 @@ def test_a_job_that_was_seen_today_is_judged_though_slurm_has_forgotten_it(setti
     assert ask(io, settings) == [("42", TargetKind.JOB)]
     io.now_s += 90_000
     assert ask(io, settings) == []
+
+
+def test_of_an_array_of_thousands_those_that_run_or_failed_are_read_and_the_rest_is_counted(
+    settings: Settings,
+) -> None:
+    io = FakeIo(NOW_S)
+    well = [{**BASE, "job_id": f"9_{task}", "state": "COMPLETED"} for task in range(MAX_TARGETS + 50)]
+    io.answer("jobs", own_squeue(*well, {**BASE, "job_id": "8", "state": "FAILED"}, {**BASE, "job_id": "7"}))
+    own = own_targets(settings, io, "ada", "slurm")
+    assert [target.name for target in own.targets[:2]] == ["7", "8"]
+    assert (len(own.targets), own.num_left_out) == (MAX_TARGETS, 52)
 
 
 def test_a_queue_that_does_not_answer_is_said_in_its_words(settings: Settings) -> None:
