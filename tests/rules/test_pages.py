@@ -1,0 +1,32 @@
+"""What is written about the rules: one docstring behind `coach explain`, its list, and docs/rules."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from coach.rules.registry import rule_classes
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MAKE_RULES = runpy.run_path(str(REPOSITORY / "docs" / "make_rules.py"))
+
+
+def test_the_pages_in_docs_are_what_the_docstrings_say() -> None:
+    pages = MAKE_RULES["pages"]()
+    lying = {path.name: path.read_text() for path in (REPOSITORY / "docs" / "rules").glob("*.md")}
+    stale = sorted(name for name in {*pages, *lying} if pages.get(name) != lying.get(name))
+    assert not stale, "run `python docs/make_rules.py`"
+
+
+def test_every_rule_has_a_page_with_its_five_headings_and_stands_in_the_index() -> None:
+    pages = MAKE_RULES["pages"]()
+    for rule in rule_classes():
+        page = pages[f"{rule.code}.md"]
+        assert [line[3:] for line in page.splitlines() if line.startswith("## ")][:5] == [
+            "What it sees",
+            "Why it matters",
+            "When it stays silent",
+            "What to do",
+            "Sources",
+        ]
+        assert f"[{rule.code}]({rule.code}.md)" in pages["README.md"]
