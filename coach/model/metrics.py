@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+NAMES_EVENT = "names"
+"""The event that tells what else a foreign training writes down: `fields["names"]`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -13,11 +13,11 @@ from itertools import pairwise
 from coach.model.finding import Evidence
 from coach.model.history import History
 from coach.model.log import LogHit
+from coach.model.metrics import NAMES_EVENT
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import quote
 
-_NAMES_EVENT = "names"
 _PLAIN_KEY = re.compile(
     r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
 )
@@ -76,7 +76,7 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
     names = (
         str(name)
         for event in snapshot.events
-        if event.event == _NAMES_EVENT
+        if event.event == NAMES_EVENT
         for name in event.fields.get("names", ())
     )
     lines = (line for tail in snapshot.log_tails for line in tail.lines)

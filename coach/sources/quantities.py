@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coach.model.metrics import MetricEvent, Step
+from coach.model.metrics import NAMES_EVENT, MetricEvent, Step
 from coach.sources.values import finite, number, whole
-
-NAMES_EVENT = "names"
-"""The event that tells what else a training writes down: `fields["names"]`."""
 
 _EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
 _ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})

@@ -12,6 +12,7 @@ import pytest
 from coach.model.finding import Diagnosis
 from coach.model.history import History
 from coach.model.log import LogTail
+from coach.model.metrics import MetricEvent
 from coach.model.reading import MetricsChunk
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
@@ -35,7 +36,8 @@ Row = dict[str, float]
 
 
 def judged(name: str, state: str = "COMPLETED") -> Diagnosis:
-    history, snapshot_events = History(), []
+    history = History()
+    snapshot_events: list[MetricEvent] = []
     for reading in ForeignMetricsSource(SystemIo({}), name, lambda: [FOREIGN / name / "metrics.csv"]).poll():
         assert isinstance(reading.payload, MetricsChunk)
         history.add_steps(reading.payload.steps)
@@ -135,6 +137,12 @@ def test_keras_and_nanogpt_evaluations_show_what_was_learned_by_heart() -> None:
 def test_two_evaluations_above_the_best_are_no_overfitting_yet() -> None:
     losses = [0.9, 0.7, 0.5, 0.9, 0.9]
     log = "".join(f"epoch {n} loss: {1 / n:.4f} val_loss: {loss}\n" for n, loss in enumerate(losses, 1))
+    assert not _log(log).findings
+
+
+def test_a_converged_evaluation_that_varies_near_zero_is_no_overfitting() -> None:
+    evaluated = [0.5, 0.1, 0.001, 0.002, 0.002, 0.003]
+    log = "".join(f"epoch {n} loss: {2 / 9**n:.4g} val_loss: {loss}\n" for n, loss in enumerate(evaluated))
     assert not _log(log).findings
 
 

@@ -36,11 +36,11 @@ class Overfitting(Rule):
 
     What it sees
         Evaluations, from metrics or from lines with both losses (`loss: 0.11 - val_loss: 0.62`, `train loss 1.1, val loss 1.9`): all of
-        the newest three lie above the lowest by 15 %, and the training loss fell by 3 % since that one.
+        the newest three lie above the lowest by 15 % and by a twentieth of the progress, and the training loss fell by 3 % since that one.
     Why it matters
         What is learned since then is the training data by heart. The best checkpoint lies behind, and the hours since are spent for nothing.
     When it stays silent
-        On fewer than three evaluations after the best, on a rise that noise can make, where the training loss rises as well (that is
+        On fewer than three evaluations after the best, on a rise that noise can make (near zero a loss doubles easily), where the training loss rises as well (that is
         divergence), and on reinforcement or adversarial training. It never counts as the cause of a failure.
     What to do
         Stop at the best evaluation and use its checkpoint; then more or augmented data, weight decay, dropout, or a smaller model.
@@ -57,6 +57,7 @@ class Overfitting(Rule):
     consequence_of = ("NUM006",)
     thresholds = (
         Threshold("rise", 0.15, "of the lowest", "evaluations vary by some percent"),
+        Threshold("lost_share", 0.05, "of the progress", "near zero a loss doubles by noise alone"),
         Threshold("train_fall", 0.03, "of the training loss", "else nothing is being learned by heart"),
         Threshold("num_after", 3, "evaluations", "one or two above the best are noise"),
     )
@@ -73,13 +74,15 @@ class Overfitting(Rule):
         if are_adversaries(snapshot):
             return
         measured = _measured(snapshot, history)
+        starts = [point.loss for point in history.curve if point.loss is not None][:1]
         for evaluations in [measured] if measured else _told(hits_of(snapshot, self.code)):
-            hit = self._judge(evaluations)
+            first = [evaluations[0].loss, evaluations[0].train or 0.0]
+            hit = self._judge(evaluations, max(first + starts))
             if hit is not None:
                 yield hit
                 return
 
-    def _judge(self, evaluations: Sequence[_Evaluation]) -> Hit | None:
+    def _judge(self, evaluations: Sequence[_Evaluation], start: float) -> Hit | None:
         num_after = int(self.values["num_after"])
         losses = [evaluation.loss for evaluation in evaluations]
         if len(losses) <= num_after or not all(math.isfinite(loss) and loss > 0 for loss in losses):
@@ -87,12 +90,13 @@ class Overfitting(Rule):
         place = losses.index(min(losses))
         best, newest = evaluations[place], evaluations[-1]
         after = losses[-num_after:]
-        if len(losses) - 1 - place < num_after or min(after) < (1 + self.values["rise"]) * best.loss:
+        needed = max(self.values["rise"] * best.loss, self.values["lost_share"] * (start - best.loss))
+        if len(losses) - 1 - place < num_after or min(after) - best.loss < needed:
             return None
         if (
             best.train is None
             or newest.train is None
-            or newest.train > (1 - self.values["train_fall"]) * best.train
+            or not newest.train <= (1 - self.values["train_fall"]) * best.train
         ):
             return None
         return Hit(
