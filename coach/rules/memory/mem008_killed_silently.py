@@ -63,7 +63,7 @@ class KilledSilently(EndingRule):
         Signature(
             "MEM008",
             "killed",
-            ("SIGKILL", "return code = -9", "Killed", "137"),
+            ("SIGKILL", "return code = -9", "Killed", "code 137", "code: 137"),
             _KILLED,
         ),
         exit_code_signature("MEM008"),
