@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
 from coach.analysis.stacks import Group, Merged, spell
-from coach.model.stacks import RankStack, Stacks
+from coach.model.stacks import Frame, RankStack, Stacks
 
 MAX_FRAMES = 40
+
+_INSTALLED = re.compile(r"^.*/(site|dist)-packages/")
 
 
 class Kind(Enum):
@@ -46,13 +49,18 @@ def report(stacks: Stacks, merged: Merged) -> list[ReportLine]:
             rows.append(ReportLine(Kind.DETAIL, f"{spell(ranks)}: {means}", 2))
         frames = group.ranks[0].frames
         for frame in frames[:MAX_FRAMES]:
-            at = frame.file if frame.line is None else f"{frame.file}:{frame.line}"
-            rows.append(ReportLine(Kind.FRAME, f"{frame.function}  {at}", 4))
+            rows.append(ReportLine(Kind.FRAME, f"{frame.function}  {_where(frame)}", 4))
         if len(frames) > MAX_FRAMES:
             rows.append(ReportLine(Kind.FRAME, f"… and {len(frames) - MAX_FRAMES} more", 4))
         rows += [ReportLine(Kind.DETAIL, f"{rank.label}: {_kernel(rank)}", 2) for rank in group.ranks]
     rows += [ReportLine(Kind.DETAIL, ""), ReportLine(Kind.DETAIL, f"kept in {stacks.folder}")]
     return rows
+
+
+def _where(frame: Frame) -> str:
+    """A library's file by its own name: where it is installed is the same for all, and long."""
+    file = _INSTALLED.sub("", frame.file)
+    return file if frame.line is None else f"{file}:{frame.line}"
 
 
 def _heading(group: Group) -> str:

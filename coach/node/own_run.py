@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from coach import __version__, runs
 from coach.node.node_name import is_first_node
+from coach.node.processes import read_stat
 
 _BY_COMMAND = "command"
 
@@ -64,6 +65,18 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
     return run_id
 
 
+def _supervisor() -> Dict[str, Any]:
+    """Who this process is: by it the run is known to be alive, and is cancelled, and its stacks are found."""
+    found: Dict[str, Any] = {"pid": os.getpid(), "node": os.uname().nodename}
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        found["boot_id"] = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        booted = Path("/proc/stat").read_text(encoding="ascii").partition("\nbtime ")[2].split()[0]
+        stat = read_stat(os.getpid())
+        if stat:
+            found["create_time_s"] = int(booted) + stat.start_ticks / os.sysconf("SC_CLK_TCK")
+    return found
+
+
 def _new_run(
     paths: runs.RunPaths, recipe: str, command: List[str], time_s: float, env: Mapping[str, str]
 ) -> Dict[str, Any]:
@@ -84,6 +97,7 @@ def _new_run(
         "backend": "slurm" if is_in_slurm else "local",
         "cluster": env.get("SLURM_CLUSTER_NAME"),
         "job_id": env["SLURM_JOB_ID"] if is_in_slurm else run_id,
+        **({} if is_in_slurm else {"supervisor": _supervisor()}),
         "user": user,
         "created_time_s": time_s,
         "started_time_s": time_s,

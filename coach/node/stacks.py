@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     deadline_s = time.monotonic() + args.timeout
     node = node_name(os.environ)
     ranks = find_ranks(args.pid, os.environ.get("SLURM_JOB_ID"), node)
-    with ThreadPoolExecutor(max(1, min(16, len(ranks)))) as pool:
+    with ThreadPoolExecutor(max(1, min(64, len(ranks)))) as pool:
         found = list(pool.map(lambda rank: look(rank, args.py_spy, deadline_s), ranks))
     value = {"schema": runs.SCHEMA, "node": node, "time_s": time.time(), "ranks": found}
     try:

@@ -146,6 +146,8 @@ def test_the_report_tells_for_every_rank_by_which_means_and_why_by_no_higher_one
     assert "rank 0: seen by py-spy" in text
     assert "rank 1: seen by faulthandler (not by py-spy: ptrace is refused here)" in text
     assert "rank 1: node1 pid 101, state S in futex_do_wait, CPU –, 3 sockets" in text
+    assert "all_reduce  torch/distributed/distributed_c10d.py:3252" in text
+    assert "train  /home/ada/train.py:41" in text
     assert text[-1] == "kept in /runs/r/stacks/1"
     silent = Stacks(stacks.ranks, "/x", 4, 3, "srun: error: node2: not responding")
     assert "3 of 4 nodes did not answer: srun: error: node2: not responding" in [

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from coach.node.stacks import parse_faulthandler, parse_flight, parse_py_spy
+from coach.sources.local_process import find_supervisor
 from tests.node.conftest import Start
 from tests.waiting import wait_until
 
@@ -58,6 +59,14 @@ def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str,
     return ranks
 
 
+def with_py_spy(tmp_path: Path, script: str = "echo 'Permission Denied' >&2; exit 1") -> dict[str, str]:
+    """The environment of a job in which py-spy is this; another one may be installed beside the suite's interpreter."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "py-spy").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "bin" / "py-spy").chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+
+
 def functions(rank: Mapping[str, Any]) -> list[str]:
     (main,) = (thread for thread in rank["threads"] if thread["is_main"])
     return [frame["function"] for frame in main["frames"]]
@@ -88,7 +97,12 @@ def test_a_training_below_coach_run_tells_where_it_stands_and_goes_on(start: Sta
     there = tmp_path / "there"
     command = [sys.executable, "-c", HOLDS_UP, str(there)]
     training = start(
-        "run", "--run-dir", str(tmp_path / "run"), "--", *command, env={"RANK": "3", "WORLD_SIZE": "8"}
+        "run",
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--",
+        *command,
+        env={"RANK": "3", "WORLD_SIZE": "8", "PATH": with_py_spy(tmp_path)["PATH"]},
     )
     wait_until(there.exists, 20, "the training")
     for _ in range(2):  # the second dump is told apart from the first
@@ -106,12 +120,14 @@ def test_a_process_that_expects_no_signal_gets_none_and_each_rung_says_why_it_wa
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
-    foreign.append(subprocess.Popen([sys.executable, "-c", HOLDS_UP, str(there)]))
+    foreign.append(
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDS_UP, str(there)],
+            env=with_py_spy(tmp_path, "echo 'Error: Failed to find python version' >&2; exit 1"),
+        )
+    )
     wait_until(there.exists, 20, "the training")
-    broken = tmp_path / "py-spy"
-    broken.write_text("#!/bin/sh\necho 'Error: Failed to find python version' >&2; exit 1\n")
-    broken.chmod(0o755)
-    (rank,) = looked(start, tmp_path, foreign[0].pid, "--py-spy", str(broken))
+    (rank,) = looked(start, tmp_path, foreign[0].pid)
     assert rank["rung"] == "/proc"
     assert {each["rung"]: each["because"] for each in rank["missed"]} == {
         "py-spy": "Error: Failed to find python version",
@@ -122,12 +138,28 @@ def test_a_process_that_expects_no_signal_gets_none_and_each_rung_says_why_it_wa
     assert foreign[0].poll() is None
 
 
+def test_a_py_spy_that_hangs_is_not_waited_for_longer_than_the_others_have_time(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
+) -> None:
+    foreign.append(
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDS_UP, str(tmp_path / "there")],
+            env=with_py_spy(tmp_path, "exec sleep 300"),
+        )
+    )
+    wait_until((tmp_path / "there").exists, 20, "the training")
+    (rank,) = looked(start, tmp_path, foreign[0].pid, "--timeout", "7.2")
+    assert rank["missed"][0] == {"rung": "py-spy", "because": "no answer within 1 s"}
+
+
 def test_where_a_stack_is_not_to_be_had_the_collectives_are(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
     offers = SPEAKS_OF_COLLECTIVES.replace("RECORD", repr(str(CAPTURED / "flight-recorder.json")))
-    foreign.append(subprocess.Popen([sys.executable, "-c", offers + HOLDS_UP, str(there)]))
+    foreign.append(
+        subprocess.Popen([sys.executable, "-c", offers + HOLDS_UP, str(there)], env=with_py_spy(tmp_path))
+    )
     wait_until(there.exists, 20, "the training")
     (rank,) = looked(start, tmp_path, foreign[0].pid)
     assert (rank["rung"], rank["flight"]["number"]) == ("flight recorder", 3)
@@ -152,6 +184,21 @@ def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_
         assert parents == {str(foreign[0].pid)}
     finally:
         os.killpg(foreign[0].pid, signal.SIGKILL)
+
+
+def test_a_run_of_ones_own_command_is_found_by_what_it_says_of_its_supervisor(
+    start: Start, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    training = start("run", "--", sys.executable, "-c", HOLDS_UP, str(there))
+    wait_until(there.exists, 20, "the training")
+    (run_json,) = (tmp_path / "home" / "runs").glob("*/run.json")
+    supervisor = find_supervisor(json.loads(run_json.read_text()))
+    assert supervisor is not None
+    assert supervisor.pid == training.pid
+    training.send_signal(signal.SIGTERM)
+    training.wait(timeout=20)
+    assert find_supervisor(json.loads(run_json.read_text())) is None
 
 
 def test_the_sites_own_start_up_file_is_run_as_before(start: Start, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from textual.widget import Widget
 from coach.model.stacks import Stacks, StacksPlan
 from coach.tui.asking import AskingScreen
 from coach.tui.base import Context
+from coach.tui.key import Key
 from coach.tui.keys import bindings_of
 from coach.tui.messages import StacksRequested, StacksWanted
 from coach.tui.render.stacks import question_lines, stacks_lines
@@ -67,6 +68,10 @@ class StacksScreen(AskingScreen):
             answer = self.answer_lines("y", "runs exactly this", width)
         self.pane("#answer").styles.height = len(answer)
         self.pane("#answer").set_lines(answer)
+
+    def reason_off(self, key: Key) -> str | None:
+        is_asked = self._plan is not None and self._plan.must_ask
+        return super().reason_off(key) if key.id != "confirm" or is_asked else "nothing is asked"
 
     def action_confirm(self) -> None:
         if self._plan is not None and self.admits_key():
