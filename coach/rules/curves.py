@@ -43,9 +43,7 @@ class Point:
 
 
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
-    """Each training loss from where it last began anew. None of adversaries, nor of what is rewarded."""
-    if are_adversaries(snapshot):
-        return
+    """Each training loss from where it last began anew. What looks ill in it is asked about `are_adversaries` before it is said."""
     if any(point.loss is not None for point in history.curve):
         yield _since_last_start(
             [

@@ -10,7 +10,7 @@ from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import courses
+from coach.rules.curves import are_adversaries, courses
 
 _MAX_BLOCKS = 100
 _NEAR_START = 0.25
@@ -66,7 +66,7 @@ class LossDivergence(Rule):
         for points in courses(snapshot, history):
             losses = [point.loss for point in points]
             rise = self._rise(losses)
-            if rise is None:
+            if rise is None or are_adversaries(snapshot):
                 continue
             first = points[rise.start]
             if first.counter is not None or not _starts_anew(losses, rise):

@@ -10,7 +10,7 @@ from coach.model.finding import Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import Point, courses
+from coach.rules.curves import Point, are_adversaries, courses
 
 _SIGMA_PER_MAD = 1.4826
 _LEAST_SIGMA = 0.02
@@ -58,7 +58,7 @@ class LossSpikes(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for points in courses(snapshot, history):
             spikes = self._spikes([point.loss for point in points])
-            if len(spikes) >= self.values["num_spikes"]:
+            if len(spikes) >= self.values["num_spikes"] and not are_adversaries(snapshot):
                 yield self._hit([points[place] for place in spikes])
                 return
 

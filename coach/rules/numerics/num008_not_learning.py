@@ -10,7 +10,7 @@ from coach.model.finding import Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import Point, courses
+from coach.rules.curves import Point, are_adversaries, courses
 
 _NUM_CLASSES = (2, 10, 100, 1000)
 
@@ -52,7 +52,7 @@ class NotLearning(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for points in courses(snapshot, history):
             num_classes = self._guesses_among(points)
-            if num_classes is not None:
+            if num_classes is not None and not are_adversaries(snapshot):
                 yield Hit(
                     summary=f"The training loss stays at ln {num_classes} = {math.log(num_classes):.4g}: guessing among {num_classes} classes",
                     evidence=(points[0].evidence, points[-1].evidence),

@@ -71,14 +71,12 @@ class Overfitting(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if are_adversaries(snapshot):
-            return
         measured = _measured(snapshot, history)
         starts = [point.loss for point in history.curve if point.loss is not None][:1]
         for evaluations in [measured] if measured else _told(hits_of(snapshot, self.code)):
             first = [evaluations[0].loss, evaluations[0].train or 0.0]
             hit = self._judge(evaluations, max(first + starts))
-            if hit is not None:
+            if hit is not None and not are_adversaries(snapshot):
                 yield hit
                 return
 
