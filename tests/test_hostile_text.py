@@ -108,6 +108,8 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "timelimit": [["5", "--dry-run", "101"], [FIRST, "101"]],
     "resubmit": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
     "shell": [["--dry-run", "104"], [FIRST]],
+    "attach": [["--dry-run", "104"], ["--dry-run", "101"], [FIRST]],
+    "stacks": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
     "doctor": [["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]],
     "config": [[], ["--explain"], ["--explain", FIRST], ["--format", "json"], ["--check", "TOML"]],
     "record": [["/nowhere/" + MARKUP, "--for", "0.1"]],
@@ -197,7 +199,7 @@ def test_no_command_prints_what_a_terminal_would_obey(
         if "json" in arguments and out:
             assert out.isascii(), where
             assert isinstance(json.loads(out), dict), where
-    is_refused = command in ("release", "resubmit", "record")
+    is_refused = command in ("release", "resubmit", "record", "attach")
     assert is_refused or statuses[0] in (0, 1), "refused at once, there was nothing to see"
 
 

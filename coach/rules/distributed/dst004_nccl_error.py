@@ -17,7 +17,7 @@ _ERROR = re.compile(
     r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
 )
 _LAST_ERROR = re.compile(
-    r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU|Error while creating shared memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
+    r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU detected|Error while creating shared memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
 )
 _WARN = re.compile(
     r"NCCL WARN (?P<words>(?:Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
@@ -85,6 +85,7 @@ class NcclError(EndingRule):
             (
                 "Failed to CUDA",
                 "Cuda failure",
+                "Duplicate GPU detected",
                 "Error while creating shared memory",
                 "Call to ",
                 "Bootstrap",
