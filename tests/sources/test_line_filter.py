@@ -21,7 +21,6 @@ LOGS = {".log", ".out", ".err", ".txt"}
 LARGEST_BYTES = 1 << 20
 
 
-
 def all_fixture_text() -> bytes:
     """The lines of the logs among the fixtures, and those in which the tests of the rules spell an error."""
     files = [
