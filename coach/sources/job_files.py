@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from coach.model.cluster import Job
 from coach.sources.io import CommandResult, Io, Query, new_separator
@@ -95,8 +95,10 @@ def _of_submit_line(line: str) -> dict[str, str]:
             if takes in _OUTPUT_OPTIONS:
                 found[_OUTPUT_OPTIONS[takes]] = word
             takes = None
-        elif not word.startswith("--") and word[:2] in _OUTPUT_OPTIONS and len(word) > 2:
-            found[_OUTPUT_OPTIONS[word[:2]]], takes = word[2:], None
+        elif not word.startswith("--") and len(word) > 2:  # the value, or other switches, are glued to it
+            if word[:2] in _OUTPUT_OPTIONS:
+                found[_OUTPUT_OPTIONS[word[:2]]] = word[2:]
+            takes = None
         else:
             if equals and name in _OUTPUT_OPTIONS:
                 found[_OUTPUT_OPTIONS[name]] = value
@@ -159,9 +161,9 @@ class OutputPaths:
         return self._rows.get(job_id)
 
     def beside(self, job: Job) -> list[Job]:
-        """Other jobs with the same working directory, as far as they are known."""
+        """Other jobs whose working directory is the same, lies in it or holds it, as far as they are known."""
         rows = list(self._rows.values())
-        return [row for row in rows if row.work_dir == job.work_dir and row.job_id != job.job_id]
+        return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
 
     def _is_due(self, job_id: str) -> bool:
         asked_s = self._asked_s.get(job_id)
@@ -195,6 +197,13 @@ class OutputPaths:
         for job in jobs:
             if job.job_id in wanted and job.job_id not in self._rows:
                 self._rows[job.job_id] = job
+
+
+def _is_within_reach(one: Job, other: Job) -> bool:
+    if one.work_dir is None or other.work_dir is None:
+        return False
+    first, second = PurePath(one.work_dir), PurePath(other.work_dir)
+    return first.is_relative_to(second) or second.is_relative_to(first)
 
 
 def _numbers(job_ids: Iterable[str]) -> list[str]:

@@ -74,7 +74,8 @@ class Found:
 def find_files(
     io: Io, directory: Path, is_kind: Callable[[str], Kind | None], from_s: float, to_s: float
 ) -> Found:
-    """Look through a directory. `is_kind` is given each path in it; what carries no job's name must be of the time that is meant."""
+    """Look through a directory. `is_kind` is given each path in it. A log with a job's number, too, must be of the time that is meant: many
+    a number in a name is a date, or an epoch."""
     found: dict[Kind, list[tuple[float, Path]]] = {}
     walk = _Walk(io, directory)
     for path in walk.paths():
@@ -85,7 +86,7 @@ def find_files(
             modified_s = io.modified_s(directory / path)
         except OSError:
             continue
-        if kind is Kind.LOG or from_s <= modified_s <= to_s:
+        if from_s <= modified_s <= to_s:
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()

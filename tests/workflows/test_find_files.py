@@ -71,6 +71,24 @@ def test_what_was_written_before_or_long_after_the_job_is_not_its_own() -> None:
     assert names(job_files(io).metrics()) == ["c/metrics.csv"]
 
 
+def test_a_log_whose_number_is_a_date_or_an_epoch_of_another_time_is_not_the_job_s() -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    write(io, "/w/2023-11-17.log", START_S - 86400)
+    write(io, "/w/epoch-17.log", END_S + 86400)
+    assert names(job_files(io).logs()) == ["slurm-17.out"]
+
+
+@pytest.mark.parametrize("work_dir", ["/w/project", "/"])
+def test_a_job_that_ran_above_or_below_at_the_time_may_have_written_it_too(work_dir: str) -> None:
+    io = FakeIo()
+    write(io, "/w/project/metrics.csv")
+    rival = replace(JOB, job_id="18", work_dir=work_dir)
+    assert job_files(io, rival).metrics() == ()
+    aside = replace(JOB, job_id="18", work_dir="/w2")
+    assert names(job_files(io, aside).metrics()) == ["project/metrics.csv"]
+
+
 def test_what_may_be_of_another_job_that_ran_there_at_the_time_is_not_taken_and_that_is_said() -> None:
     io = FakeIo()
     write(io, "/w/slurm-17.out")
