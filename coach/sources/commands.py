@@ -13,12 +13,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _END_GROUP_UNLESS_TOLD = "trap '' HUP; read -r _ || kill -9 -$$"
 _ASK_GROUP_TO_END_UNLESS_TOLD = "trap '' HUP TERM; read -r _ || { kill -TERM -$$; sleep 3; kill -9 -$$; }"
 _PATIENCE_S = 3.0
+_GLANCE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
 
 @contextlib.contextmanager
 def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that goes on, without input, its outputs to be read; on leaving it is asked to end, and soon made to. Raises OSError.
+    """A command that goes on, without input, its outputs to be read; on leaving it and its children are asked to end, and soon made to.
+
+    Raises OSError.
 
     It is asked also when this process is killed: an srun that is killed with all its group leaves its step behind in the job.
     """
@@ -71,11 +75,21 @@ def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[sub
         try:
             yield process
         finally:
-            process.terminate()
-            try:
-                process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(group, signal.SIGKILL)
+            os.killpg(group, signal.SIGTERM)
+            deadline_s = time.monotonic() + _PATIENCE_S
+            while (process.poll() is None or _has_members(group)) and time.monotonic() < deadline_s:
+                time.sleep(_GLANCE_S)
+            os.killpg(group, signal.SIGKILL)
+
+
+def _has_members(group: int) -> bool:
+    """Whether any process but the watcher is still in it."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 (thousands of names, no paths)
+        if name.isdecimal() and int(name) != group:
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(int(name)) == group:
+                    return True
+    return False
 
 
 @contextlib.contextmanager
