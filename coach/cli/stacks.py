@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if plan.must_ask and not is_confirmed(plan.command, args.yes, plan.notes):
         say("no stacks were taken")
         return 1
-    print_stacks(take_stacks(plan, settings, io), args.format)
+    print_stacks(take_stacks(plan, settings, os.environ), args.format)
     return 0
 
 

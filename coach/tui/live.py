@@ -266,9 +266,11 @@ class LiveLauncher:
         return plan_stacks(target, self._settings, self._env, self._io)
 
     def take_stacks(self, plan: StacksPlan) -> Stacks:
+        from coach.sources.rpc_budget import cost_of
         from coach.workflows.stacks import take_stacks
 
-        return take_stacks(plan, self._settings, self._io)
+        self._charge(cost_of(plan.argv))
+        return take_stacks(plan, self._settings, self._env)
 
     def open_shell(self, action: JobAction) -> int:
         from coach.sources.rpc_budget import cost_of

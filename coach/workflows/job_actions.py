@@ -12,6 +12,7 @@ from coach import runs
 from coach.analysis.job_control import Part, in_batches, names_for, parts_of, why_not, why_not_limit
 from coach.config import Settings
 from coach.launch import job_control, local
+from coach.launch.submit import client_environment
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.job_action import JobAction, LeftOut, Outcome, Step, Verb
@@ -103,7 +104,9 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
 
 def open_shell(action: JobAction, env: Mapping[str, str]) -> int:
     """Give the terminal to the shell until it is left; its exit status."""
-    return job_control.attach(action.steps[0].argv, env)
+    # srun hands it on to the shell, which keeps the language of the person.
+    own = {key: env[key] for key in client_environment(env) if key in env}
+    return job_control.attach(action.steps[0].argv, own)
 
 
 def _names(

@@ -17,11 +17,12 @@ from coach.analysis.stacks import merge
 from coach.analysis.stacks_report import report
 from coach.config import Settings
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
+from coach.launch.submit import client_environment
 from coach.model.environment import EnvironmentKind
 from coach.model.errors import UserError
 from coach.model.job_action import Step
 from coach.model.stacks import Stacks, StacksPlan
-from coach.sources.io import Io, Query
+from coach.sources.io import Io, Query, SystemIo
 from coach.sources.node_stacks import read_stacks
 from coach.workflows.own_jobs import Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
@@ -50,7 +51,7 @@ def plan_stacks(
     return _plan_job(found[0], settings, io, python)
 
 
-def take_stacks(plan: StacksPlan, settings: Settings, io: Io) -> Stacks:
+def take_stacks(plan: StacksPlan, settings: Settings, env: Mapping[str, str]) -> Stacks:
     """Take them, and keep them with a summary. Raises UserError when no node has answered."""
     try:
         plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ def take_stacks(plan: StacksPlan, settings: Settings, io: Io) -> Stacks:
             make_snapshot(code_dir(settings.runs_root, files), files)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}", "the stacks are kept there") from None
-    done = io.run(Query("stacks", plan.argv), STEP_TIMEOUT_S)
+    done = SystemIo(client_environment(env)).run(Query("stacks", plan.argv), STEP_TIMEOUT_S)
     deadline_s = time.monotonic() + _ARRIVAL_S
     found = read_stacks(plan.folder)
     while done.returncode == 0 and len(found) < plan.num_nodes and time.monotonic() < deadline_s:

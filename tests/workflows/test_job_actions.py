@@ -12,7 +12,7 @@ from coach import runs
 from coach.model.errors import UserError
 from coach.model.job_action import JobAction, LeftOut, Outcome, Verb
 from coach.sources.user import user_name
-from coach.workflows.job_actions import HasEnded, perform, plan_action
+from coach.workflows.job_actions import HasEnded, open_shell, perform, plan_action
 from tests.workflows.test_launching import World, queued
 
 RUN = "20261121-142233-ddp-4f2a"
@@ -183,3 +183,17 @@ def perform_nothing_else(world: World, action: JobAction) -> int:
     world.client("scontrol", 'echo "$@" >> "$FAKE/scontrol.all"')
     assert len(perform(action, world.env, 5.0).done) == 250
     return len((world.root / "scontrol.all").read_text().splitlines())
+
+
+def test_a_shell_knows_nothing_of_an_allocation_that_coach_itself_runs_in(world: World) -> None:
+    rows(world, "17 RUNNING None 10:00 1")
+    world.client("srun", '[ "$1" = --version ] && echo "slurm 24.11.5" || env > "$FAKE/srun.env"')
+    action = planned(world, Verb.SHELL, "17")
+    assert action.steps[0].argv[0] == "srun"
+    step = replace(action.steps[0], argv=(str(world.bin / "srun"), *action.steps[0].argv[1:]))
+    outer = {**world.env, "SLURM_MEM_PER_CPU": "100", "SLURM_CONF": "/etc/s.conf", "LC_ALL": "fr_FR.UTF-8"}
+    assert open_shell(replace(action, steps=(step,)), outer) == 0
+    given = (world.root / "srun.env").read_text()
+    assert "SLURM_CONF=/etc/s.conf" in given
+    assert "SLURM_MEM_PER_CPU" not in given
+    assert "LC_ALL=fr_FR.UTF-8" in given

@@ -88,7 +88,7 @@ def test_a_node_that_was_silent_is_counted_and_the_others_are_shown_and_kept(wor
     answer = json.dumps({"node": "node1", "ranks": [{"pid": 7, "rank": 0, "rung": "/proc", "state": "S"}]})
     words = "srun: error: node2: task 1: Exited with exit code 1"
     world.client("srun", f"cat > {plan.folder}/node1.json <<'END'\n{answer}\nEND\necho '{words}' >&2; exit 1")
-    stacks = take_stacks(plan, world.settings, world.io)
+    stacks = take_stacks(plan, world.settings, world.env)
     assert (len(stacks.ranks), stacks.num_silent_nodes, stacks.because) == (1, 1, words)
     assert "1 of 2 nodes did not answer" in (plan.folder / "summary.txt").read_text()
     assert list((world.settings.runs_root / runs.CODE_FOLDER).glob("*/coach/node/startup/sitecustomize.py"))
@@ -101,8 +101,19 @@ def test_when_no_node_answers_slurms_words_are_told_and_what_would_help(world: W
         "srun", "echo 'slurmstepd: error: execve(): /x/python: No such file or directory' >&2; exit 2"
     )
     with pytest.raises(UserError, match="no stacks: slurmstepd: error: execve") as refused:
-        take_stacks(plan, world.settings, world.io)
+        take_stacks(plan, world.settings, world.env)
     assert "--python" in (refused.value.hint or "")
+
+
+def test_the_step_knows_nothing_of_an_allocation_that_coach_itself_runs_in(world: World) -> None:
+    queue_says(world, "RUNNING")
+    plan = planned(world, "17")
+    world.client("srun", 'env > "$FAKE/srun.env"; exit 1')
+    with pytest.raises(UserError, match="no stacks"):
+        take_stacks(plan, world.settings, {**world.env, "SLURM_JOB_ID": "9", "SLURM_CONF": "/etc/s.conf"})
+    given = (world.root / "srun.env").read_text()
+    assert "SLURM_CONF=/etc/s.conf" in given
+    assert "SLURM_JOB_ID" not in given
 
 
 @pytest.mark.parametrize(
