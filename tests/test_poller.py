@@ -8,6 +8,8 @@ import pytest
 from coach.model.reading import NodeList, Reading
 from coach.model.snapshot import Watch
 from coach.poller import Poller, SourceFactory
+from coach.sources.slurm import JobsSource
+from tests.sources.scripted_io import ScriptedIo, captured
 from tests.waiting import wait_until
 
 
@@ -58,6 +60,24 @@ def poller() -> Iterator[tuple[Poller, Sources]]:
 
 def names(poller: Poller) -> set[str]:
     return {reading.source for reading in poller.readings(0.05)}
+
+
+def test_the_queue_is_read_again_as_soon_as_somebody_did_something_and_not_while_it_is_held() -> None:
+    io, held = ScriptedIo({"jobs": captured("squeue-22.05.txt")}), threading.Event()
+    running = Poller(
+        lambda watch: {"jobs": lambda: JobsSource(io, "nobody", 3600.0)}, is_held=lambda key: held.is_set()
+    )
+    try:
+        running.watch(Watch())
+        wait_until(lambda: io.asked == ["jobs"], 5, "the first look")
+        running.refresh_soon()
+        wait_until(lambda: io.asked == ["jobs"] * 2, 5, "the next, long before its hour is over")
+        held.set()
+        running.refresh_soon()
+        assert [reading.source for reading in running.readings(0.5)] == ["jobs"] * 2
+        assert io.asked == ["jobs"] * 2
+    finally:
+        running.stop()
 
 
 def test_sources_start_and_stop_as_the_watch_changes_and_the_others_go_on(

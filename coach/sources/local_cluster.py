@@ -7,7 +7,6 @@ same runs root has started is shown for as long as it may be alive, with the las
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +16,10 @@ from coach.model.cluster import GpuCount, Job, Node, Partition, is_final
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
 from coach.model.run import Run, RunExit
-from coach.sources.base import Emit
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
 from coach.sources.local_process import Look, Sighting, look
 from coach.sources.machine import PARTITION, read_machine
-from coach.sources.polling import poll_loop
 from coach.sources.run_files import as_seen, parse_json, parse_run, read_exit
 from coach.sources.slurm_text import parse_memory_mib
 from coach.sources.values import finite, whole
@@ -84,8 +81,6 @@ class LocalClusterSource:
         look: Look = look,
     ) -> None:
         self.interval_s = interval_s
-        self.wake = threading.Event()
-        """Set it after a launch or a cancel: the next poll comes soon."""
         self._io = io
         self._root = runs_root
         self._user = user
@@ -94,9 +89,6 @@ class LocalClusterSource:
         self._machine: Node | None = None
         self._ended: dict[str, _LocalRun | None] = {}
         """Run directories that will not change; None for those of another backend."""
-
-    def run(self, emit: Emit, stop: threading.Event) -> None:
-        poll_loop(self, emit, stop, wake=self.wake)
 
     def poll(self) -> Iterator[Reading]:
         start_s = self._io.now()

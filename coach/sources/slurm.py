@@ -8,16 +8,13 @@ that answers within two seconds comes before the next question, which could hang
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
-from coach.sources.base import Emit
 from coach.sources.io import COMMAND_TIMEOUT_S, Io, Query
-from coach.sources.polling import poll_loop
 from coach.sources.slurm_jobs import jobs_query, parse_jobs
 from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
 from coach.sources.slurm_text import failure_words, is_torn
@@ -113,8 +110,6 @@ class JobsSource:
     ) -> None:
         self.interval_s = interval_s
         self._usual_interval_s = interval_s
-        self.wake = threading.Event()
-        """Set it after a launch or a cancel: the next poll comes soon."""
         self._user = user
         self._is_all = is_all
         self._client = Client(io)
@@ -125,9 +120,6 @@ class JobsSource:
         self._all_time_s: float | None = None
         self._waiting: dict[str, float] | None = None
         """Own jobs that waited at the last look, and when they were seen first."""
-
-    def run(self, emit: Emit, stop: threading.Event) -> None:
-        poll_loop(self, emit, stop, wake=self.wake)
 
     def poll(self) -> Iterator[Reading]:
         is_whole = self._is_all and self._is_all_due()
@@ -168,15 +160,10 @@ class NodesSource:
 
     def __init__(self, io: Io, interval_s: float) -> None:
         self.interval_s = interval_s
-        self.wake = threading.Event()
-        """Set it to make the next poll come soon."""
         self._least_interval_s = interval_s
         self._stretch = _Stretch()
         self._client = Client(io)
         self._partitions: Answer | None = None
-
-    def run(self, emit: Emit, stop: threading.Event) -> None:
-        poll_loop(self, emit, stop, wake=self.wake)
 
     def poll(self) -> Iterator[Reading]:
         answer = self._client.ask(NODES_QUERY)
