@@ -76,11 +76,19 @@ def look_up(
     return [each for each in found if each is not None], wrong
 
 
-def run_of(target: str, settings: Settings, io: Io) -> Run | None:
-    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for another job."""
+def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Run | None:
+    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for another job.
+
+    Of the runs with a job's number, the newest that can be the job's.
+    """
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
-    return next((run for run in here if target in (run.run_id, run.job_id)), None)
+    named = next((run for run in here if run.run_id == target), None)
+    numbered = [run for run in here if run.job_id == target]
+    if named is not None or not numbered or resolve_backend("auto", env) != "slurm":
+        return named or next(iter(numbered), None)
+    rows = _ask((group_id(target),), io, is_lenient=True)
+    return next((run for run in numbered if _is_job_of(rows, run, settings)), None)
 
 
 def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
@@ -167,10 +175,12 @@ def _is_job_of(rows: Iterable[QueuedJob], run: Run, settings: Settings) -> bool:
     return all(fits(run, row.user, row.submit_time_s, cluster) for row in rows)
 
 
-def _ask(job_ids: Iterable[str], io: Io) -> tuple[QueuedJob, ...]:
-    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such an answer."""
+def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[QueuedJob, ...]:
+    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such an answer, but for the lenient."""
     names = tuple(job_ids)
     result = io.run(job_rows_query(names))
+    if is_lenient and "Invalid job id" in result.stderr:
+        return ()
     if result.returncode != 0:
         words = result.error or " ".join(result.stderr.split())
         raise UserError(f"job {', '.join(names)}: {words}")

@@ -15,6 +15,7 @@ from coach.model.errors import UserError
 from coach.model.job_action import JobAction, Outcome, Step, Verb
 from coach.model.launch import LaunchRequest
 from coach.model.run import Run
+from coach.sources.follow import describe
 from coach.sources.io import Io, Query
 from coach.workflows.own_jobs import Named, look_up, run_of
 from coach.workflows.readonly import refuse_if_readonly
@@ -30,7 +31,7 @@ def plan_resubmit(
 ) -> LaunchRequest | JobAction:
     """The request to launch a run again, or the exact sbatch for a job that coach did not launch. Raises UserError."""
     refuse_if_readonly(settings, "submits nothing")
-    run = run_of(target, settings, io)
+    run = run_of(target, settings, env, io)
     if run is not None:
         return request_again(run)
     found, wrong = look_up((target,), settings, env, io)
@@ -55,11 +56,16 @@ def plan_resubmit(
 
 
 def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
-    """Submit it. Raises UserError with Slurm's own words when it is refused."""
+    """Submit it. Raises UserError with Slurm's own words when it is refused, and when its script cannot be kept."""
     if action.script_file is not None and action.script is not None:
         file = Path(action.script_file)
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_text(action.script, encoding="utf-8", errors="surrogateescape")
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.write_text(action.script, encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise UserError(
+                describe(error), "the script of the job is kept there: cache_dir says where"
+            ) from None
     (step,) = action.steps
     accepted = slurm.submit_command(step.argv, env)
     notes = (f"the new job is {accepted.job_id}", *(f"sbatch: {line}" for line in accepted.lines))
