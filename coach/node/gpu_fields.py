@@ -264,7 +264,8 @@ def of_processes(nvml: Any) -> Field:
         try:
             found = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         except (AttributeError, nvml.NVMLError_FunctionNotFound):
-            found = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+            plain = nvml.nvmlDeviceGetComputeRunningProcesses  # older bindings have it alone
+            found = getattr(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", plain)(handle)
         return {process.pid: process.usedGpuMemory / 2**20 for process in found if process.usedGpuMemory}
 
     return Field("processes", processes, Scope.INSTANCE)

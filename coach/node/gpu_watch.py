@@ -7,15 +7,17 @@ as its pace allows; one that comes late is taken with the next sample, and while
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from coach.node.gap import Gap
 from coach.node.gpus import Gpus, Sample
 from coach.node.visible_gpus import Counts
 
 _IS_SILENT_AFTER_S = 5.0
+_REOPENS_AFTER_S = 60.0
 
 
 class GpuWatch:
@@ -24,7 +26,7 @@ class GpuWatch:
     def __init__(self, env: Mapping[str, str], has_gpm: bool, slow_interval_s: float) -> None:
         self.counts: Optional[Counts] = None
         self._questions: SimpleQueue[float] = SimpleQueue()
-        self._answers: SimpleQueue[Sample] = SimpleQueue()
+        self._answers: SimpleQueue[Tuple[float, Sample]] = SimpleQueue()
         self._xids: SimpleQueue[Dict[str, Any]] = SimpleQueue()
         self._asked_s: Optional[float] = None
         self._has_said_silence = False
@@ -44,17 +46,20 @@ class GpuWatch:
                 0.0,
             )  # opening the driver takes its time: the first sample comes without
         try:
-            answer = self._answers.get(timeout=limit_s)
+            took_s, answer = self._answers.get(timeout=limit_s)
         except Empty:
-            gaps: List[Gap] = []
-            if waited_s >= _IS_SILENT_AFTER_S and not self._has_said_silence:
-                self._has_said_silence = True
-                gaps = [("gpu.utilization", f"the driver has not answered for {waited_s:.0f} s", _HOW_SILENT)]
-            return Sample(self._new_xids(), {}, gaps)
+            return Sample(self._new_xids(), {}, self._silence(waited_s))
+        gaps = [*answer.gaps, *self._silence(took_s)]
         self._asked_s, self._has_said_silence = None, False
         # What was read before the driver hung is no news any more.
-        records = answer.records if waited_s < _IS_SILENT_AFTER_S else []
-        return Sample([*records, *self._new_xids()], answer.processes, answer.gaps)
+        records = answer.records if took_s < _IS_SILENT_AFTER_S else []
+        return Sample([*records, *self._new_xids()], answer.processes, gaps)
+
+    def _silence(self, for_s: float) -> List[Gap]:
+        if for_s < _IS_SILENT_AFTER_S or self._has_said_silence:
+            return []
+        self._has_said_silence = True
+        return [("gpu.utilization", f"the driver has not answered for {for_s:.0f} s", _HOW_SILENT)]
 
     def _new_xids(self) -> List[Dict[str, Any]]:
         return [self._xids.get() for _ in range(self._xids.qsize())]
@@ -64,19 +69,23 @@ class GpuWatch:
 
     def _work(self) -> None:
         gpus: Optional[Gpus] = None
+        open_due_s: Optional[float] = None
         while True:
             time_s = self._questions.get()
+            started_s = time.monotonic()
             try:
-                if gpus is None:
+                if gpus is None and (open_due_s is None or time_s >= open_due_s):
+                    open_due_s = time_s + _REOPENS_AFTER_S
                     gpus = self._open()
                     self.counts = gpus.counts
-                answer = gpus.sample(time_s)
+                    started_s = time.monotonic()  # what it took to open makes nothing old
+                answer = Sample([], {}, []) if gpus is None else gpus.sample(time_s)
             except (
                 Exception
             ) as error:  # of a binding or driver that nobody has tried: the host is still sampled
                 why = f"reading the GPUs failed: {type(error).__name__}: {error}"
                 answer = Sample([], {}, [("gpu.utilization", why, "report it")])
-            self._answers.put(answer)
+            self._answers.put((time.monotonic() - started_s, answer))
 
 
 _HOW_SILENT = (

@@ -160,7 +160,7 @@ class Gpus:
                 continue
             try:
                 values.update(read())
-            except self._nvml.NVMLError as error:
+            except (self._nvml.NVMLError, AttributeError) as error:
                 self._note(device, field, error, failed, group)
         return values
 
@@ -168,14 +168,16 @@ class Gpus:
         self, device: _Device, field: Field, error: Any, failed: Failures, group: Optional[str] = None
     ) -> None:
         nvml = self._nvml
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+        value = nvml.NVML_ERROR_FUNCTION_NOT_FOUND if isinstance(error, AttributeError) else error.value
+        if value == nvml.NVML_ERROR_GPU_IS_LOST:
             device.is_lost = True
             return
-        is_absent = field.is_optional and error.value == nvml.NVML_ERROR_NOT_SUPPORTED
+        is_absent = field.is_optional and value == nvml.NVML_ERROR_NOT_SUPPORTED
         if field.name not in device.silent and not is_absent:
             device.silent.add(field.name)
-            failed.add(field.name, group, device.index, error, self._how(error))
-        if error.value in (
+            how = _HOW_OLD_BINDING if isinstance(error, AttributeError) else self._how(error)
+            failed.add(field.name, group, device.index, error, how)
+        if value in (
             nvml.NVML_ERROR_NOT_SUPPORTED,
             nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
             nvml.NVML_ERROR_NO_PERMISSION,
@@ -258,4 +260,5 @@ _NO_DRIVER: Gap = (
     "run on a node with NVIDIA GPUs and their driver; in a container, pass the driver in (--nv)",
 )
 _HOW_LOST = "the driver lost the device: leave this node out (--exclude) and tell its administrators"
+_HOW_OLD_BINDING = "a newer nvidia-ml-py tells it"
 _HOW_XID = "`dmesg` on the node has them (NVRM: Xid)"

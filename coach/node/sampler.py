@@ -92,8 +92,9 @@ class Sampler:
         if self._slow_due_s is None or at.monotonic_s >= self._slow_due_s:
             self._slow_due_s = at.monotonic_s + self._options.slow_interval_s
             records += self._ports.sample(at.monotonic_s) + self._mounts.sample(at.monotonic_s)
-        self._gaps += gpus.gaps
-        return self._encode([*records, *map(_gap_record, gpus.gaps)], at)
+        new_gaps = [gap for gap in gpus.gaps if gap not in self._gaps]
+        self._gaps += new_gaps
+        return self._encode([*records, *map(_gap_record, new_gaps)], at)
 
     def gap_lines(self, at: Moment) -> List[bytes]:
         """All gaps known so far, for the top of a file."""

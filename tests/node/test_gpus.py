@@ -9,10 +9,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from coach import runs
 from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample
+from coach.node import gpu_watch
+from coach.node.gpu_watch import GpuWatch
+from coach.node.gpus import Gpus, Sample
+from coach.node.sampler import Moment, Options, Sampler
 from coach.sources.telemetry import parse_records
 from tests.node.conftest import Start, of_kind, sampled
 from tests.nvml.stand_in import NvmlStandIn
@@ -301,6 +306,67 @@ def test_a_driver_older_than_the_binding_tells_all_the_same(start: Start, tmp_pa
     assert _gaps(records) == {}
     assert _of(records, "gpu")[0]["clocks_event_reasons"] == ["sw_power_cap", "hw_power_brake_slowdown"]
     assert _of(records, "process")[0]["gpu_memory_mib"] == 300
+
+
+def test_a_binding_that_lacks_functions_costs_what_they_tell_and_no_more(
+    once: Once, nvml_stand_in: NvmlStandIn, tmp_path: Path
+) -> None:
+    # As in nvidia-ml-py 12.535, which has no _v2, and one older still.
+    older = Path(pynvml.__file__).read_text()
+    for name in ("ComputeRunningProcesses_v2", "ComputeRunningProcesses_v3", "PowerUsage"):
+        older = older.replace(f"def nvmlDeviceGet{name}(", f"def _without_{name}(")
+    older += "\ndef nvmlDeviceGetComputeRunningProcesses(handle):\n"
+    older += "    return _without_ComputeRunningProcesses_v3(handle)\n"
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older" / "pynvml.py").write_text(older)
+    nvml_stand_in.set_gpus([{**TALKATIVE, "process": f"{os.getpid()}:300"}])
+    records = once(PYTHONPATH=str(tmp_path / "older"))
+    [gpu] = _of(records, "gpu")
+    assert (gpu["utilization_pct"], gpu["memory_used_mib"], "power_w" in gpu) == (97, 40000, False)
+    assert _of(records, "process")[0]["gpu_memory_mib"] == 300
+    [gap] = [gap for gap in _of(records, "gap") if gap["what"] == "gpu.power"]
+    assert gap["how"] == "a newer nvidia-ml-py tells it"
+    assert _of(records, "gpu_health"), "all else is told"
+
+
+def test_a_driver_that_cannot_be_opened_is_tried_once_a_minute_and_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[None] = []
+
+    def fails(*_: object) -> Gpus:
+        opened.append(None)
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(gpu_watch, "Gpus", fails)
+    sampler = Sampler(Options("node1", os.getpid(), gpu_limit_s=5.0), {})
+    said = [line for second in range(130) for line in sampler.sample(Moment(second, second))]
+    assert len(opened) == 3
+    assert sum(b"no such thing" in line for line in said) == 1
+    assert sum(b"no such thing" in line for line in sampler.gap_lines(Moment(130, 130))) == 1
+
+
+@pytest.mark.parametrize(("took_s", "num_records"), [(0.6, 1), (7.0, 0)])
+def test_an_answer_that_waits_for_the_next_sample_is_as_old_as_it_took(
+    monkeypatch: pytest.MonkeyPatch, took_s: float, num_records: int
+) -> None:
+    clock_s = [0.0]
+
+    class Slow:
+        counts = None
+
+        def sample(self, _: float) -> Sample:
+            clock_s[0] += took_s
+            return Sample([{"kind": "gpu"}], {}, [])
+
+    monkeypatch.setattr(gpu_watch, "Gpus", lambda *_: Slow())
+    monkeypatch.setattr("coach.node.gpu_watch.time.monotonic", lambda: clock_s[0])
+    watch = GpuWatch({}, False, 10.0)
+    watch.sample(0.0, 0.0)  # opens the driver, and is over before the answer comes
+    answer = watch.sample(10.0, 20.0)
+    assert len(answer.records) == num_records
+    silent = [] if num_records else ["the driver has not answered for 7 s"]
+    assert [because for _, because, _ in answer.gaps] == silent
 
 
 def test_an_xid_comes_at_once_and_names_the_gpu(
