@@ -28,14 +28,20 @@ _SERIES = re.compile(
 
 
 def encode_short(record: Mapping[str, Any]) -> bytes:
-    """One line below the limit of a telemetry record: the longest text is cut until it fits."""
+    """One line below the limit of a telemetry record: the largest text is cut, or what is no text dropped, until it fits."""
     value: Dict[str, Any] = dict(record)
     while True:
         line = runs.encode_record(value)
         if len(line) < runs.MAX_TELEMETRY_RECORD_BYTES:
             return line
-        longest = max((key for key in value if isinstance(value[key], str)), key=lambda key: len(value[key]))
-        value[longest] = value[longest][: len(value[longest]) // 2]
+        largest = max(
+            (key for key in value if key not in ("kind", "time_s")),
+            key=lambda key: len(runs.encode_record({key: value[key]})),
+        )
+        if isinstance(value[largest], str) and value[largest]:
+            value[largest] = value[largest][: len(value[largest]) // 2]
+        else:
+            del value[largest]
 
 
 def thinned(lines: Iterable[bytes], every: int) -> Iterator[bytes]:
@@ -108,11 +114,12 @@ class TelemetryFile:
         older, newer = min(zip(numbers, numbers[1:-1]), key=how_unlike)  # noqa: B905, RUF007 (Python 3.9)
         halved = {number: self._times_halved.pop(number, 0) for number in (older, newer)}
         goal = max(halved.values())
-        while sum(self._size(n) / 2 ** (goal - times) for n, times in halved.items()) > 1.2 * self._max_bytes:
-            goal += 1
-        self._times_halved[newer] = goal
         merged = self._old(newer).with_name(f".{self._old(newer).name}")
         try:
+            sizes = {number: self._size(number) for number in halved}
+            while sum(sizes[n] / 2 ** (goal - times) for n, times in halved.items()) > 1.2 * self._max_bytes:
+                goal += 1
+            self._times_halved[newer] = goal
             with open(merged, "wb") as file:
                 for number, times in halved.items():
                     with open(self._old(number), "rb") as part:
@@ -120,7 +127,7 @@ class TelemetryFile:
             if merged.stat().st_size <= _MAX_MERGED_SHARE * self._max_bytes:
                 merged.replace(self._old(newer))
         except OSError:
-            pass  # a full disk: then the older part is lost
+            pass  # a full disk, or a part that vanished: then the older part is lost
         for path in (merged, self._old(older)):
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -19,6 +19,28 @@ def test_a_record_with_long_hostile_texts_is_cut_below_the_limit() -> None:
     assert json.loads(line)["pid"] == 7
 
 
+@pytest.mark.parametrize(
+    "extra", [{"gpus": list(range(5000))}, {"how": "", "sizes": {"a": list(range(5000))}}, {"k" * 5000: 1}]
+)
+def test_of_a_record_that_no_text_makes_long_what_is_largest_is_dropped(extra: dict[str, object]) -> None:
+    record = {"kind": "process", "time_s": 1.5, "node": "node1", "name": "python", "rank": 3}
+    kept = json.loads(encode_short({**record, **extra}))
+    assert {**kept, "how": ""} == {**record, "how": ""}
+
+
+def test_an_old_part_that_vanishes_costs_its_samples_and_the_file_goes_on(tmp_path: Path) -> None:
+    paths = runs.RunPaths(tmp_path)
+    old = paths.telemetry_dir / "old"
+    old.mkdir(parents=True)
+    for number in range(1, MAX_OLD_FILES + 1):
+        (old / f"node1-{number}.jsonl").symlink_to(tmp_path / "gone")
+    file = TelemetryFile(paths, "node1", max_bytes=100)
+    for number in range(20):
+        file.append(_second(number))
+    assert len(_parts(paths)) == MAX_OLD_FILES + 1
+    assert json.loads(_parts(paths)[-1].read_bytes().splitlines()[0])["time_s"] == 19
+
+
 def _second(number: int) -> list[bytes]:
     """The records of one second: a host, two GPUs, now and then a port, and what is said but once."""
     when = {"time_s": float(number), "node": "node1"}
