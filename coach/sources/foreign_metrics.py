@@ -1,7 +1,7 @@
 """The metrics of a training that knows nothing of coach: TensorBoard events, CSV, JSON lines and `trainer_state.json`.
 
 A training often writes the same numbers to several files, and each rank or restart to one of its own. One of them is followed, the
-newest of the format that tells most; mixing them would make a curve that nobody trained.
+newest of the format that tells most, and then for as long as it is there; mixing them would make a curve that nobody trained.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from coach.sources.tensorboard_events import EventsDecoder, Scalar
 INTERVAL_S = 10.0
 MAX_STATE_BYTES = 64 << 20
 _MAX_LINE_BYTES = 1 << 20
+_NUM_FIRST_ROWS = 8
+"""By so many a file that was written anew is told from that of another attempt."""
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 Record = Mapping[str, Any]
@@ -73,11 +75,12 @@ class _CsvReader(_Reader):
         self._follower, self._rest = FileFollower(io, path), b""
         self._columns: list[str] = []
         self._num_taken = self._num_read = 0
+        self._first: list[dict[str, str]] = []
 
     def _records(self, path: Path) -> Iterable[Record]:
         bite = self._follower.read()
         if bite.is_restart:
-            # Lightning writes the file anew when a column is added: the same rows, and then more.
+            # Lightning writes the file anew when a column is added: the same rows, and then more. Another attempt has other rows.
             self._rest, self._columns, self._num_read = b"", [], 0
         whole, newline, self._rest = (self._rest + bite.data).rpartition(b"\n")
         self._rest = self._rest[:_MAX_LINE_BYTES]
@@ -85,11 +88,27 @@ class _CsvReader(_Reader):
         rows = parse_rows((whole + newline).decode("utf-8", "replace"))
         if rows and not self._columns:
             self._columns = rows.pop(0)
+        if not self._go_on(rows):
+            self._num_taken = 0
         start, self._num_read = self._num_read, self._num_read + len(rows)
         new = rows[max(0, self._num_taken - start) :]
         self._num_taken = max(self._num_taken, self._num_read)
         self.num_bad = sum(1 for row in new if len(row) != len(self._columns))
         return [record_of(self._columns, row) for row in new if len(row) == len(self._columns)]
+
+    def _go_on(self, rows: Sequence[Sequence[str]]) -> bool:
+        """Whether the file's first rows, as far as they are among these, still say what they said."""
+        start = self._num_read
+        first = [self._said_by(row) for row in rows[: max(0, _NUM_FIRST_ROWS - start)]]
+        known = self._first[start : start + len(first)]
+        is_same = all(old.items() <= new.items() for old, new in zip(known, first, strict=False))
+        self._first = self._first[:start] + first + (self._first[start + len(first) :] if is_same else [])
+        return is_same
+
+    def _said_by(self, row: Sequence[str]) -> dict[str, str]:
+        """As text: NaN does not equal itself."""
+        said = record_of(self._columns, row) if len(row) == len(self._columns) else {}
+        return {name: str(value) for name, value in said.items()}
 
 
 class _LinesReader(_Reader):
@@ -182,15 +201,20 @@ class ForeignMetricsSource:
         )
 
     def _choose(self, paths: Iterable[Path]) -> tuple[list[Step], list[MetricEvent]]:
-        """Follow the first that has a training loss, or else the first that has anything."""
+        """Follow the first that has a training loss, or else the first that has anything; what is followed goes before its like."""
         found = [(order, -self._io.modified_s(path), path) for path in paths for order in _order_of(path)]
         self._places = {}
         for _, _, path in sorted(found):
             self._places.setdefault(_place_of(path), path)
+        place_now, reader_now = self._chosen if self._chosen is not None else (None, None)
         second: tuple[Path, _Reader, tuple[list[Step], list[MetricEvent]]] | None = None
-        for place, path in self._places.items():
-            if self._chosen is not None and self._chosen[0] == place:
-                return self._chosen[1].read(path)
+        for place, path in sorted(
+            self._places.items(), key=lambda item: (_order_of(item[1]), item[0] != place_now)
+        ):
+            if place == place_now and reader_now is not None:
+                if reader_now.course.has_loss:
+                    return reader_now.read(path)
+                continue
             reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
             news = reader.read(path)
             if reader.course.has_loss:
@@ -198,6 +222,8 @@ class ForeignMetricsSource:
                 return news
             if second is None and any(news):
                 second = place, reader, news
+        if place_now in self._places and reader_now is not None:
+            return reader_now.read(self._places[place_now])
         self._chosen = second[:2] if second else None
         return second[2] if second else ([], [])
 
@@ -219,10 +245,13 @@ def parse_rows(text: str) -> list[list[str]]:
     reader = csv.reader(text.splitlines(), delimiter=delimiter)
     while True:
         try:
-            rows += [row for row in reader if row]
-            return rows
+            row = next(reader, None)
         except csv.Error:
             continue
+        if row is None:
+            return rows
+        if row:
+            rows.append(row)
 
 
 def record_of(columns: Sequence[str], row: Sequence[str]) -> Record:

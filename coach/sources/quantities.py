@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from coach.model.metrics import NAMES_EVENT, MetricEvent, Step
@@ -55,6 +56,7 @@ class Quantity:
     is_evaluation: bool
 
 
+@lru_cache(maxsize=1024)
 def quantity_of(name: str) -> Quantity | None:
     """`train/loss`, `train_loss_step`, `Loss/val`, `lr-Adam`; None for what is not known."""
     words = [word for word in _SEPARATORS.split(name.casefold()) if word]
@@ -70,14 +72,14 @@ class Course:
 
     def __init__(self) -> None:
         self.has_loss = False
-        self._known: dict[str, Quantity | None] = {}
+        self._known: dict[str, Quantity] = {}
+        self._strange: set[str] = set()
         self._followed: dict[str, str] = {}
         self._num_records = 0
 
     def take(self, record: Mapping[str, Any]) -> tuple[list[Step], list[MetricEvent]]:
         """What one record says: a step, an evaluation, both or nothing."""
-        new_names = [name for name in record if name not in self._known][: _MAX_NAMES - len(self._known)]
-        self._known.update({name: quantity_of(name) for name in new_names})
+        new_names = self._learn(record)
         values: dict[str, float] = {}
         evaluated: dict[str, float] = {}
         for name, said in record.items():
@@ -113,6 +115,22 @@ class Course:
         if new_names:
             events.insert(0, MetricEvent(0, NAMES_EVENT, time_s, step, {"names": tuple(new_names)}))
         return steps, events
+
+    def _learn(self, record: Mapping[str, Any]) -> list[str]:
+        """The names told for the first time. Those that mean nothing here never take the place of one that does."""
+        new_names = []
+        for name in record:
+            if name in self._known or name in self._strange:
+                continue
+            quantity = quantity_of(name)
+            if quantity is not None and len(self._known) < _MAX_NAMES:
+                self._known[name] = quantity
+            elif quantity is None and len(self._strange) < _MAX_NAMES:
+                self._strange.add(name)
+            else:
+                continue
+            new_names.append(name)
+        return new_names
 
     def _step_of(self, record: Mapping[str, Any]) -> int:
         """The step; where only epochs are counted, the epoch; else the number of the record."""

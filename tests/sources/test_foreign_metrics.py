@@ -12,7 +12,7 @@ from coach.model.metrics import MetricEvent, Step
 from coach.model.reading import MetricsChunk
 from coach.sources.foreign_metrics import ForeignMetricsSource
 from coach.sources.io import SystemIo
-from coach.sources.quantities import quantity_of
+from coach.sources.quantities import Course, quantity_of
 from coach.sources.tensorboard_events import EventsDecoder
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "foreign_metrics"
@@ -100,6 +100,23 @@ def test_a_csv_that_is_written_anew_with_one_more_column_goes_on_where_it_was(tm
     assert evaluations(events) == [2]
 
 
+def test_a_csv_of_another_attempt_under_the_same_name_is_taken_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,loss\n" + "".join(f"{step},3.5\n" for step in range(50)))
+    source = follow([path])
+    assert len(look(source)[0]) == 50
+    path.write_text("step,loss\n" + "".join(f"{step},nan\n" for step in range(40, 60)))
+    assert [step.step for step in look(source)[0]] == list(range(40, 60))
+    path.write_text("step,loss,lr\n" + "".join(f"{step},nan,\n" for step in range(40, 61)))
+    assert [step.step for step in look(source)[0]] == [60]
+
+
+def test_a_row_of_a_csv_that_cannot_be_read_does_not_take_those_before_it_along(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text(f"step,loss\n1,3.0\n2,{'9' * 200_000}\n3,2.0\n")
+    assert [step.step for step in look(follow([path]))[0]] == [1, 3]
+
+
 def test_a_csv_that_is_growing_waits_for_the_end_of_its_last_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text("epoch,loss\n0,3.0\n1,2.")
@@ -131,6 +148,43 @@ def test_of_several_files_that_tell_the_same_one_is_followed() -> None:
     steps, _ = look(follow([*files_of("transformers"), *files_of("torch"), *files_of("lightning")]))
     assert len(steps) == 40
     assert steps[0].loss == 2.0
+
+
+def test_what_is_followed_goes_on_when_more_files_appear_and_until_it_is_gone(tmp_path: Path) -> None:
+    def rank(number: int, *lines: str) -> None:
+        paths.append(tmp_path / f"rank{number}.csv")
+        paths[-1].write_text("".join(f"{line}\n" for line in ("step,loss", *lines)))
+        os.utime(paths[-1], (2e9 + number, 2e9 + number))
+
+    paths: list[Path] = []
+    source = follow(paths)
+    rank(0, "1,3.0")
+    assert [step.loss for step in look(source)[0]] == [3.0]
+    rank(1, "1,4.0")
+    assert look(source) == ([], [])
+    with paths[0].open("a") as file:
+        file.write("2,2.5\n")
+    rank(2, "1,5.0")
+    assert [step.loss for step in look(source)[0]] == [2.5]
+    paths.pop(0).unlink()
+    assert [step.loss for step in look(source)[0]] == [5.0]
+    better = tmp_path / "scalars.jsonl"
+    better.write_text('{"loss": 6.0, "step": 1}\n')
+    paths.append(better)
+    assert [step.loss for step in look(source)[0]] == [6.0]
+
+
+def test_what_has_no_loss_is_followed_only_until_something_has(tmp_path: Path) -> None:
+    paths = [tmp_path / "rates.csv"]
+    paths[0].write_text("step,lr\n1,0.1\n")
+    source = follow(paths)
+    assert [step.lr for step in look(source)[0]] == [0.1]
+    paths.append(tmp_path / "others.csv")
+    paths[1].write_text("step,lr\n1,0.7\n")
+    assert look(source) == ([], [])
+    paths.append(tmp_path / "losses.csv")
+    paths[2].write_text("step,loss\n1,3.0\n")
+    assert [step.loss for step in look(source)[0]] == [3.0]
 
 
 def test_json_lines_of_any_training_are_read(tmp_path: Path) -> None:
@@ -186,3 +240,11 @@ def test_the_same_number_is_known_by_the_names_that_frameworks_give_it(
 )
 def test_other_numbers_are_not_taken_for_the_loss(name: str) -> None:
     assert quantity_of(name) is None
+
+
+def test_the_loss_is_known_however_many_other_names_came_before_it() -> None:
+    course = Course()
+    course.take({f"grads/layer{number}": 1.0 for number in range(200)})
+    steps, _ = course.take({"loss": 3.0, "step": 1})
+    assert [step.loss for step in steps] == [3.0]
+    assert course.has_loss
