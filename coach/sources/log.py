@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,9 +68,10 @@ class _FollowedLog:
         else:
             if self._num_bites % _NUM_BITES_PER_END == 0:
                 scanner = LogScanner((), str(self._path))
-                scanner.feed(self._io.read(self._path, size - _END_BYTES, _END_BYTES))
-                tail = scanner.tail()
-                self._end = replace(tail, lines=tail.lines[1:], size_bytes=size, is_counted=False)
+                with contextlib.suppress(OSError):  # what was found in this bite must still be told
+                    scanner.feed(self._io.read(self._path, size - _END_BYTES, _END_BYTES))
+                    tail = scanner.tail()
+                    self._end = replace(tail, lines=tail.lines[1:], size_bytes=size, is_counted=False)
             self._num_bites += 1
         return self._end
 

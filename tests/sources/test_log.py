@@ -146,3 +146,18 @@ def test_the_end_of_a_huge_log_is_shown_long_before_all_of_it_was_read(tmp_path:
     tail = chunk_of(source.poll()).tail
     assert tail.lines[-2:] == ("step 999998", "step 999999")
     assert (tail.size_bytes > 10 << 30, tail.is_counted) == (True, False)
+
+
+def test_what_was_found_in_a_huge_log_is_told_also_when_its_end_cannot_be_read() -> None:
+    class Stale(FakeIo):
+        def size(self, path: Path) -> int:
+            return 10 << 30
+
+        def read(self, path: Path, offset: int, limit: int) -> bytes:
+            if offset > 1 << 30:
+                raise OSError(errno.ESTALE, "Stale file handle", str(path))
+            return super().read(path, offset, limit)
+
+    io = Stale()
+    io.write(str(PATH), b"step 1\nKilled\n" + b"step 2\n" * 5000)
+    assert [hit.line for hit in chunk_of(source_of(io).poll()).hits] == [2]
