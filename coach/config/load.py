@@ -68,10 +68,12 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
         locks,
     )
     values = dict(merged.values)
+    least_s = _value(values, "poll.min_jobs_interval_s", 0.0)
     raised = _raise_to_floors(values)
     return Settings(
         **_top(values, env, why_not, is_locked="runs_root" in locks),
         config_dir=config_dir,
+        least_jobs_interval_s=least_s,
         launch=LaunchDefaults(**launch_fields(values), sbatch=_table(values, "launch.sbatch.")),
         muted_rules=_value(values, "rules.mute", frozenset()),
         thresholds=_thresholds(values),

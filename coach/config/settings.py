@@ -91,6 +91,8 @@ class Settings:
     launch: LaunchDefaults = field(default_factory=LaunchDefaults)
     jobs_interval_s: float = DEFAULT_JOBS_INTERVAL_S
     """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the controller is slow, or nobody looks."""
+    least_jobs_interval_s: float = 0.0
+    """The site's least of it, which a job that has just come does not shorten either. Key `poll.min_jobs_interval_s` of the site's file."""
     nodes_interval_s: float = DEFAULT_NODES_INTERVAL_S
     """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key `poll.nodes_interval_s`."""
     idle_minutes: float = DEFAULT_IDLE_MINUTES

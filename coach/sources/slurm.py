@@ -94,7 +94,8 @@ class _Stretch:
 class JobsSource:
     """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is cheap on any cluster.
 
-    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too).
+    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too). A job that has just come shortens
+    the pause, but not below `least_interval_s`.
     """
 
     name = "jobs"
@@ -107,9 +108,11 @@ class JobsSource:
         *,
         is_all: bool = True,
         cluster_interval_s: float = 0.0,
+        least_interval_s: float = 0.0,
     ) -> None:
         self.interval_s = interval_s
         self._usual_interval_s = interval_s
+        self._fresh_interval_s = max(FRESH_INTERVAL_S, least_interval_s)
         self._user = user
         self._is_all = is_all
         self._client = Client(io)
@@ -135,7 +138,8 @@ class JobsSource:
             self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
         elif self._is_all:
             num_bad += self._others[1]
-        self.interval_s = FRESH_INTERVAL_S if self._has_fresh(own, answer.time_s) else self._usual_interval_s
+        is_fresh = self._has_fresh(own, answer.time_s)
+        self.interval_s = self._fresh_interval_s if is_fresh else self._usual_interval_s
         payload = JobList((*own, *self._others[0]), self._is_all)
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
 
@@ -143,8 +147,9 @@ class JobsSource:
         """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows how long."""
         known, first_s = (self._waiting, now_s) if self._waiting is not None else ({}, 0.0)
         self._waiting = {job.job_id: known.get(job.job_id, first_s) for job in own if job.state == "PENDING"}
-        is_short = self._usual_interval_s > FRESH_INTERVAL_S
-        return is_short and any(0 <= now_s - seen_s < FRESH_INTERVAL_S for seen_s in self._waiting.values())
+        fresh_s = self._fresh_interval_s
+        is_short = self._usual_interval_s > fresh_s
+        return is_short and any(0 <= now_s - seen_s < fresh_s for seen_s in self._waiting.values())
 
     def _is_all_due(self) -> bool:
         if self._all_time_s is None or not self._cluster_interval_s:

@@ -76,9 +76,10 @@ def slurm_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mappin
     """The cluster as Slurm tells it."""
     scope = "all" if watch.all_jobs else "own"
     nodes_s = max(settings.nodes_interval_s, CLUSTER_INTERVAL_S)
+    jobs_s, least_s = settings.jobs_interval_s, settings.least_jobs_interval_s
     return {
-        f"jobs {scope} {settings.jobs_interval_s:g} {nodes_s:g}": lambda: JobsSource(
-            io, user, settings.jobs_interval_s, is_all=watch.all_jobs, cluster_interval_s=nodes_s
+        f"jobs {scope} {jobs_s:g} {least_s:g} {nodes_s:g}": lambda: JobsSource(
+            io, user, jobs_s, is_all=watch.all_jobs, cluster_interval_s=nodes_s, least_interval_s=least_s
         ),
         f"nodes {nodes_s:g}": lambda: NodesSource(io, nodes_s),
     }

@@ -153,6 +153,7 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     place.user("[poll]\njobs_interval_s = 5\nnodes_interval_s = 100\n")
     settings = place.load()
     assert (settings.jobs_interval_s, settings.nodes_interval_s) == (30, 100)
+    assert settings.least_jobs_interval_s == 30
     assert settings.notes == (
         f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's least is 30 ({place.site_file}:2)",
     )

@@ -173,20 +173,23 @@ def test_half_an_answer_is_no_answer_although_its_command_says_that_all_is_well(
     assert said[kind].payload is None
 
 
-def test_a_job_that_has_just_come_is_looked_at_again_within_seconds_and_then_as_ever() -> None:
+@pytest.mark.parametrize(("least_s", "soon_s"), [(0, FRESH_INTERVAL_S), (10, 10), (15, 15)])
+def test_a_job_that_has_just_come_is_looked_at_again_soon_but_no_sooner_than_the_site_allows(
+    least_s: float, soon_s: float
+) -> None:
     io = FakeIo()
-    source = JobsSource(io, "me", 15, is_all=False)
+    source = JobsSource(io, "me", 15, is_all=False, least_interval_s=least_s)
     intervals = []
     for pause_s, ids in (
         (0, ("1",)),
         (15, ("1",)),
         (15, ("1", "2")),
         (0.3, ("1", "2")),
-        (3, ("1", "2")),
+        (soon_s, ("1", "2")),
         (15, ("1",)),
     ):
         io.now_s += pause_s
         io.answer("jobs", squeue(*({"job_id": job_id, "user": "me", "state": "PENDING"} for job_id in ids)))
         list(source.poll())
         intervals.append(source.interval_s)
-    assert intervals == [15, 15, FRESH_INTERVAL_S, FRESH_INTERVAL_S, 15, 15]
+    assert intervals == [15, 15, soon_s, soon_s, 15, 15]

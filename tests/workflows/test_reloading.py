@@ -14,6 +14,7 @@ from coach.model.snapshot import TargetSnapshot, Watch
 from coach.workflows.diagnosing import LazyEngine
 from coach.workflows.watch import WatchSession, slurm_sources
 from tests.sources.fake_io import FakeIo
+from tests.sources.squeue import squeue
 from tests.waiting import wait_until
 from tests.workflows.test_watch import RUN, QueueAndDisk, Updates, make_run, sessions
 
@@ -69,6 +70,18 @@ def test_how_often_slurm_is_asked_is_part_of_what_a_source_is() -> None:
     before = slurm_sources(FakeIo(), settings, "me", Watch())
     after = slurm_sources(FakeIo(), slower, "me", Watch())
     assert set(before) & set(after) == {"nodes 60"}
+
+
+def test_the_pause_that_the_site_demands_holds_also_for_a_job_that_has_just_come() -> None:
+    settings = Settings(Path("/r"), Path("/c"), Path("/d"), jobs_interval_s=60.0, least_jobs_interval_s=20.0)
+    io = FakeIo()
+    sources = slurm_sources(io, settings, "me", Watch())
+    (source,) = (make() for name, make in sources.items() if name.startswith("jobs"))
+    for ids in ((), ("1",)):
+        rows = squeue(*({"job_id": job_id, "user": "me", "state": "PENDING"} for job_id in ids))
+        io.answer("jobs", rows)
+        list(source.poll())
+    assert source.interval_s == 20
 
 
 def test_rules_muted_and_advised_while_it_runs_are_so_at_the_next_look() -> None:
