@@ -20,7 +20,7 @@ from coach.model.reading import Reading, TelemetryChunk
 from coach.model.telemetry import Rung, TelemetrySample
 from coach.sources.base import Emit
 from coach.sources.commands import running_command
-from coach.sources.io import Query
+from coach.sources.io import Io, Query
 from coach.sources.slurm_config import parse_version
 from coach.sources.slurm_text import failure_words
 from coach.sources.telemetry import parse_records
@@ -61,6 +61,11 @@ def why_no_step(version: str) -> str | None:
         return None
     said = version.split()[-1]
     return f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them from starting"
+
+
+def ask_why_no_step(io: Io) -> str | None:
+    """The same of the Slurm that is here. What srun does not tell is nothing against a step."""
+    return why_no_step(io.run(VERSION_QUERY).stdout.decode("utf-8", "replace"))
 
 
 def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from coach.sources.job_allocation import (
     steps_query,
 )
 from coach.sources.node_sets import expand_nodes
-from coach.sources.overlap import VERSION_QUERY, StreamSource, ssh_command, step_command, why_no_step
+from coach.sources.overlap import StreamSource, ask_why_no_step, ssh_command, step_command
 from coach.sources.slurm_text import failure_words
 from coach.workflows.own_jobs import Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
@@ -54,8 +54,7 @@ def plan_attach(
     allocation = _ask_allocation(row, io)
     code = code_dir(settings.runs_root, snapshot_files())
     sampler = (python, str(code / "coach" / "node"), "sample", "--stream")
-    version = io.run(VERSION_QUERY)
-    why_not_step = why_no_step(version.stdout.decode("utf-8", "replace"))
+    why_not_step = ask_why_no_step(io)
     if why_not_step is not None:
         return _by_ssh(row, allocation, sampler, settings, why_not_step)
     argv = step_command(row.raw_job_id, allocation.num_nodes, allocation.num_gpus_untold, sampler)

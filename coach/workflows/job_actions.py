@@ -16,7 +16,8 @@ from coach.launch.submit import client_environment
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.job_action import JobAction, LeftOut, Outcome, Step, Verb
-from coach.sources.io import Io, Query
+from coach.sources.io import Io
+from coach.sources.overlap import ask_why_no_step
 from coach.workflows.own_jobs import HasEnded, Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -30,7 +31,6 @@ _NOTES = {
     Verb.REQUEUE: ("a job that is requeued starts anew, from its first line",),
     Verb.SHELL: ("it costs a job step; the job's own steps go on beside it", "exit, or Ctrl+D, comes back"),
 }
-_OVERLAP_SHARES_ALL = (22, 5)
 
 
 def plan_action(
@@ -149,13 +149,9 @@ def _shell_step(touched: Sequence[Named], env: Mapping[str, str], io: Io) -> Ste
     if len(rows) != 1:
         running = ", ".join(row.job_id for row in rows)
         raise UserError(f"a shell is opened in one job: {running} are running", "name one of them")
-    version = io.run(Query("srun-version", ("srun", "--version")))
-    said = version.stdout.decode("utf-8", "replace").split()
-    number = [int(part) for part in said[-1].split(".")[:2] if part.isdecimal()] if said else []
-    if len(number) == 2 and tuple(number) < _OVERLAP_SHARES_ALL:
-        raise UserError(
-            f"this is Slurm {said[-1]}: before 22.05 a shell beside the job's own steps waits until they end"
-        )
+    too_old = ask_why_no_step(io)
+    if too_old is not None:
+        raise UserError(too_old)
     row = rows[0]
     return Step(job_control.shell_command(row.raw_job_id, env.get("SHELL") or "/bin/sh"), (row.job_id,))
 

@@ -24,6 +24,7 @@ from coach.model.job_action import Step
 from coach.model.stacks import Stacks, StacksPlan
 from coach.sources.io import Io, Query, SystemIo
 from coach.sources.node_stacks import read_stacks
+from coach.sources.overlap import ask_why_no_step
 from coach.workflows.own_jobs import Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -33,7 +34,6 @@ STEP_TIMEOUT_S = 15.0
 """What the step has, from its command to its last node."""
 _ARRIVAL_S = 2.0
 """How long a file that a node has written may take until it is seen here."""
-_OVERLAP_SHARES_ALL = (22, 5)
 _OWN_ENVIRONMENTS = frozenset({EnvironmentKind.VENV, EnvironmentKind.CONDA})
 """Kinds whose interpreter starts by its path alone, outside of any container."""
 
@@ -97,7 +97,9 @@ def _plan_job(named: Named, settings: Settings, io: Io, python: str | None) -> S
     row = running[0]
     if row.num_nodes is None:
         raise UserError(f"{named.subject}: Slurm does not say on how many nodes it runs")
-    _refuse_old_slurm(io)
+    too_old = ask_why_no_step(io)
+    if too_old is not None:
+        raise UserError(too_old)
     run_dir = run_dirs_of((named,), settings).get(named.job_id)
     run_json = _read(run_dir)
     folder = runs.RunPaths(run_dir).stacks_dir if run_dir else settings.cache_dir / "stacks" / named.job_id
@@ -126,15 +128,6 @@ def _interpreter(run_json: Mapping[str, Any]) -> str:
         if is_alone and isinstance(python, str) and PurePath(python).is_absolute():
             return python
     return sys.executable
-
-
-def _refuse_old_slurm(io: Io) -> None:
-    said = io.run(Query("srun-version", ("srun", "--version"))).stdout.decode("utf-8", "replace").split()
-    number = [int(part) for part in said[-1].split(".")[:2] if part.isdecimal()] if said else []
-    if len(number) == 2 and tuple(number) < _OVERLAP_SHARES_ALL:
-        raise UserError(
-            f"this is Slurm {said[-1]}: before 22.05 a step beside the job's own waits until they end"
-        )
 
 
 def _read(run_dir: Path | None) -> dict[str, Any]:

@@ -160,6 +160,15 @@ def test_tasks_of_an_array_are_named_as_slurm_takes_them(world: World) -> None:
         planned(world, Verb.TIMELIMIT, "17_4", time_limit_s=360)
 
 
+def test_where_a_step_waits_for_the_job_s_own_no_shell_is_opened(world: World) -> None:
+    rows(world, "17 RUNNING None 10:00 1")
+    world.client("srun", "echo slurm 21.08.8")
+    with pytest.raises(UserError, match=r"this is Slurm 21\.08\.8: before 22\.05 a step"):
+        planned(world, Verb.SHELL, "17")
+    world.client("srun", "echo slurm 22.05.8")
+    assert planned(world, Verb.SHELL, "17").commands[0].startswith("srun --jobid=17 ")
+
+
 def test_what_slurm_refuses_is_told_job_by_job_and_the_rest_is_done(world: World) -> None:
     rows(world, "17 RUNNING None 10:00 1", "18 RUNNING None 10:00 1")
     words = "Requested operation is presently disabled for job 18"
