@@ -151,8 +151,6 @@ def _place_by_collective(rank: RankStack) -> Place | None:
     last = rank.collective
     if last is None:
         return None
-    if last.operation is None:
-        return Place("before its first collective", False)
     if last.is_done:
         return Place(f"after collective {last.number} ({last.operation}), and not yet in the next", False)
     return Place(f"in collective {last.number} ({last.operation})", True)

@@ -24,8 +24,8 @@ class Frame:
 class Collective:
     """The last collective that a rank has begun, by torch's flight recorder."""
 
-    operation: str | None
-    """`gloo:all_reduce`; None: it has begun none."""
+    operation: str
+    """`gloo:all_reduce`."""
     number: int
     is_done: bool
 

@@ -237,18 +237,19 @@ def ask_flight_recorder(pid: int) -> Answer:
 
     text = _after(fd, ring, _FLIGHT_S, "\n")
     try:
-        return parse_flight(json.loads(text)), ""
-    except (ValueError, KeyError, TypeError):
+        flight = parse_flight(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None, f"no answer within {_FLIGHT_S:.0f} s"
+    return flight, "it has recorded no collective"
 
 
-def parse_flight(value: Any) -> Dict[str, Any]:
-    """The last collective that this rank has begun, of the group of all ranks where that has had one."""
-    entries = [entry for entry in value["entries"] if not entry.get("is_p2p")]
+def parse_flight(value: Any) -> Optional[Dict[str, Any]]:
+    """The last collective that this rank has begun, of the group of all ranks where that has had one. None: it is not known."""
+    entries = [entry for entry in value.get("entries", ()) if not entry.get("is_p2p")]
     of_all = [entry for entry in entries if entry["process_group"][1] == "default_pg"]
     last = max(of_all or entries, key=lambda entry: int(entry["record_id"]), default=None)
     if last is None:
-        return {"operation": None, "number": 0, "is_done": True}
+        return None
     return {
         "operation": last["profiling_name"],
         "number": int(last["collective_seq_id"]),
@@ -267,11 +268,17 @@ def _offered(pid: int, name: "re.Pattern[str]") -> Tuple[Optional[str], Optional
 
 
 def _after(path: str, ask: Callable[[], None], wait_s: float, end: str = "") -> str:
-    """What is written to a file in memory once it was asked for: until its end, or, where that has no sign, until nothing more comes."""
+    """What is written to a file in memory once it was asked for: until its end, or, where that has no sign, until nothing more comes.
+
+    What ends by a sign is written from the start of the file, all else behind what is there.
+    """
     text, grew_s = "", time.monotonic()
     try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
+        with open(path, "r+b" if end else "rb") as file:
+            if end:
+                file.truncate(0)
+            else:
+                file.seek(0, os.SEEK_END)
             ask()
             deadline_s = time.monotonic() + wait_s
             while time.monotonic() < deadline_s and not (end and text.endswith(end)):
@@ -309,8 +316,13 @@ def _is_python(pid: int) -> bool:
 
 def _is_coach(pid: int) -> bool:
     """This process, the supervisor and the sampler, which stand beside the training or above it."""
-    words = _read(f"/proc/{pid}/cmdline").split("\0")
-    return pid == os.getpid() or any(word.endswith(("coach/node", "bin/coach")) for word in words[:3])
+    words = _read(f"/proc/{pid}/cmdline").split("\0")[:5]
+    modules = [name for flag, name in zip(words, words[1:]) if flag == "-m"]  # noqa: B905, RUF007 (Python 3.9)
+    return (
+        pid == os.getpid()
+        or any(word.endswith(("coach/node", "bin/coach")) for word in words[:3])
+        or any(name == "coach" or name.startswith("coach.") for name in modules)
+    )
 
 
 def _above(pid: int, parents: Dict[int, int]) -> List[int]:
@@ -323,7 +335,7 @@ def _above(pid: int, parents: Dict[int, int]) -> List[int]:
 
 
 def _is_below(pid: int, root: int, parents: Dict[int, int]) -> bool:
-    return pid == root or root in _above(pid, parents)
+    return pid != root and root in _above(pid, parents)
 
 
 def _state(pid: int) -> Optional[str]:

@@ -55,12 +55,10 @@ def _rank(node: str, value: Mapping[str, Any]) -> RankStack:
 
 
 def _collective(value: Mapping[str, Any]) -> Collective | None:
-    number = _count(value.get("number"))
-    return (
-        None
-        if number is None
-        else Collective(_text(value.get("operation")), number, bool(value.get("is_done")))
-    )
+    operation, number = _text(value.get("operation")), _count(value.get("number"))
+    if operation is None or number is None:
+        return None
+    return Collective(operation, number, bool(value.get("is_done")))
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tests.node.conftest import Start
 from tests.waiting import wait_until
 
 CAPTURED = Path(__file__).parents[1] / "fixtures" / "stacks"
+TRAINERS = Path(__file__).parents[2] / "trainers"
+EMPTY = b'{"comm_lib_version":"","nccl_comm_state":{},"pg_config":{},"pg_status":{},"version":"2.10"}'
 
 HOLDS_UP = """
 import os, sys, time
@@ -27,16 +30,25 @@ def hold_up():
     time.sleep(300)
 hold_up()
 """
-SPEAKS_OF_COLLECTIVES = """
-import os, threading
-asked, bell = os.pipe()
-told = os.memfd_create(f"coach-flight-{bell}")
-record = open(RECORD, "rb").read()
-def tell():
-    while os.read(asked, 1):
-        os.write(told, record)
-threading.Thread(target=tell, daemon=True).start()
+SPEAKS_OF_COLLECTIVES = f"""
+import sys, types
+torch_c = types.ModuleType("torch._C")
+torch_c._distributed_c10d = types.ModuleType("torch._C._distributed_c10d")
+sys.modules.update({{"torch": types.ModuleType("torch"), "torch._C": torch_c}})
+num_asked = 0
+def of_nccl(includeCollectives, onlyActive):
+    global num_asked
+    num_asked += 1
+    if num_asked == 2:
+        raise RuntimeError("no record today")
+    return RECORDS[0]
+torch_c._distributed_c10d._dump_nccl_trace_json = of_nccl
+torch_c._distributed_c10d._dump_fr_trace_json = lambda includeCollectives, onlyActive: RECORDS[1]
+sys.path.insert(0, {str(TRAINERS)!r})
+from common import flight
+flight.offer()
 """
+"""The trainers' own offer, above a torch that has both recorders."""
 
 
 @pytest.fixture
@@ -57,6 +69,13 @@ def looked(start: Start, tmp_path: Path, pid: int, *more: str) -> list[dict[str,
     value: dict[str, Any] = json.loads((tmp_path / "node1.json").read_text())
     ranks: list[dict[str, Any]] = value["ranks"]
     return ranks
+
+
+def looked_at(
+    start: Start, tmp_path: Path, process: subprocess.Popen[bytes], *more: str
+) -> list[dict[str, Any]]:
+    """What the node says of this child of the suite's."""
+    return [rank for rank in looked(start, tmp_path, os.getpid(), *more) if rank["pid"] == process.pid]
 
 
 def with_py_spy(tmp_path: Path, script: str = "echo 'Permission Denied' >&2; exit 1") -> dict[str, str]:
@@ -84,7 +103,8 @@ def test_the_same_moment_reads_the_same_by_both_means() -> None:
 def test_the_last_collective_is_read_from_the_flight_recorder() -> None:
     record = json.loads((CAPTURED / "flight-recorder.json").read_text())
     assert parse_flight(record) == {"operation": "gloo:all_reduce", "number": 3, "is_done": True}
-    assert parse_flight({"entries": []}) == {"operation": None, "number": 0, "is_done": True}
+    assert parse_flight({"entries": []}) is None
+    assert parse_flight(json.loads(EMPTY)) is None
 
 
 @pytest.mark.parametrize("text", [b"", b"[{}]", b'[{"pid": 1}]', b"[1]", b"7"])
@@ -127,7 +147,7 @@ def test_a_process_that_expects_no_signal_gets_none_and_each_rung_says_why_it_wa
         )
     )
     wait_until(there.exists, 20, "the training")
-    (rank,) = looked(start, tmp_path, foreign[0].pid)
+    (rank,) = looked_at(start, tmp_path, foreign[0])
     assert rank["rung"] == "/proc"
     assert {each["rung"]: each["because"] for each in rank["missed"]} == {
         "py-spy": "Error: Failed to find python version",
@@ -148,22 +168,81 @@ def test_a_py_spy_that_hangs_is_not_waited_for_longer_than_the_others_have_time(
         )
     )
     wait_until((tmp_path / "there").exists, 20, "the training")
-    (rank,) = looked(start, tmp_path, foreign[0].pid, "--timeout", "7.2")
+    (rank,) = looked_at(start, tmp_path, foreign[0], "--timeout", "7.2")
     assert rank["missed"][0] == {"rung": "py-spy", "because": "no answer within 1 s"}
 
 
+@pytest.mark.parametrize("is_of_nccl", [True, False])
 def test_where_a_stack_is_not_to_be_had_the_collectives_are(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], is_of_nccl: bool
+) -> None:
+    there, said = tmp_path / "there", tmp_path / "said"
+    record = (CAPTURED / "flight-recorder.json").read_bytes().strip()
+    other = record.replace(b'"collective_seq_id":3', b'"collective_seq_id":2')
+    offers = f"RECORDS = {(record, other) if is_of_nccl else (EMPTY, record)!r}\n" + SPEAKS_OF_COLLECTIVES
+    with said.open("wb") as errors:
+        command = [sys.executable, "-c", offers + HOLDS_UP, str(there)]
+        foreign.append(subprocess.Popen(command, env=with_py_spy(tmp_path), stderr=errors))
+    wait_until(there.exists, 20, "the training")
+    fds = Path(f"/proc/{foreign[0].pid}/fd")
+    (told,) = (fd for fd in fds.iterdir() if "coach-flight" in str(fd.readlink()))
+    (bell,) = re.findall(r"coach-flight-(\d+)", str(told.readlink()))
+    for _ in range(2):
+        (rank,) = looked_at(start, tmp_path, foreign[0])
+        assert (rank["rung"], rank["flight"]["number"]) == ("flight recorder", 3)
+        assert [each["rung"] for each in rank["missed"]] == ["py-spy", "faulthandler"]
+        assert told.stat().st_size == len(record) + 1, "an answer takes the place of the one before"
+        (fds / bell).write_bytes(b"\n")  # the second dump, which fails, costs only itself
+    assert said.read_bytes() == b""
+
+
+def test_a_rank_that_has_recorded_no_collective_is_one_of_which_none_is_known(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
+) -> None:
+    offers = f"RECORDS = {(EMPTY, EMPTY)!r}\n" + SPEAKS_OF_COLLECTIVES
+    command = [sys.executable, "-c", offers + HOLDS_UP, str(tmp_path / "there")]
+    foreign.append(subprocess.Popen(command, env=with_py_spy(tmp_path)))
+    wait_until((tmp_path / "there").exists, 20, "the training")
+    (rank,) = looked_at(start, tmp_path, foreign[0])
+    assert (rank["rung"], rank["flight"]) == ("/proc", None)
+    assert rank["missed"][-1]["because"] == "it has recorded no collective"
+
+
+@pytest.mark.parametrize("module", ["coach", "coach.node"])
+def test_the_training_is_meant_and_not_the_supervisor_that_was_started_as_a_module(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], module: str
+) -> None:
+    there = tmp_path / "there"
+    training = [sys.executable, "-c", HOLDS_UP, str(there)]
+    supervisor = [sys.executable, "-m", module, "run", "--run-dir", str(tmp_path / "run"), "--", *training]
+    home = {"COACH_HOME": str(tmp_path / "home"), "SLURMD_NODENAME": "node1", "RANK": "30017"}
+    foreign.append(subprocess.Popen(supervisor, env={**with_py_spy(tmp_path), **home}, cwd=TRAINERS.parent))
+    wait_until(there.exists, 20, "the training")
+    ranks = looked(start, tmp_path, os.getpid())
+    (rank,) = (rank for rank in ranks if rank["rank"] == 30017)
+    assert functions(rank) == ["hold_up", "<module>"]
+    (rank,) = looked(start, tmp_path, foreign[0].pid)
+    assert functions(rank) == ["hold_up", "<module>"]
+    foreign[0].terminate()
+    foreign[0].wait(timeout=20)
+
+
+def test_what_the_ranks_are_sought_below_is_none_of_them(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:
     there = tmp_path / "there"
-    offers = SPEAKS_OF_COLLECTIVES.replace("RECORD", repr(str(CAPTURED / "flight-recorder.json")))
+    above = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {HOLDS_UP!r}, sys.argv[1]])"
     foreign.append(
-        subprocess.Popen([sys.executable, "-c", offers + HOLDS_UP, str(there)], env=with_py_spy(tmp_path))
+        subprocess.Popen(
+            [sys.executable, "-c", above, str(there)], env=with_py_spy(tmp_path), start_new_session=True
+        )
     )
-    wait_until(there.exists, 20, "the training")
-    (rank,) = looked(start, tmp_path, foreign[0].pid)
-    assert (rank["rung"], rank["flight"]["number"]) == ("flight recorder", 3)
-    assert [each["rung"] for each in rank["missed"]] == ["py-spy", "faulthandler"]
+    try:
+        wait_until(there.exists, 20, "the training")
+        (rank,) = looked(start, tmp_path, foreign[0].pid)
+        assert rank["pid"] != foreign[0].pid
+    finally:
+        os.killpg(foreign[0].pid, signal.SIGKILL)
 
 
 def test_of_each_rank_the_topmost_python_process_is_meant_not_its_shell_and_not_its_workers(
