@@ -52,23 +52,22 @@ class ActingApp(ActionApp):
     def on_limit_entered(self, message: messages.LimitEntered) -> None:
         from coach.tui.screens.confirm import ConfirmScreen
 
-        screen = self.top
-        if isinstance(screen, ConfirmScreen):
-            targets, limit_s = message.targets, message.time_limit_s
-            work = partial(self.launcher.plan_action, Verb.TIMELIMIT, targets, limit_s)
-            self._ask(screen, work, screen.set_action)
+        screen = self._asker(message, ConfirmScreen)
+        if screen is None or (entered := screen.entered) is None:
+            return
+        work = partial(self.launcher.plan_action, Verb.TIMELIMIT, message.targets, message.time_limit_s)
+        self._ask(screen, work, screen.set_action, lambda: screen.entered == entered)
 
     def _show_again(self, screen: ConfirmScreen, planned: LaunchRequest | JobAction) -> None:
         """A run is launched again by its plan, another job by its sbatch."""
         if isinstance(planned, JobAction):
             screen.set_action(planned)
-        elif self.screen is screen:
-            self.pop_screen()
+        elif self._leave(screen):
             self._open_plan(planned.recipe, lambda: planned, planned)
 
     def on_action_confirmed(self, message: messages.ActionConfirmed) -> None:
-        screen, action = self.top, message.action
-        if not isinstance(screen, AskingScreen):
+        screen, action = self._asker(message, AskingScreen), message.action
+        if screen is None:
             return
         if action.verb is Verb.SHELL and self.context.mode is Mode.LIVE:
             self._open_shell(screen, action)
@@ -108,8 +107,7 @@ class ActingApp(ActionApp):
 
     def _tell(self, screen: CoachScreen, words: str) -> None:
         self.context.session.refresh_soon()
-        if self.screen is screen:
-            self.pop_screen()
+        self._leave(screen)
         self.call_after_refresh(self._say, UserError(words))
 
     def on_stacks_opened(self, message: messages.StacksOpened) -> None:
@@ -122,14 +120,14 @@ class ActingApp(ActionApp):
     def on_stacks_wanted(self, message: messages.StacksWanted) -> None:
         from coach.tui.screens.stacks import StacksScreen
 
-        if isinstance(screen := self.top, StacksScreen):
+        if (screen := self._asker(message, StacksScreen)) is not None:
             self._aside(screen, partial(self.launcher.plan_stacks, message.target), screen.set_plan)
 
     def on_stacks_requested(self, message: messages.StacksRequested) -> None:
         from coach.tui.screens.stacks import StacksScreen
 
-        screen = self.top
-        if not isinstance(screen, StacksScreen):
+        screen = self._asker(message, StacksScreen)
+        if screen is None:
             return
         if self.context.mode is Mode.LIVE:
             self._aside(screen, partial(self.launcher.take_stacks, message.plan), screen.set_stacks)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coach.tui.screens.recipes import RecipesScreen
 
 T = TypeVar("T")
+S = TypeVar("S", bound=AskingScreen)
 READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or changed")
 
 
@@ -82,6 +83,20 @@ class ActionApp(App[None]):
     def _is_overtaken(self, message: messages.ScreenAsked) -> bool:
         """Whether another screen has opened since the key was pressed: in one packet, `x⏎⏎⏎` asks once and opens nothing."""
         return message.asked_by is not self.screen
+
+    def _asker(self, message: messages.ScreenAsked, kind: type[S]) -> S | None:
+        """The screen that asked, whatever lies on top of it, as long as it stands."""
+        screen = message.asked_by
+        return screen if isinstance(screen, kind) and screen.is_attached else None
+
+    def _leave(self, screen: CoachScreen) -> bool:
+        """Close a screen that is done with: now if it is on top, which is returned, else when it is come back to."""
+        if self.screen is screen:
+            self.pop_screen()
+            return True
+        if isinstance(screen, AskingScreen):
+            screen.is_done = True
+        return False
 
     def load_recipes(self) -> None:
         """Learn which keys launch what."""
@@ -187,8 +202,7 @@ class ActionApp(App[None]):
         )
 
     def on_submit_requested(self, message: messages.SubmitRequested) -> None:
-        screen = self.top
-        if isinstance(screen, AskingScreen):
+        if (screen := self._asker(message, AskingScreen)) is not None:
             self._change(
                 screen,
                 lambda: self.launcher.submit(message.plan),
@@ -197,8 +211,7 @@ class ActionApp(App[None]):
 
     def _show_launched(self, screen: CoachScreen, submitted: Submitted) -> None:
         self.context.session.refresh_soon()
-        if self.screen is screen:
-            self.pop_screen()
+        if self._leave(screen):
             self._open_run(submitted.run_id)
         if submitted.notes:
             self.call_after_refresh(self._say, UserError(" · ".join(submitted.notes)))
@@ -239,8 +252,7 @@ class ActionApp(App[None]):
         )
 
     def on_relaunch_requested(self, message: messages.RelaunchRequested) -> None:
-        screen = self.top
-        if isinstance(screen, AskingScreen):
+        if (screen := self._asker(message, AskingScreen)) is not None:
             offer: RelaunchOffer = message.offer
             self._change(
                 screen,

@@ -20,6 +20,13 @@ class AskingScreen(CoachScreen):
         self._guard = Guard()
         self._error: UserError | None = None
         self._busy: str | None = busy
+        self.is_done = False
+        """Whether what it asked came to its end while another screen lay on top."""
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        if self.is_done:
+            self.app.pop_screen()
 
     @property
     def is_busy(self) -> bool:

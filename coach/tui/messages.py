@@ -36,7 +36,7 @@ class ScreenShown(Message):
 
 
 class ScreenAsked(Message):
-    """Base of what leads to another screen."""
+    """Base of what a screen asks for: it leads to another screen, or is answered to the one that asked."""
 
     asked_by: object = None
     """The screen whose key was pressed."""
@@ -113,7 +113,7 @@ class PlanRequested(Message):
         self.edit = edit
 
 
-class SubmitRequested(Message):
+class SubmitRequested(ScreenAsked):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
@@ -129,7 +129,7 @@ class ActionRequested(ScreenAsked):
         self.label = label
 
 
-class LimitEntered(Message):
+class LimitEntered(ScreenAsked):
     """Make the commands of a new time limit."""
 
     def __init__(self, targets: Sequence[str], time_limit_s: int) -> None:
@@ -138,7 +138,7 @@ class LimitEntered(Message):
         self.time_limit_s = time_limit_s
 
 
-class ActionConfirmed(Message):
+class ActionConfirmed(ScreenAsked):
     def __init__(self, action: JobAction) -> None:
         super().__init__()
         self.action = action
@@ -162,7 +162,7 @@ class StacksOpened(ScreenAsked):
         self.label = label
 
 
-class StacksWanted(Message):
+class StacksWanted(ScreenAsked):
     """Make the command that takes the stacks of a job."""
 
     def __init__(self, target: str) -> None:
@@ -170,7 +170,7 @@ class StacksWanted(Message):
         self.target = target
 
 
-class StacksRequested(Message):
+class StacksRequested(ScreenAsked):
     def __init__(self, plan: StacksPlan) -> None:
         super().__init__()
         self.plan = plan
@@ -185,7 +185,7 @@ class FixRequested(ScreenAsked):
         self.index = index
 
 
-class RelaunchRequested(Message):
+class RelaunchRequested(ScreenAsked):
     def __init__(self, offer: RelaunchOffer, parent_choice: str) -> None:
         super().__init__()
         self.offer = offer

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from coach.model.errors import UserError
 from coach.model.history import History
-from coach.model.job_action import Verb
+from coach.model.job_action import JobAction, Verb
 from coach.model.log import LogFile, LogTail
 from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.telemetry import GpuSample, HostSample, Rung
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
+from coach.tui.messages import ActionConfirmed
+from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import NOW_S, FakeLauncher, FakeSession, make_job, make_snapshot
 
@@ -51,6 +55,28 @@ async def test_selected_jobs_are_held_by_one_command_and_stay_selected_for_the_n
         await driver.press("escape")
         await driver.press("escape")
         assert "selected" not in driver.text()
+
+
+async def test_tasks_that_a_filter_hides_are_not_cancelled() -> None:
+    jobs = (make_job("17_1"), make_job("17_[3-8]", state="PENDING", nodes=None))
+    async with opened(FakeSession(make_snapshot(jobs=jobs, runs=()))) as driver:
+        await driver.press("x")
+        await driver.sees("$ scancel 17")
+        assert "17_" not in driver.text().split("scancel")[1]
+        await driver.press("escape", "slash", *"state", "colon", *"pending", "enter")
+        await driver.sees("1 of 2")
+        await driver.press("x")
+        await driver.sees("$ scancel '17_[3-8]'")
+
+
+async def test_some_tasks_of_an_array_that_cannot_be_named_are_left_alone() -> None:
+    jobs = (make_job("17_1"), make_job("17_[3-8,...]", state="PENDING", nodes=None))
+    async with opened(FakeSession(make_snapshot(jobs=jobs, runs=()))) as driver:
+        await driver.press("slash", *"state", "colon", *"pending", "enter")
+        await driver.sees("1 of 2")
+        await driver.press("x")
+        await driver.sees("is not all of job 17")
+        assert driver.place == "cluster"
 
 
 async def test_nobody_elses_job_is_selected() -> None:
@@ -100,6 +126,47 @@ async def test_a_limit_that_is_none_is_refused_and_can_be_typed_again() -> None:
         await driver.sees("not a time limit")
         await driver.press("backspace", "backspace", *"20", "enter")
         await driver.sees("timelimit=00:20:00")
+
+
+async def test_a_limit_that_was_edited_meanwhile_is_not_answered_with_the_old_command() -> None:
+    gate = threading.Event()
+
+    class SlowLauncher(FakeLauncher):
+        def plan_action(self, *arguments: Any) -> JobAction:
+            gate.wait(5)
+            self.asked.append("planned")
+            return super().plan_action(*arguments)
+
+    launcher = SlowLauncher()
+    async with opened(waiting(), launcher) as driver:
+        await driver.press("T", *"15", "enter")
+        await driver.sees("asking what would be run")
+        await driver.press("shift+tab", "end", "0")
+        await driver.sees("Enter shows the exact command")
+        gate.set()
+        await driver.until(lambda: launcher.asked == ["planned"], "the old answer")
+        await driver.settle()
+        assert "timelimit=" not in driver.text()
+        await driver.press("enter")
+        await driver.sees("timelimit=02:30:00")
+
+
+async def test_an_action_that_is_confirmed_below_another_screen_is_done_and_leaves_no_question_behind() -> (
+    None
+):
+    async with opened(waiting()) as driver:
+        await driver.press("x")
+        await driver.sees("scancel 21")
+        confirm = driver.app.screen
+        assert isinstance(confirm, ConfirmScreen)
+        await driver.press("question_mark")
+        await driver.reaches("help")
+        confirm.work("cancel…")
+        confirm.post_message(ActionConfirmed(driver.launcher.plan_action(Verb.CANCEL, ("21",))))
+        await driver.until(lambda: driver.launcher.performed, "performed")
+        await driver.settle()
+        await driver.press("escape")
+        await driver.reaches("cluster")
 
 
 async def test_a_run_is_launched_again_by_its_plan() -> None:

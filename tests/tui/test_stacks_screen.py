@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from coach.model.errors import UserError
+from coach.model.stacks import StacksPlan
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from tests.tui.driving import Driver, opened
@@ -33,6 +35,26 @@ async def test_the_rank_that_the_others_wait_for_is_named_at_once_for_a_run() ->
         await driver.until(lambda: len(driver.launcher.asked) == 2, "taken again")
         await driver.press("escape")
         await driver.reaches("run")
+
+
+async def test_stacks_are_taken_also_while_the_help_lies_on_top() -> None:
+    gate = threading.Event()
+
+    class SlowLauncher(FakeLauncher):
+        def plan_stacks(self, target: str) -> StacksPlan:
+            gate.wait(5)
+            return super().plan_stacks(target)
+
+    async with opened(launcher=SlowLauncher()) as driver:
+        await on_the_run(driver)
+        await driver.press("S")
+        await driver.reaches("stacks")
+        await driver.press("question_mark")
+        await driver.reaches("help")
+        gate.set()
+        await driver.until(lambda: len(driver.launcher.asked) == 1, "taken")
+        await driver.press("escape")
+        await driver.sees("rank 3 is in DataLoader.__next__")
 
 
 async def test_a_job_that_coach_did_not_launch_is_entered_after_y_alone() -> None:

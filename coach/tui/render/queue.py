@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.arrays import FoldedJob, fold_rows, group_id, unfold
+from coach.analysis.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
 from coach.analysis.query import Order, in_order
 from coach.model.cluster import Job
 from coach.model.elsewhere import last_word, place
@@ -78,6 +78,29 @@ def row_key(row: QueueRow) -> str:
     """A job's number; for all of an array the array's, which stays while its tasks start and end."""
     job = job_of(row)
     return group_id(job.job_id) if isinstance(row, FoldedJob | UnfoldedRow) else job.job_id
+
+
+def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
+    """What names exactly the jobs that a row stands for: the array's number only if no task of `jobs` is hidden.
+
+    None where Slurm did not print all of the row's tasks, or no expression names just these parts.
+    """
+    job = job_of(row)
+    if not is_part(job.job_id) and isinstance(row, Job | TaskRow):
+        return job.job_id
+    group = group_id(job.job_id)
+    if isinstance(row, FoldedJob | UnfoldedRow):
+        folded = row if isinstance(row, FoldedJob) else row.folded
+        of_group = {
+            each.job_id
+            for each in jobs
+            if (each.cluster, each.user) == (job.cluster, job.user) and group_id(each.job_id) == group
+        }
+        if of_group <= {part.job_id for part in folded.parts}:
+            return group
+    ids = parse_task_ids(job.job_id)
+    is_exact = not ids.is_cut if ids is not None else "+" in job.job_id and "[" not in job.job_id
+    return job.job_id if is_exact else None
 
 
 def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:

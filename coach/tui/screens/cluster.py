@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import replace
 from functools import partial
 
 from textual.widget import Widget
@@ -39,6 +40,7 @@ from coach.tui.render.queue import (
     queue_of,
     queue_title,
     row_key,
+    target_of,
 )
 from coach.tui.render.table import Rows
 from coach.tui.table_view import TableView
@@ -188,13 +190,17 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
             return []
         marked, queue = self.queue.marked_keys, self._shown_queue()
         rows = [queue.row(key) for key in marked] if marked else [self._row()]
-        return [
-            self.choose_job(
-                job_of(row), row_key(row), is_array=is_part(job_of(row).job_id) and row_key(row).isdecimal()
-            )
-            for row in rows
-            if row is not None
-        ]
+        return [self._choose(row) for row in rows if row is not None]
+
+    def _choose(self, row: QueueRow) -> Chosen:
+        """What the row shows, and no task that a filter hides."""
+        job, target = job_of(row), target_of(row, self.context.snapshot.jobs)
+        is_array = is_part(job.job_id) and (target is None or target.isdecimal() or "[" in target)
+        chosen = self.choose_job(job, target or row_key(row), is_array=is_array)
+        if target is not None or chosen.why_not_mine is not None:
+            return chosen
+        why = f"{job.job_id} is not all of job {group_id(job.job_id)}, and cannot be named by itself"
+        return replace(chosen, why_not_mine=f"{why}: show all of it, without filter")
 
     def action_select(self) -> None:
         """Select the job under the cursor, or no longer, and go on to the next."""
@@ -202,7 +208,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         if row is None or self.focused is not self.queue:
             self.note("Space selects jobs of the queue")
             return
-        if (why := self.choose_job(job_of(row), row_key(row)).why_not_mine) is not None:
+        if (why := self._choose(row).why_not_mine) is not None:
             self.note(why)
             return
         self.queue.toggle_mark()

@@ -34,7 +34,7 @@ class ConfirmScreen(AskingScreen):
         self._targets = targets
         self._label = label
         self._action: JobAction | None = None
-        self._entered: str | None = None
+        self.entered: str | None = None
         """The text of the limit that was asked about."""
         if self._needs_limit:
             self._busy = None
@@ -71,8 +71,8 @@ class ConfirmScreen(AskingScreen):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """What is shown no longer is what was typed."""
-        if event.input.value != self._entered:
-            self._entered, self._action = None, None
+        if event.input.value != self.entered:
+            self.entered, self._action = None, None
             self.ask()
 
     def on_input_submitted(self) -> None:
@@ -81,7 +81,7 @@ class ConfirmScreen(AskingScreen):
 
     def _enter(self) -> None:
         field = self.query_one(Input)
-        self._entered = field.value
+        self.entered = field.value
         try:
             limit_s = whole_minutes(parse_time(field.value, "new time limit"))
         except UserError as error:
