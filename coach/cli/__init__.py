@@ -76,7 +76,10 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name].capitalize()}.")
     module.configure(parser)
     add_as_root(parser)
-    args = parser.parse_args(getattr(module, "unmistakable", list)(arguments))
+    if hasattr(module, "unmistakable"):  # words of a filter stand before and after the options
+        args = parser.parse_intermixed_args(module.unmistakable(arguments))
+    else:
+        args = parser.parse_args(arguments)
     if args.as_root:
         mean_it_as_root()
     loads = getattr(module, "LOADS_SETTINGS", True)

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
     engine = Engine(rules_of(settings))
     io = SystemIo(scrubbed_environment(os.environ))
-    if args.target is None and (args.log or args.metrics):
+    if args.target in (None, "-") and (args.log or args.metrics):
         raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
     if args.target is not None:
         named = [tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics)]

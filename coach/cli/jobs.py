@@ -89,9 +89,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _names_others(query: Query[Job], user: str) -> bool:
-    """Whether somebody else is asked for by name."""
-    named = (word for word in query.words if word.key == "user" and not word.is_negated)
-    return any(not {"me", user}.issuperset(word.values) for word in named)
+    """Whether somebody else is asked for: by name, or as all but somebody."""
+    named = (word for word in query.words if word.key == "user")
+    return any(word.is_negated or not {"me", user}.issuperset(word.values) for word in named)
 
 
 def _remember(settings: Settings, own: list[Job]) -> None:

@@ -65,13 +65,13 @@ def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) ->
 
 
 def unmistakable(arguments: Iterable[str]) -> list[str]:
-    """`--sort -gpu` as `--sort=-gpu`, and `-state:running` as `!state:running`: to argparse, what begins with a dash is an option."""
+    """`--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`: to argparse, what begins with a dash is an option."""
     said: list[str] = []
     for argument in arguments:
         if said and said[-1] == "--sort":
             said[-1] = f"--sort={argument}"
         else:
-            said.append(re.sub(r"^-(?=[A-Za-z_]+:)", "!", argument))
+            said.append(re.sub(r"^-(?!M|h$)(?=[A-Za-z_])", "!", argument))
     return said
 
 

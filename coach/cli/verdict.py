@@ -38,7 +38,7 @@ class Judged:
 
     @property
     def is_waiting(self) -> bool:
-        return self.snapshot.state == "PENDING"
+        return self.snapshot.state in ("PENDING", "CONFIGURING")
 
 
 def worst_first(judged: Sequence[Judged]) -> list[Judged]:
@@ -89,11 +89,17 @@ def _verdict(judged: Sequence[Judged]) -> str:
     ]
     running = sum(each.snapshot.state == "RUNNING" for each in judged)
     waiting = sum(each.is_waiting for each in judged)
-    ended = len(judged) - running - waiting
+    ended = sum(each.snapshot.has_ended for each in judged)
+    other = len(judged) - running - waiting - ended
     blind = sum(each.worst is None and not each.is_waiting and _is_unread(each) for each in judged)
     scope = ", ".join(
         f"{number} {word}"
-        for number, word in ((running, "running"), (waiting, "waiting"), (ended, "ended"))
+        for number, word in (
+            (running, "running"),
+            (waiting, "waiting"),
+            (ended, "ended"),
+            (other, "in another state"),
+        )
         if number
     )
     if counts:
@@ -120,7 +126,8 @@ def _head(each: Judged, now_s: float) -> str:
     if finding is not None:
         sign, said = _SIGNS[finding.severity], f"{finding.rule} {finding.name}"
     elif _is_unread(each):
-        sign, said = "?", "no log and no metrics were found"
+        unread = (item.because for item in each.diagnosis.not_measured if item.what == "job")
+        sign, said = "?", printable(next(unread, "no log and no metrics were found"))
     else:
         sign, said = "✓", "nothing found"
     left = f"{sign} {printable(each.diagnosis.target)}  {_name(each)}{_state(each, now_s)}  {said}"

@@ -223,6 +223,8 @@ def test_a_log_that_is_named_takes_the_place_of_those_of_the_target(coach, tmp_p
     assert (missing.returncode, "no such file" in missing.stderr) == (2, True)
     alone = coach("check", "--log", log, "--backend", "local")
     assert (alone.returncode, "one TARGET" in alone.stderr) == (2, True)
+    piped = coach("check", "-", "--log", log, "--backend", "local", stdin=b"x\n")
+    assert (piped.returncode, "one TARGET" in piped.stderr) == (2, True)
 
 
 def test_metrics_that_are_named_are_judged(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from coach.analysis.arrays import group_id
-from coach.cli import history, jobs, nodes, partitions
+from coach.analysis.job_query import job_vocabulary
+from coach.cli import history, jobs, nodes, partitions, run_command
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.job_action import Verb
@@ -371,7 +372,26 @@ def test_a_word_that_means_nothing_is_refused_before_anybody_is_asked(
         (["--sort", "-gpu", "--all"], ["--sort=-gpu", "--all"]),
         (["-state:running", "--why"], ["!state:running", "--why"]),
         (["-M", "east", "--sort"], ["-M", "east", "--sort"]),
+        (["-dead", "-Meast", "-h"], ["!dead", "-Meast", "-h"]),
     ],
 )
 def test_a_dash_of_the_language_is_not_taken_for_an_option(typed: list[str], meant: list[str]) -> None:
     assert jobs.unmistakable(typed) == meant
+
+
+@pytest.mark.usefixtures("clients")
+def test_words_of_a_filter_stand_before_and_after_the_options(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("coach.cli.load_settings", lambda: settings)
+    words = ["state:pending", "--backend", "slurm", "--format", "json", "gpu:>=0", "-surely-not-there"]
+    assert run_command("jobs", words) == 0
+    assert {job["state"] for job in json.loads(capsys.readouterr().out)["jobs"]} == {"PENDING"}
+
+
+@pytest.mark.parametrize(
+    ("words", "is_all"), [("-user:me", True), ("user:bob", True), ("user:me", False), ("gpu:0", False)]
+)
+def test_whoever_asks_for_others_need_not_say_all(words: str, is_all: bool) -> None:
+    query = job_vocabulary("ada", None, lambda _: ()).query(words)
+    assert jobs._names_others(query, "ada") is is_all

@@ -6,7 +6,7 @@ import pytest
 
 from coach.cli.verdict import MAX_LINES, WIDTH, Judged, verdict_lines, worst_first
 from coach.model.cluster import Job
-from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
+from coach.model.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.log import LogTail
 from coach.model.printable import display_width
 from coach.model.snapshot import TargetSnapshot
@@ -57,6 +57,20 @@ def test_a_job_of_which_nothing_could_be_read_is_not_called_well() -> None:
     lines = verdict_lines([judged("1"), judged("2", is_read=False)], NOW_S)
     assert lines[0].startswith("? Nothing found, but 1 of 2 could not be read")
     assert lines[2].startswith("? 2")
+
+
+def test_only_what_has_ended_is_called_ended_and_what_is_being_set_up_waits() -> None:
+    setting_up = judged("1", state="CONFIGURING", is_read=False)
+    assert verdict_lines([setting_up], NOW_S)[0].endswith("what was measured (1 waiting)")
+    stopped = [judged("1", state="SUSPENDED"), judged("2", state="COMPLETING"), judged("3", state="FAILED")]
+    assert verdict_lines(stopped, NOW_S)[0].endswith("(1 ended, 2 in another state)")
+
+
+def test_a_job_whose_files_cannot_be_read_says_why() -> None:
+    why = NotMeasured("job", "12: /x/log: permission denied", "name its log file")
+    lines = verdict_lines([Judged(Diagnosis("12", None, (), (why,)), TargetSnapshot("12", None))], NOW_S)
+    assert "could not be read (1 in another state)" in lines[0]
+    assert "permission denied" in lines[2]
 
 
 def test_a_remark_is_nothing_to_get_up_for() -> None:
