@@ -217,14 +217,16 @@ def test_the_training_is_meant_and_not_the_supervisor_that_was_started_as_a_modu
     supervisor = [sys.executable, "-m", module, "run", "--run-dir", str(tmp_path / "run"), "--", *training]
     home = {"COACH_HOME": str(tmp_path / "home"), "SLURMD_NODENAME": "node1", "RANK": "30017"}
     foreign.append(subprocess.Popen(supervisor, env={**with_py_spy(tmp_path), **home}, cwd=TRAINERS.parent))
-    wait_until(there.exists, 20, "the training")
-    ranks = looked(start, tmp_path, os.getpid())
-    (rank,) = (rank for rank in ranks if rank["rank"] == 30017)
-    assert functions(rank) == ["hold_up", "<module>"]
-    (rank,) = looked(start, tmp_path, foreign[0].pid)
-    assert functions(rank) == ["hold_up", "<module>"]
-    foreign[0].terminate()
-    foreign[0].wait(timeout=20)
+    try:
+        wait_until(there.exists, 20, "the training")
+        ranks = looked(start, tmp_path, os.getpid())
+        (rank,) = (rank for rank in ranks if rank["rank"] == 30017)
+        assert functions(rank) == ["hold_up", "<module>"]
+        (rank,) = looked(start, tmp_path, foreign[0].pid)
+        assert functions(rank) == ["hold_up", "<module>"]
+    finally:
+        foreign[0].terminate()
+        foreign[0].wait(timeout=20)
 
 
 def test_what_the_ranks_are_sought_below_is_none_of_them(
