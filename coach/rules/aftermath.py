@@ -53,16 +53,19 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return True
     if tail is None:
         return not hit.traceback and losses_after(hit, snapshot)
-    if losses_after(hit, snapshot):
-        return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
     after = lines_after(hit, tail)
     if any(_says_tried_again(line) for line in after[:_TRIED_AGAIN_LINES]) or _is_ignored(hit, tail):
         return True
+    if losses_after(hit, snapshot):
+        return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
+    death = next((index for index, line in enumerate(after) if _DEATH.search(line)), len(after))
+    between = after[:death]
+    if sum(1 for line in between if _UNBUFFERED.search(line)) >= _SIGNS_OF_LIFE:
+        return True
     enough = _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
-    num_told = sum(1 for line in after if not _DUMPED.search(line))
+    num_told = sum(1 for line in between if not _DUMPED.search(line))
     is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
-    lives = is_long_ago or sum(1 for line in after if _UNBUFFERED.search(line)) >= _SIGNS_OF_LIFE
-    return lives and not any(_DEATH.search(line) for line in after)
+    return is_long_ago and death == len(after)
 
 
 def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:

@@ -344,6 +344,48 @@ def test_an_exception_that_was_caught_is_not_worth_a_word() -> None:
     assert causes(diagnose_log(traceback, run(state="FAILED"))) == ["code_error"]
 
 
+def of_a_whole_log(*lines: str) -> list[str]:
+    """What is said of a log that ended, seen from its first line to its last."""
+    text = "\n".join(lines) + "\n"
+    tail = LogTail("train.log", 1, lines, len(text), len(lines))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,))
+    return causes(Engine(build()).diagnose(snapshot, History()))
+
+
+RAISED = ("Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "    main()")
+PROGRESS_LINES = tuple(f"Epoch {epoch}: 100%|####| 10/10 [00:01<00:00, 9.1it/s]" for epoch in range(120))
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        ("mkdir: cannot create directory '/opt/x': Permission denied",),
+        ("curl: (6) Could not resolve host: api.wandb.ai",),
+        (*RAISED, "FileNotFoundError: [Errno 2] No such file or directory: '/c/last.ckpt'"),
+    ],
+)
+def test_an_early_error_that_the_program_outlived_is_not_what_it_died_of_later(
+    early: tuple[str, ...],
+) -> None:
+    assert of_a_whole_log(*early, *PROGRESS_LINES, *RAISED, "ValueError: bad label") == ["code_error"]
+
+
+def test_an_error_that_was_tried_again_is_no_end_although_few_losses_follow() -> None:
+    losses = [f"step {step} loss 2.{step}" for step in range(30)]
+    assert not of_a_whole_log(*RAISED, "ConnectionError: timed out", "Retrying in 5 seconds", *losses)
+    assert of_a_whole_log(*RAISED, "ConnectionError: timed out", *losses) == ["code_error"]
+
+
+def test_a_crash_below_a_timeout_is_its_consequence_and_an_abort_for_it_is_the_timeout() -> None:
+    timeout = DEADLY["nccl_timeout"][0]
+    crash = "srun: error: n1: task 1: Segmentation fault (core dumped)"
+    assert of_a_whole_log(timeout, crash) == ["nccl_timeout", "segfault"]
+    aborted = (
+        f"RuntimeError: NCCL communicator was aborted on rank 1.  Original reason for failure was: {timeout}"
+    )
+    assert of_a_whole_log(aborted) == ["nccl_timeout"]
+
+
 @pytest.mark.parametrize("log", sorted((RECORDINGS / "silent").iterdir()), ids=lambda log: str(log.stem))
 def test_noise_restarts_adversaries_and_what_was_tried_again_stay_silent(log: object) -> None:
     assert all(finding.severity == Severity.INFO for finding in diagnose(str(log)).findings)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from coach.model.errors import UserError
@@ -23,6 +25,17 @@ def test_every_rule_explains_itself_under_five_headings(rule: type) -> None:
 def test_the_prefilter_never_hides_a_line_that_its_pattern_matches(rule: type) -> None:
     assert all(signature.rule == rule.code and signature.literals for signature in rule.signatures)
     assert len({signature.name for signature in rule.signatures}) == len(rule.signatures)
+
+
+@pytest.mark.parametrize("rule", rule_classes(), ids=lambda rule: rule.code)
+def test_a_line_that_repeats_a_rules_own_words_costs_no_time(rule: type) -> None:
+    for signature in rule.signatures:
+        for words in (*signature.literals, " ".join(signature.literals)):
+            for before in ("", "Error: "):
+                line = (before + words) * (10_000 // len(before + words))
+                start = time.process_time()
+                signature.pattern.search(line)
+                assert time.process_time() - start < 1, (signature.name, line[:60])
 
 
 def test_a_muted_rule_is_not_built() -> None:

@@ -45,7 +45,7 @@ class SegmentationFault(EndingRule):
     name = "segmentation-fault"
     cause = "segfault"
     causal_rank = 3
-    consequence_of = ("MEM011", "COD001")
+    consequence_of = ("MEM011", "COD001", "DST005", "DST004")
     signatures = (
         Signature(
             "COD002",

@@ -11,13 +11,13 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _CORRUPT = re.compile(
-    UNHEEDED + r".*?(?:"
+    UNHEEDED + r"(?:.*?(?:"
     r"PytorchStreamReader failed (?P<stream>.+)"
-    r"|UnpicklingError: (?:.*?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
+    r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
     r"|Error: (?P<eof>unexpected EOF, expected \d+ more bytes\. The file might be corrupted.*)"
     r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
-    r"|SafetensorError: (?P<safetensors>.*(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
+    r"|SafetensorError: (?P<safetensors>.{0,200}?(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
     r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
     r"|OSError: (?P<weights>Unable to load weights from (?:pytorch|tf|TF|the|flax|safetensors).*)"
     r"|DataLossError: (?P<tensorflow>.*)"
@@ -25,8 +25,7 @@ _CORRUPT = re.compile(
     r"|(?<!raise )(?P<short>EOFError(?:: Ran out of input)?)$"
     r"|BadZipFile: (?P<zip>.*)"
     r"|tarfile\.ReadError: (?P<tar>.*)"
-    r"|RuntimeError: (?P<corrupt>.*(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).*(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*)"
-    r")"
+    r")|(?>.*?RuntimeError: )(?P<corrupt>.{0,200}?(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).{0,200}?(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*))"
 )
 _LOADING = re.compile(
     r"torch[\\/]serialization\.py|\bload\b.*\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"

@@ -11,12 +11,14 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _REFUSED = re.compile(
-    UNHEEDED + r".*?(?P<words>'DeepSpeed\w*Config' object has no attribute '\w+'"
-    r"|(?:DeepSpeedConfigError|ZeRORuntimeException)\b.*"
-    r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.* has to be greater than 0|Gradient accumulation steps: .*greater than 0|Either train_batch_size or).*"
-    r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with).*"
-    r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)\w*.*"
-    r"|AssertionError: zero stage \d requires an optimizer|Error: .*?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S* .*?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer).*)"
+    UNHEEDED + r"(?:.*?(?='DeepSpeed\w*Config' object has no attribute '\w+'"
+    r"|(?:DeepSpeedConfigError|ZeRORuntimeException)\b"
+    r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.{0,200}? has to be greater than 0|Gradient accumulation steps: .{0,200}?greater than 0|Either train_batch_size or)"
+    r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with)"
+    r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)"
+    r"|AssertionError: zero stage \d requires an optimizer)"
+    r"|(?>.*?(?=Error: ))(?=.{0,200}?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S{0,200} .{0,200}?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer)))"
+    r"(?P<words>.*)"
 )
 
 

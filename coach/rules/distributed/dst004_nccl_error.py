@@ -108,7 +108,8 @@ class NcclError(EndingRule):
         )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature in ("error", "warn")
+        """A collective that timed out is DST005's, also where the communicator is aborted for it."""
+        return hit.signature in ("error", "warn") and "collective operation timeout" not in hit.text
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         said = self._said(snapshot)

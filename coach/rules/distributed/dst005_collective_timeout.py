@@ -18,7 +18,7 @@ from coach.rules.quoting import hits_of, ranks_text
 _TIMEOUT = re.compile(
     r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
     r"OpType=(?P<op>\w+)(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
-    r"|(?:\[Rank (?P<stuck>\d+)\] )?.*?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
+    r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
 )
 _STATUS = re.compile(

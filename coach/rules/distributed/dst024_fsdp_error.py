@@ -12,11 +12,11 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _FSDP = re.compile(
     UNHEEDED
-    + r"(?!.*(?:ImportError|in loading state_dict)).*?(?:Error|Exception|what\(\)): .*?(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
+    + r"(?!.*(?:ImportError|in loading state_dict))(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
     r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports|needs|requires|expects|assumes|optim|state|param)"
     r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`|sync_module_states=True|Non-root FSDP"
-    r"|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S+ got mixed torch\.Tensor and DTensor"
-    r"|.*?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0|`?fully_shard\b|`?fsdp_\w+|Expects? .*?FSDP|'weight' must be 2-D).*)"
+    r"|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
+    r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?FSDP|'weight' must be 2-D).*)"
 )
 
 
