@@ -85,6 +85,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
         terminalreporter.write_line(f"NOT TESTED: {count} of {reason}", yellow=True, bold=True)
 
 
+@pytest.fixture(autouse=True)
+def signal_handlers() -> Iterator[None]:
+    """A command that is run in this process may set how it takes signals; with SIGPIPE's default, a later test would end all of them."""
+    numbers = (signal.SIGPIPE, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        if handler is not None:
+            signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session")
 def open_directory() -> Iterator[Path]:
     """A temporary directory of the session that every user can enter (pytest's own are closed to others)."""
