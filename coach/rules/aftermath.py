@@ -27,6 +27,7 @@ _SIGNS_OF_LIFE = 10
 
 _TRIED_AGAIN = re.compile(
     r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
+    r"|\boffline\b(?!-run| mode)|\b[Uu]sing (?:cached|previous|default)\b|starting from scratch|\bskipp(?:ed|ing)\b|, using \S+(?: instead|$)"
 )
 _ADVICE = re.compile(r"^\s*(?:#|- )|[Yy]ou can|[Pp]lease|set ")
 _TRIED_AGAIN_LINES = 3
@@ -35,6 +36,10 @@ _DEATH = re.compile(
     r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: (?!.*(?:CANCELLED AT|: Terminated$))|ChildFailedError|core dumped"
 )
 """What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another. Not that it was cancelled."""
+
+_MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
+_SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
+"""What a shell says of a program that it had started and that a signal ended."""
 
 _DUMPED = re.compile(r'^\W*$|File "|frame #\d|Thread 0x|Current thread 0x|Extension modules: ')
 """What a fault handler prints of a dying process, however many threads it had."""
@@ -66,6 +71,22 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     num_told = sum(1 for line in between if not _DUMPED.search(line))
     is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
     return is_long_ago and death == len(after)
+
+
+def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> bool:
+    """Whether a script went on after a shell's line, which ends no program by itself: more was printed, and no death."""
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    if tail is None or snapshot.state is not None:
+        return False
+    after = lines_after(hit, tail)
+    num_told = sum(1 for line in after if not _DUMPED.search(line))
+    return num_told >= num_lines and not any(_DEATH.search(line) for line in after)
+
+
+def is_monitor(hit: LogHit) -> bool:
+    """Whether a shell tells of the end of something that only ran beside the program."""
+    found = _SHELL_JOB.search(hit.text)
+    return found is not None and bool(_MONITOR.search(found["command"]))
 
 
 def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:

@@ -376,6 +376,48 @@ def test_an_error_that_was_tried_again_is_no_end_although_few_losses_follow() ->
     assert of_a_whole_log(*RAISED, "ConnectionError: timed out", *losses) == ["code_error"]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("train.sh: line 12: 12345 Killed                  nvidia-smi dmon > gpu.log",),
+        ("train.sh: line 30: 4123 Terminated              nvidia-smi -l 5 > smi.log",),
+        ("Killed", "starting training"),
+        ("Port 29500 is already in use, using 29501 instead",),
+        (
+            "E1121 12:00:00 Port 6006 is in use by another program. Either identify and stop that program, or …",
+        ),
+        ("bash: /etc/profile.d/foo.sh: Permission denied",),
+        ("rm: cannot remove '/tmp/other/x': Permission denied",),
+        ("ls: cannot access '/nfs/old': Stale file handle",),
+        ("curl: (6) Could not resolve host: api.wandb.ai", "wandb offline"),
+        (*RAISED, "FileNotFoundError: [Errno 2] No such file or directory: '/c/x'", "starting from scratch"),
+        ("All GPUs are in use: 8 workers started",),
+        ("Missing key(s) in state_dict: head.weight (expected, new head)",),
+        ("train.py: error: no config given, using default.yaml",),
+        (
+            "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+            "Submitted batch job 18",
+        ),
+    ],
+)
+def test_what_a_script_lived_through_is_no_alarm(lines: tuple[str, ...]) -> None:
+    assert not of_a_whole_log(*lines, "epoch 1 acc 0.5", "Training finished")
+
+
+@pytest.mark.parametrize(
+    ("cause", "lines"),
+    [
+        ("host_oom", ("train.sh: line 12: 12345 Killed                  python train.py", "done")),
+        ("host_oom", ("Killed",)),
+        ("permission_denied", ("mkdir: cannot create directory '/opt/x': Permission denied",)),
+        ("hostname_resolution", ("ssh: Could not resolve hostname node9: Name or service not known",)),
+        ("code_error", (*RAISED, "ValueError: x", "wandb: Find logs at: ./wandb/offline-run-1/logs")),
+    ],
+)
+def test_the_same_words_at_the_end_of_a_program_are_its_cause(cause: str, lines: tuple[str, ...]) -> None:
+    assert of_a_whole_log(*lines) == [cause]
+
+
 def test_a_crash_below_a_timeout_is_its_consequence_and_an_abort_for_it_is_the_timeout() -> None:
     timeout = DEADLY["nccl_timeout"][0]
     crash = "srun: error: n1: task 1: Segmentation fault (core dumped)"

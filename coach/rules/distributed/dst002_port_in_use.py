@@ -14,7 +14,7 @@ _IN_USE = re.compile(
     UNHEEDED + r".*?(?:"
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
     r"|(?:Error|Exception|error|ERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
-    r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)"
+    r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either identify)"
     r")"
 )
 

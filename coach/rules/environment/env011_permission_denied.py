@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
@@ -31,7 +32,7 @@ class PermissionDenied(EndingRule):
         What works in the terminal then fails in the job.
     When it stays silent
         Where a logger gives it as a warning. Info when the error was caught and the program went on, as with a cache in /tmp that
-        belongs to somebody else.
+        belongs to somebody else. On a shell command that failed in a script that went on.
     What to do
         Look from the node itself: `srun --pty ls -ld DIR`. Put runs where the site says compute nodes may write (`runs_root`, often
         $SCRATCH).
@@ -53,6 +54,9 @@ class PermissionDenied(EndingRule):
         ),
         Signature("ENV011", "shell", ("Permission denied", "Read-only file system"), _SHELL),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature != "shell" or not was_outlived(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""

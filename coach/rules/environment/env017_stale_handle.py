@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
+_SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
 _STALE = re.compile(UNHEEDED + r".*?Stale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?")
 
 
@@ -39,6 +41,9 @@ class StaleHandle(EndingRule):
         ("stale_nfs",),
         Signature("ENV017", "stale", ("Stale file handle", "Stale NFS file handle"), _STALE),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return not _SHELL.match(hit.text) or not was_outlived(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""

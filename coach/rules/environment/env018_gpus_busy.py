@@ -14,7 +14,7 @@ from coach.rules.placement import without_node
 _BUSY = re.compile(
     UNHEEDED
     + r".*?(?:CUDA-capable devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|cudaErrorDevice(?:s|AlreadyIn|)(?:Unavailable|Use)"
-    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
+    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|(?:[Ee]rror|ERROR|Exception)\b.{0,200}?[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import lines_after
 from coach.rules.ending import EndingRule
 
 _REFUSED = re.compile(
@@ -49,6 +50,15 @@ class InvalidRequest(EndingRule):
     confidence = 0.95
     consequence_of = ("JOB002", "JOB005", "JOB018", "JOB003", "MEM007")
     signatures = (Signature("JOB011", "request", ("sbatch: ", "srun: ", "salloc: "), _REFUSED),)
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """What was refused, and then submitted otherwise, ended nothing."""
+        return not any(
+            line.startswith("Submitted batch job")
+            for tail in snapshot.log_tails
+            if tail.file == hit.file
+            for line in lines_after(hit, tail)
+        )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = hit.fields.get("why") or hit.fields.get("words") or hit.fields.get("option") or ""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import is_monitor
 from coach.rules.ending import EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.quoting import hits_of
@@ -91,7 +92,9 @@ class EndedBySignal(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A rank that torchrun itself ended is a bystander."""
+        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended."""
+        if is_monitor(hit):
+            return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received" in hit.fields
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -1, -2, -15)
 

@@ -65,6 +65,9 @@ class StateDictMismatch(EndingRule):
         Signature("TOR002", "detail", ("size mismatch for ", "key(s) in state_dict: "), _DETAIL),
     )
 
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature == "mismatch"
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         model = hit.fields.get("model")
         into = f" {model}" if model else " the model"
