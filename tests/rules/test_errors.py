@@ -40,6 +40,22 @@ ENDED = {
     "deepspeed-config": ("DSP002", "deepspeed_config_error"),
 }
 DEADLY = {
+    "cuda_oom": [
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
+        "tensorflow.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[6] on /job:localhost/device:GPU:0",
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 2,048 bytes).",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when …",
+    ],
+    "segfault": [
+        "[1]    12345 segmentation fault (core dumped)  python train.py",
+        "fish: Job 1, 'python train.py' terminated by signal SIGSEGV (Address boundary error)",
+    ],
+    "nan_loss": [
+        "AssertionError: Loss is NaN at step 500, aborting",
+        "ValueError: NaN loss encountered at step 12",
+    ],
+    "file_not_found": ["slurmstepd: error: execve(): /home/u/train.sh: No such file or directory"],
+    "module_not_found": ["train.py: /usr/bin/python: No module named torch"],
     "no_kernel_image": [
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "torch.AcceleratorError: CUDA error: invalid device function",
@@ -49,6 +65,8 @@ DEADLY = {
     "cublas_cudnn_error": [
         "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb, m, n, k)`",
         "RuntimeError: cuDNN error: CUDNN_STATUS_MAPPING_ERROR",
+        "RuntimeError: cuDNN Frontend error: [cudnn_frontend] Error: No execution plans support the graph.",
+        "errors_impl.UnknownError: Failed to get convolution algorithm. This is probably because cuDNN failed to initialize",
         "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
         "RuntimeError: GET was unable to find an engine to execute this computation",
         "torch._C._LinAlgError: cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling `cusolverDnSgetrf`",
@@ -178,6 +196,7 @@ DEADLY = {
         "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error",
     ],
     "amp_overflow": [
+        "RuntimeError: value cannot be converted to type at::Half without overflow",
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
         "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering the learning rate.",
     ],

@@ -13,10 +13,10 @@ from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.quoting import is_library
 
 _SEGFAULT = re.compile(
-    r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|: line \d+: +\d+ Segmentation fault\b"
+    r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
     r"|Signal 11 \(SIGSEGV\) received by PID|exits with return code = -11$"
-    r"|(?:terminated with|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
+    r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault"
     r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
 )
@@ -52,6 +52,7 @@ class SegmentationFault(EndingRule):
             "segfault",
             (
                 "Segmentation fault",
+                "segmentation fault (core dumped)",
                 "Segfault encountered",
                 "SIGSEGV",
                 "return code = -11",

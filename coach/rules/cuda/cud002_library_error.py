@@ -16,7 +16,7 @@ _STATUS = re.compile(
     r"|CUFFT_(?!SUCCESS|ALLOC_FAILED|C2|R2|Z2|D2|FORWARD|INVERSE)[A-Z_]+)"
 )
 _ALGORITHM = re.compile(
-    r"Error: .*?(?P<status>Unable to find a valid cuDNN algorithm to run convolution"
+    r"Error: .*?(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
     r"|(?:FIND|GET) was unable to find an engine to execute this computation)"
 )
 
@@ -46,7 +46,12 @@ class CudaLibraryError(EndingRule):
     consequence_of = ("CUD004", "CUD003", "MEM001", "HDW001", "HDW002")
     signatures = (
         Signature("CUD002", "status", ("_STATUS_", "CUFFT_"), _STATUS),
-        Signature("CUD002", "algorithm", ("cuDNN algorithm", "unable to find an engine"), _ALGORITHM),
+        Signature(
+            "CUD002",
+            "algorithm",
+            ("cuDNN algorithm", "unable to find an engine", "cuDNN Frontend error", "cuDNN failed to"),
+            _ALGORITHM,
+        ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

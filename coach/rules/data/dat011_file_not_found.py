@@ -22,10 +22,11 @@ _MISSING = re.compile(
     r"|RuntimeError: (?P<dataset>Dataset not found)(?: or corrupted)?\."
     r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
     r"|OSError: (?P<weights>Error no file named .*? found in directory \S+|Can't load \w+ for '[^']+')"
+    r"|execve\(\): (?P<executable>\S+): No such file or directory"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
 )
-_FIELDS = ("path", "program", "model", "repository", "repo_id", "weights", "fopen", "words")
+_FIELDS = ("path", "program", "model", "repository", "repo_id", "executable", "weights", "fopen", "words")
 
 
 class FileNotFound(EndingRule):
@@ -67,6 +68,7 @@ class FileNotFound(EndingRule):
                 "Error no file named",
                 "Can't load ",
                 "on fopen",
+                "execve(): ",
             ),
             _MISSING,
         ),

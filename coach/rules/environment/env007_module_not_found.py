@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
-    r"|^\S*python[\d.]*: No module named (?P<started>[\w.]+)"
+    r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
     r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"

@@ -28,6 +28,8 @@ _ALLOCATOR = re.compile(
 )
 _RUNTIME = re.compile(
     r"(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    r"|XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor with shape.{0,200}?device:GPU"
+    r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
 )
 _LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
 
@@ -124,6 +126,10 @@ class CudaOutOfMemory(Rule):
                 "cudaErrorMemoryAllocation",
                 "hipErrorOutOfMemory",
                 "CUDA_ERROR_OUT_OF_MEMORY",
+                "RESOURCE_EXHAUSTED: Out of memory",
+                "OOM when allocating tensor",
+                "OutOfMemoryError: ",
+                "No available memory for the cache blocks",
             ),
             _RUNTIME,
         ),

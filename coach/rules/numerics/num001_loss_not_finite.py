@@ -24,6 +24,7 @@ _STOPPED = re.compile(
     r"|Function '\w+Backward\d*' returned nan values in its \d+th output"
     r"|found NaN in local (?:forward loss calculation|grad norm)"
     r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
+    r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
     r"|Train loss contains a NaN|Invalid loss, terminating training"
 )
 _FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
@@ -103,6 +104,7 @@ class LossNotFinite(Rule):
                 "onitored metric",
                 "contains a NaN",
                 "Invalid loss",
+                "NaN loss encountered",
             ),
             _STOPPED,
         ),

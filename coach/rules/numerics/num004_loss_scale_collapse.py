@@ -9,6 +9,7 @@ from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.quoting import hits_of, quote
 
@@ -17,6 +18,7 @@ _REDUCED = re.compile(
     rf"(?i:overflow).*?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to) {_NUMBER}"
 )
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
+_OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
 _MINIMUM = re.compile(
     r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?loss scale (?:is too small|reached minimum|reached its minimum|is below minimum)"
 )
@@ -69,6 +71,7 @@ class LossScaleCollapse(Rule):
             ("already at minimum", "Minimum loss scale", "loss scale is ", "loss scale reached"),
             _MINIMUM,
         ),
+        Signature("NUM004", "half", ("at::Half without overflow",), _OVERFLOW),
         Signature("NUM004", "reduced", ("OVERFLOW", "verflow"), _REDUCED),
         Signature("NUM004", "state", ("scale",), _STATE),
     )
@@ -79,6 +82,10 @@ class LossScaleCollapse(Rule):
             yield self._hit(
                 minimum[0], "The loss scale is at its minimum, and steps still overflow", Severity.CRITICAL
             )
+            return
+        half = hits_of(snapshot, self.code, "half")
+        if half and not went_on(half[0], snapshot):
+            yield self._hit(half[0], "A value is too large for fp16", Severity.CRITICAL)
             return
         for name in ("reduced", "state"):
             hits = hits_of(snapshot, self.code, name)
