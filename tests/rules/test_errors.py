@@ -40,6 +40,10 @@ ENDED = {
     "deepspeed-config": ("DSP002", "deepspeed_config_error"),
 }
 DEADLY = {
+    "host_oom": [
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        "train.sh: fork: Cannot allocate memory",
+    ],
     "cuda_oom": [
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
         "tensorflow.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[6] on /job:localhost/device:GPU:0",
@@ -435,6 +439,15 @@ def test_what_a_script_lived_through_is_no_alarm(lines: tuple[str, ...]) -> None
 )
 def test_the_same_words_at_the_end_of_a_program_are_its_cause(cause: str, lines: tuple[str, ...]) -> None:
     assert of_a_whole_log(*lines) == [cause]
+
+
+def test_an_extension_of_another_torch_is_built_anew_beside_it_and_nothing_is_removed() -> None:
+    line = (
+        "ImportError: /home/user/.cache/torch_extensions/py311/fused_adam/fused_adam.so: undefined symbol: _Z"
+    )
+    commands = [fix.command or "" for fix in diagnose_log(f"{line}\n").findings[0].fixes]
+    assert any("TORCH_EXTENSIONS_DIR=" in command for command in commands)
+    assert not any("rm " in command for command in commands)
 
 
 def test_a_crash_below_a_timeout_is_its_consequence_and_an_abort_for_it_is_the_timeout() -> None:

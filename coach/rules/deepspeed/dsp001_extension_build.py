@@ -34,8 +34,8 @@ class ExtensionBuild(EndingRule):
         On DeepSpeed's table of operators that could be built. Info when the program went on without the operator.
     What to do
         Load a compiler and the CUDA toolkit of torch's version in the job (`module load cuda/…`, or `nvcc` from conda; CUDA_HOME points to
-        it), and see that ninja is installed. After a change of torch, Python or compiler remove ~/.cache/torch_extensions: what lies there
-        was built for the old one. Several nodes that build at once into one home disturb each other: set TORCH_EXTENSIONS_DIR to a
+        it), and see that ninja is installed. After a change of torch, Python or compiler set TORCH_EXTENSIONS_DIR to an empty folder: what
+        lies in the old one was built for the old ones. Several nodes that build at once into one home disturb each other: set TORCH_EXTENSIONS_DIR to a
         local folder. torch's own optimizers need no build.
     Sources
         torch/utils/cpp_extension.py; deepspeed/ops/op_builder/builder.py.
@@ -88,8 +88,8 @@ class ExtensionBuild(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and ("library" in hit.fields):
             yield Fix(
-                "Remove what was built for another torch; it is built again",
-                command="rm -r ~/.cache/torch_extensions",
+                "Build anew in an empty folder: what lies in the old one was built for another torch",
+                command="export TORCH_EXTENSIONS_DIR=$(mktemp -d)",
             )
             return
         yield Fix(

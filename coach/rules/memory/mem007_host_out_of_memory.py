@@ -116,10 +116,18 @@ class HostOutOfMemory(Rule):
         Signature(
             "MEM007",
             "allocation",
-            ("MemoryError", "DefaultCPUAllocator", "Errno 12]", "std::bad_alloc"),
+            (
+                "MemoryError",
+                "DefaultCPUAllocator",
+                "Errno 12]",
+                "std::bad_alloc",
+                "running low on memory",
+                "fork: ",
+            ),
             re.compile(
                 r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
                 r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc"
+                r"|OutOfMemoryError: Task was killed due to the node running low on memory|\bfork: (?:retry: )?Cannot allocate memory"
             ),
         ),
         Signature(
