@@ -87,13 +87,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 @pytest.fixture(autouse=True)
 def signal_handlers() -> Iterator[None]:
-    """A command that is run in this process may set how it takes signals; with SIGPIPE's default, a later test would end all of them."""
+    """A command that is run in this process may set or block signals: SIGPIPE would end a later test, and its programs would not hear SIGUSR1."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     numbers = (signal.SIGPIPE, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
     yield
     for number, handler in before.items():
         if handler is not None:
             signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @pytest.fixture(scope="session")
