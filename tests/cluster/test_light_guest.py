@@ -102,10 +102,12 @@ def small_cgroup() -> Iterator[Path | None]:
 
 
 def pid_of(coach: InstalledCoach) -> int:
-    """The screens' own process."""
-    found = [each.pid for each in with_environment(f"HOME={coach.user.home}") if _name(each.pid) == "coach"]
-    (pid,) = found
-    return pid
+    """The screens' own process: the oldest of that name, since a client has it too until it is executed."""
+    found = wait_until(
+        lambda: [each for each in with_environment(f"HOME={coach.user.home}") if _name(each.pid) == "coach"],
+        what="coach is there",
+    )
+    return min(found, key=lambda each: each.start_ticks).pid
 
 
 def open_run(terminal: Terminal) -> None:
@@ -124,10 +126,13 @@ def test_it_opens_a_run_of_64_ranks_within_two_gigabytes_of_address_space_and_of
     with small_cgroup() as group:
         terminal = open_terminal(limited, columns=80, rows=24, env=env, as_user=user_coach.user)
         if group is not None:
-            (waiting,) = (
-                each.pid
-                for each in with_environment(f"HOME={user_coach.user.home}")
-                if _command(each.pid)[:3] == limited[:3]
+            (waiting,) = wait_until(
+                lambda: [
+                    each.pid
+                    for each in with_environment(f"HOME={user_coach.user.home}")
+                    if _command(each.pid)[:3] == limited[:3]
+                ],
+                what="the shell that becomes coach waits for Enter",
             )
             (group / "cgroup.procs").write_text(str(waiting))
         terminal.send("Enter")
