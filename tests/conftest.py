@@ -26,7 +26,6 @@ import pytest
 
 from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
-from tests.cluster.site_slurm import why_not as why_no_site
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach, build_environment, build_wheel, own_environment
 from tests.ordinary_user import User, make_open_directory, make_user
@@ -52,7 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that uses a fixture with a requirement has its marker, said or not.
 
     Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process: they share what is booted for
-    them, and none waits for another kind.
+    them, and none waits for another kind. Such a test that fails is tried once more, because what it drives shares the machine with
+    others; the last lines name those that needed it.
     """
     for item in items:
         for requirement in REQUIREMENTS:
@@ -61,6 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for kind in ("terminal", "cluster", "train"):
             if item.get_closest_marker(kind) is not None:
                 item.add_marker(pytest.mark.xdist_group(kind))
+                item.add_marker(pytest.mark.flaky(reruns=1))
                 break
 
 
@@ -75,8 +76,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Say last what was not tested, and why."""
+    """Say last what was not tested, and why; and what passed at the second try only."""
     yield
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.write_line(f"TRIED TWICE: {report.nodeid}", yellow=True, bold=True)
     skipped: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
@@ -129,9 +132,6 @@ def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="session")
 def site_slurm_cluster() -> Iterator[SlurmCluster]:
     """The site of the session. Tests take `site_slurm`."""
-    if (reason := why_no_site()) is not None:
-        is_required = os.environ.get("COACH_TEST_SLURM") == "require"
-        (pytest.fail if is_required else pytest.skip)(f"cluster: {reason}")
     directory = make_open_directory("coach-site")
     cluster = site_cluster(directory)
     try:

@@ -1,7 +1,7 @@
 """What tests need beside Python, and what happens where it is missing: skipped and said, or failed where CI requires it.
 
 A suite that skips its best tests in silence is green for nothing. So every such test has a marker, the reasons are printed at the end, and
-`COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`, `…_NVML`, `…_STRACE`) turns the skip into a failure.
+`COACH_TEST_SLURM=require` (`…_TERMINAL`, `…_TRAIN`, `…_NVML`, `…_STRACE`, `…_ROOT`, …) turns the skip into a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.cluster import apptainer, lmod, slurm
+from tests.cluster import apptainer, lmod, other_slurm, scale, site_slurm, slurm
 from tests.nvml.stand_in import has_compiler
 from tests.terminal import tmux
 
@@ -66,6 +66,15 @@ def _why_no_strace() -> str | None:
     return None if shutil.which("strace") else "not installed: strace"
 
 
+def _why_not_root() -> str | None:
+    return None if os.geteuid() == 0 else "only root can"
+
+
+def _why_no_memory_cgroup() -> str | None:
+    is_writable = os.access("/sys/fs/cgroup/memory", os.W_OK)
+    return None if is_writable else "no writable memory cgroup of version 1 here"
+
+
 @cache
 def _why_no_gpu() -> str | None:
     return None if Path("/dev/nvidiactl").exists() else "no NVIDIA GPU here"
@@ -78,6 +87,13 @@ REQUIREMENTS = (
     Requirement("terminal", tmux.why_not, "COACH_TEST_TERMINAL", frozenset({"open_terminal"})),
     Requirement("train", _why_no_torch, "COACH_TEST_TRAIN", frozenset({"train_python"})),
     Requirement("frameworks", _why_no_frameworks, "COACH_TEST_TRAIN", frozenset()),
+    Requirement(
+        "site", site_slurm.why_not, "COACH_TEST_SLURM", frozenset({"site_slurm", "site_slurm_cluster"})
+    ),
+    Requirement("other_slurm", other_slurm.why_not, "COACH_TEST_OTHER_SLURM", frozenset({"strict_slurm"})),
+    Requirement("scale", scale.why_not, "COACH_TEST_SCALE", frozenset({"large_slurm"})),
+    Requirement("root", _why_not_root, "COACH_TEST_ROOT", frozenset()),
+    Requirement("memory_cgroup", _why_no_memory_cgroup, "COACH_TEST_CGROUP", frozenset()),
     Requirement("environments", _why_no_environments, "COACH_TEST_SLURM", frozenset()),
     Requirement("nvml", _why_no_nvml, "COACH_TEST_NVML", frozenset({"nvml_stand_in", "nvml"})),
     Requirement("strace", _why_no_strace, "COACH_TEST_STRACE", frozenset()),

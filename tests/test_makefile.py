@@ -288,7 +288,7 @@ def test_a_wheelhouse_that_lacks_something_says_so(machine: Machine) -> None:
     assert "wheelhouse does not have it all: it needs EXTRAS='train'" in result.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.root
 def test_a_checkout_of_somebody_else_is_used_as_it_is(open_directory: Path) -> None:
     folder = open_directory / "shared"
     folder.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coach.sources.rpc_budget import BURST, SITE_SHARE
-from tests.cluster.other_slurm import OtherSlurm, why_not
+from tests.cluster.other_slurm import OtherSlurm
 from tests.cluster.test_politeness import rpcs_of_user, wait_for_time
 from tests.installed import InstalledCoach
 from tests.ordinary_user import User, make_open_directory
@@ -26,8 +26,6 @@ LIMIT = f"SlurmctldParameters=rl_enable,rl_bucket_size={BUCKET},rl_refill_rate={
 @pytest.fixture
 def strict_slurm() -> Iterator[OtherSlurm]:
     """A cluster of a version that can limit rates, and does so strictly."""
-    if (reason := why_not()) is not None:
-        pytest.skip(f"cluster: {reason}")
     directory = make_open_directory("coach-strict")
     cluster = OtherSlurm(directory, LIMIT)
     try:

@@ -17,7 +17,6 @@ import pytest
 
 from coach.sources.slurm_jobs import jobs_query
 from coach.sources.slurm_nodes import nodes_query, partitions_query
-from tests.cluster import scale
 from tests.cluster.guest import Guest, counting_clients
 from tests.cluster.scale import ScaleCluster
 from tests.installed import InstalledCoach
@@ -32,8 +31,6 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 @pytest.fixture(scope="module")
 def large_slurm() -> Iterator[ScaleCluster]:
-    if (reason := scale.why_not()) is not None:
-        pytest.skip(f"cluster: {reason}")
     directory = make_open_directory("coach-scale")
     cluster = ScaleCluster(directory)
     try:

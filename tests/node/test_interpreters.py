@@ -11,22 +11,21 @@ import pytest
 from tests.node.conftest import Start, telemetry
 from tests.waiting import wait_until
 
-_VERSIONS = [f"3.{minor}" for minor in range(9, 15)]
 
-
-def _interpreter(version: str) -> str | None:
+@pytest.fixture(params=[f"3.{minor}" for minor in range(9, 15)])
+def python(request: pytest.FixtureRequest) -> str:
+    """The interpreter of each version."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    found = sorted(pyenv.glob(f"versions/{version}.*/bin/python3"))
-    return str(found[-1]) if found else shutil.which(f"python{version}")
+    found = sorted(pyenv.glob(f"versions/{request.param}.*/bin/python3"))
+    path = str(found[-1]) if found else shutil.which(f"python{request.param}")
+    if path is None:
+        pytest.skip(f"Python {request.param} is not on this machine")
+    return path
 
 
-@pytest.mark.parametrize("version", _VERSIONS)
 def test_a_training_runs_beside_the_sampler_which_needs_no_package(
-    start: Start, tmp_path: Path, version: str
+    start: Start, tmp_path: Path, python: str
 ) -> None:
-    python = _interpreter(version)
-    if python is None:
-        pytest.skip(f"Python {version} is not on this machine")
     release = tmp_path / "go"
     for package in ("pynvml", "psutil"):
         (tmp_path / f"{package}.py").write_text("raise ImportError\n")
@@ -57,13 +56,9 @@ def test_a_training_runs_beside_the_sampler_which_needs_no_package(
     assert all(text.startswith(f"pynvml missing in {python}") for text in because)
 
 
-@pytest.mark.parametrize("version", _VERSIONS)
 def test_an_interpreter_without_torch_is_named_in_the_first_second(
-    start: Start, tmp_path: Path, version: str
+    start: Start, tmp_path: Path, python: str
 ) -> None:
-    python = _interpreter(version)
-    if python is None:
-        pytest.skip(f"Python {version} is not on this machine")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text('{"schema": 1, "requires": {"torch": ">=2.6"}}')
     command = ["--run-dir", str(tmp_path / "run"), "--", python, "-m", "torch.distributed.run", "train.py"]

@@ -65,7 +65,7 @@ def test_no_cgroup_is_no_limit(tmp_path: Path) -> None:
     assert limits.cpu_quota_of("9:memory:/\n2:cpu:/\n0::/\n", tmp_path) is None
 
 
-@pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="no writable memory cgroup here")
+@pytest.mark.memory_cgroup
 def test_a_real_cgroup_of_a_real_process_is_found() -> None:
     group = Path("/sys/fs/cgroup/memory") / f"coach-test-{os.getpid()}"
     group.mkdir()

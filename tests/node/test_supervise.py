@@ -239,7 +239,7 @@ def test_a_driver_that_hangs_holds_up_neither_the_training_nor_its_end(
     assert training.returncode == 5
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+@pytest.mark.root
 def test_a_disk_that_fills_costs_samples_only_and_they_come_again_with_room(
     start: Start, tmp_path: Path
 ) -> None:

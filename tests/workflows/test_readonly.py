@@ -55,7 +55,7 @@ def test_on_the_screens_every_key_that_changes_something_says_why_it_is_off() ->
     assert off["quit"] is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.root
 @pytest.mark.parametrize("words", [("--as-root", "launch"), ("launch", "--as-root")])
 def test_the_option_may_stand_before_the_command_or_behind_it(tmp_path: Path, words: tuple[str, str]) -> None:
     env = {key: value for key, value in os.environ.items() if key != "COACH_AS_ROOT"}
