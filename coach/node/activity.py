@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from coach.node.gap import Gap
 from coach.node.limits import read_meminfo_mib
 from coach.node.rates import Rates
+from coach.node.small_file import read_small
 
 _SECTOR_MIB = 512 / 2**20
 
@@ -27,7 +28,7 @@ class Activity:
         self._disks = _with_device(sys / "block")
         self._interfaces = _with_device(sys / "class/net")
         self.gaps: List[Gap] = []
-        if parse_pressure(_read(proc / "pressure/cpu")) == (None, None):
+        if parse_pressure(read_small(proc / "pressure/cpu")) == (None, None):
             self.gaps.append(
                 (
                     "host.pressure",
@@ -38,15 +39,15 @@ class Activity:
 
     def sample(self, time_s: float) -> Dict[str, Any]:
         """Fields of a host record. `time_s` is a monotonic clock."""
-        busy, total = parse_cpu(_read(self._proc / "stat"))
+        busy, total = parse_cpu(read_small(self._proc / "stat"))
         busy_rate, total_rate = self._rates.of("busy", busy, time_s), self._rates.of("total", total, time_s)
-        cpu_some, _ = parse_pressure(_read(self._proc / "pressure/cpu"))
-        memory_some, memory_full = parse_pressure(_read(self._proc / "pressure/memory"))
-        io_some, io_full = parse_pressure(_read(self._proc / "pressure/io"))
+        cpu_some, _ = parse_pressure(read_small(self._proc / "pressure/cpu"))
+        memory_some, memory_full = parse_pressure(read_small(self._proc / "pressure/memory"))
+        io_some, io_full = parse_pressure(read_small(self._proc / "pressure/io"))
         memory = read_meminfo_mib(self._proc / "meminfo")
         total_mib, available_mib = memory.get("MemTotal"), memory.get("MemAvailable")
         swap_mib, free_swap_mib = memory.get("SwapTotal"), memory.get("SwapFree")
-        read, written = parse_diskstats(_read(self._proc / "diskstats"), self._disks)
+        read, written = parse_diskstats(read_small(self._proc / "diskstats"), self._disks)
         shared_used, shared_total = _size_of("/dev/shm")
         return {
             "node_cpu_pct": 100 * busy_rate / total_rate if busy_rate is not None and total_rate else None,
@@ -69,8 +70,8 @@ class Activity:
 
     def _bytes(self, way: str) -> Optional[float]:
         folder = self._sys / "class/net"
-        found = [_read(folder / name / f"statistics/{way}_bytes") for name in self._interfaces]
-        return sum(int(text) / 2**20 for text in found if text.strip().isdigit()) if any(found) else None
+        found = [read_small(folder / name / f"statistics/{way}_bytes") for name in self._interfaces]
+        return sum(int(text) / 2**20 for text in found if text.isdigit()) if any(found) else None
 
 
 def parse_cpu(text: str) -> Tuple[Optional[float], Optional[float]]:
@@ -123,11 +124,3 @@ def _size_of(mount: str) -> Tuple[Optional[float], Optional[float]]:
 
 def _difference(total: Optional[float], rest: Optional[float]) -> Optional[float]:
     return None if total is None or rest is None else total - rest
-
-
-def _read(path: Path) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

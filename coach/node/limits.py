@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
+from coach.node.small_file import read_small
+
 # Version 1 says "no limit" with a number near 2^63.
 _NO_LIMIT = 1 << 60
 _MEMORY_FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}
@@ -59,8 +61,8 @@ def memory_limit_of(cgroups: str, root: Path) -> Optional[float]:
     """The least memory limit of a process's cgroups, in MiB."""
     found = []
     for controller, directory in _directories(cgroups, root):
-        text = _text(directory / _MEMORY_FILES[controller]) if controller in _MEMORY_FILES else None
-        if text is not None and text.isdigit() and int(text) < _NO_LIMIT:
+        text = read_small(directory / _MEMORY_FILES[controller]) if controller in _MEMORY_FILES else ""
+        if text.isdigit() and int(text) < _NO_LIMIT:
             found.append(int(text) / 2**20)
     return min(found, default=None)
 
@@ -68,7 +70,7 @@ def memory_limit_of(cgroups: str, root: Path) -> Optional[float]:
 def read_meminfo_mib(path: Path = Path("/proc/meminfo")) -> Dict[str, float]:
     """What the machine has and has left, for example MemTotal and MemAvailable."""
     found: Dict[str, float] = {}
-    for line in (_text(path) or "").splitlines():
+    for line in read_small(path).splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if len(words) == 2 and words[0].isdigit():
@@ -77,7 +79,7 @@ def read_meminfo_mib(path: Path = Path("/proc/meminfo")) -> Dict[str, float]:
 
 
 def _cgroups_of(pid: int) -> str:
-    return _text(Path(f"/proc/{pid}/cgroup")) or ""
+    return read_small(f"/proc/{pid}/cgroup")
 
 
 def _directories(cgroups: str, root: Path) -> Iterator[Tuple[str, Path]]:
@@ -101,10 +103,10 @@ def _directories(cgroups: str, root: Path) -> Iterator[Tuple[str, Path]]:
 
 def _cpu_quota(controller: str, directory: Path) -> Optional[float]:
     if controller == "":
-        quota, _, period = (_text(directory / "cpu.max") or "max").partition(" ")
+        quota, _, period = (read_small(directory / "cpu.max") or "max").partition(" ")
     elif controller == "cpu":
-        quota = _text(directory / "cpu.cfs_quota_us") or "-1"
-        period = _text(directory / "cpu.cfs_period_us") or ""
+        quota = read_small(directory / "cpu.cfs_quota_us") or "-1"
+        period = read_small(directory / "cpu.cfs_period_us")
     else:
         return None
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
@@ -117,10 +119,3 @@ def _has_several_tasks(env: Mapping[str, str]) -> bool:
 
 def _number(text: Optional[str]) -> Optional[int]:
     return int(text) if text and text.isdigit() and int(text) > 0 else None
-
-
-def _text(path: Path) -> Optional[str]:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None

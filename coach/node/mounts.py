@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from coach.node.gap import Gap
 from coach.node.rates import Rates
+from coach.node.small_file import read_small
 
 _MAX_MOUNTS = 8
 _LUSTRE_FOLDERS = ("proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre")
@@ -66,7 +67,7 @@ class Mounts:
         return sorted(records, key=lambda record: -record["operations_per_s"])[:_MAX_MOUNTS]
 
     def _mountstats(self) -> str:
-        return _read(self._root / "proc/self/mountstats")
+        return read_small(self._root / "proc/self/mountstats")
 
     def _lustre(self) -> Dict[str, Counters]:
         """By the mount point, or by the name of the file system where the mount is not known."""
@@ -79,8 +80,8 @@ class Mounts:
         for folder in (self._root / name for name in _LUSTRE_FOLDERS):
             for path in _glob(folder, "llite/*/stats"):
                 name = path.parent.name.partition("-")[0]
-                servers = [_read(stats) for stats in _glob(folder, f"osc/{name}-*/stats")]
-                found.setdefault(names.get(name, name), parse_lustre(_read(path), servers))
+                servers = [read_small(stats) for stats in _glob(folder, f"osc/{name}-*/stats")]
+                found.setdefault(names.get(name, name), parse_lustre(read_small(path), servers))
         return found
 
 
@@ -150,11 +151,3 @@ def _glob(folder: Path, pattern: str) -> List[Path]:
         return sorted(folder.glob(pattern))
     except OSError:
         return []
-
-
-def _read(path: Path) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

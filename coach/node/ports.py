@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from coach.node.rates import Rates
+from coach.node.small_file import read_small
 
 _MAX_PORTS = 16
 # Errors that cost a packet or a link; symbol errors are corrected, and come with every cable.
@@ -47,9 +48,9 @@ class Ports:
         return {
             "kind": "port",
             "name": name,
-            "type": "roce" if _text(path / "link_layer") == "Ethernet" else "infiniband",
-            "state": (_text(path / "state") or "").rpartition(": ")[2].lower() or None,
-            "rate_gbit_s": _first_number(_text(path / "rate")),
+            "type": "roce" if read_small(path / "link_layer") == "Ethernet" else "infiniband",
+            "state": read_small(path / "state").rpartition(": ")[2].lower() or None,
+            "rate_gbit_s": _first_number(read_small(path / "rate")),
             "rx_mib_s": self._rate(name, "rx", _number(counters / "port_rcv_data"), _WORD_BYTES, time_s),
             "tx_mib_s": self._rate(name, "tx", _number(counters / "port_xmit_data"), _WORD_BYTES, time_s),
             "num_errors": _sum([_number(counters / error) for error in _INFINIBAND_ERRORS]),
@@ -62,8 +63,8 @@ class Ports:
         return {
             "kind": "port",
             "name": path.name,
-            "type": _TYPES.get(_text(path / "type") or ""),
-            "state": _text(path / "operstate"),
+            "type": _TYPES.get(read_small(path / "type")),
+            "state": read_small(path / "operstate") or None,
             "rate_gbit_s": speed / 1000 if speed else None,
             "rx_mib_s": self._rate(path.name, "rx", _number(counters / "rx_bytes"), 1, time_s),
             "tx_mib_s": self._rate(path.name, "tx", _number(counters / "tx_bytes"), 1, time_s),
@@ -92,17 +93,10 @@ def _sum(values: List[Optional[int]]) -> Optional[int]:
 
 def _number(path: Path) -> Optional[int]:
     """A counter; an interface without a link says -1 as its speed."""
-    text = _text(path) or ""
+    text = read_small(path)
     return int(text) if text.isdigit() else None
 
 
-def _first_number(text: Optional[str]) -> Optional[float]:
-    found = re.match(r"\d+(?:\.\d+)?", text or "")
+def _first_number(text: str) -> Optional[float]:
+    found = re.match(r"\d+(?:\.\d+)?", text)
     return float(found[0]) if found else None
-
-
-def _text(path: Path) -> Optional[str]:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return None

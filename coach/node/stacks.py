@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from coach import runs
 from coach.node.node_name import node_name
 from coach.node.processes import own_processes, read_stat
+from coach.node.small_file import read_small
 
 SIGNAL = 44
 """Of startup/sitecustomize.py, which answers it by faulthandler."""
@@ -139,7 +140,7 @@ def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]
         "threads": threads or [],
         "flight": flight,
         "state": _state(rank.pid),
-        "wait_channel": _read(f"/proc/{rank.pid}/wchan").strip("0\n") or None,
+        "wait_channel": read_small(f"/proc/{rank.pid}/wchan").strip("0\n") or None,
         "cpu_pct": cpu_pct,
         "num_sockets": _num_sockets(rank.pid),
     }
@@ -170,7 +171,7 @@ def ask_py_spy(rank: Rank, named: Optional[str], deadline_s: float) -> Answer:
             return None, str(error)
         said = done.stderr.decode("utf-8", "replace")
         if "ermission" in said or "not permitted" in said:
-            scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
+            scope = read_small("/proc/sys/kernel/yama/ptrace_scope")
             return None, "ptrace is refused here" + (
                 f" (kernel.yama.ptrace_scope = {scope})" if scope else ""
             )
@@ -199,7 +200,7 @@ def parse_py_spy(data: bytes) -> Threads:
 def ask_faulthandler(pid: int) -> Answer:
     """The process writes its own stacks, at a signal, even while its interpreter is held up in C."""
     fd, _ = _offered(pid, _DUMP)
-    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", read_small(f"/proc/{pid}/status"), re.MULTILINE)
     if fd is None or caught is None or not int(caught[1], 16) >> (SIGNAL - 1) & 1:
         return None, "the process was not started below `coach run`"
     text = _after(fd, lambda: os.kill(pid, SIGNAL), _DUMP_S)
@@ -304,7 +305,7 @@ def _first(env: Dict[str, str], *names: str) -> Optional[str]:
 
 
 def _environment(pid: int) -> Dict[str, str]:
-    pairs = (entry.partition("=") for entry in _read(f"/proc/{pid}/environ").split("\0"))
+    pairs = (entry.partition("=") for entry in read_small(f"/proc/{pid}/environ").split("\0"))
     return {name: value for name, _, value in pairs}
 
 
@@ -316,7 +317,7 @@ def _is_python(pid: int) -> bool:
 
 def _is_coach(pid: int) -> bool:
     """This process, the supervisor and the sampler, which stand beside the training or above it."""
-    words = _read(f"/proc/{pid}/cmdline").split("\0")[:5]
+    words = read_small(f"/proc/{pid}/cmdline").split("\0")[:5]
     modules = [name for flag, name in zip(words, words[1:]) if flag == "-m"]  # noqa: B905, RUF007 (Python 3.9)
     return (
         pid == os.getpid()
@@ -340,7 +341,7 @@ def _is_below(pid: int, root: int, parents: Dict[int, int]) -> bool:
 
 def _state(pid: int) -> Optional[str]:
     """The kernel's letter: R runs, S sleeps, D waits for a device, T is stopped."""
-    text = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    text = read_small(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return text[0] if text else None
 
 
@@ -357,11 +358,3 @@ def _links(pid: int) -> List[str]:
         return [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208 (names are wanted)
     except OSError:
         return []
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
-        return ""
