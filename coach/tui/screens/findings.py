@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from textual.widget import Widget
-from textual.widgets import Input
 
 from coach.analysis.ranking import RankedFinding, by_impact
 from coach.tui.asked import Question
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
 from coach.tui.keys import bindings_of
+from coach.tui.listing import ListingScreen
 from coach.tui.messages import FindingsOpened, Wanted
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
 from coach.tui.render.text import plural, printable
@@ -18,7 +18,7 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class FindingsScreen(CoachScreen):
+class FindingsScreen(ListingScreen):
     """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while it is on top."""
 
     PLACE = "findings"
@@ -36,10 +36,6 @@ class FindingsScreen(CoachScreen):
     def on_mount(self) -> None:
         self.table.focus()
         self.post_message(Wanted(Question.PAST_JOBS))
-
-    @property
-    def table(self) -> KeyedTable:
-        return self.query_one("#findings", KeyedTable)
 
     def show(self) -> None:
         context = self.context
@@ -61,19 +57,3 @@ class FindingsScreen(CoachScreen):
         target = next((each.target for each in self._found if finding_key(each) == key), None)
         if target is not None:
             self.post_message(FindingsOpened(target))
-
-    def action_filter(self) -> None:
-        self.query_one(FilterLine).edit(self.table)
-
-    def on_keyed_table_opened(self) -> None:
-        self.action_open()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one(FilterLine).apply()
-        self.refresh_all()
-
-    def go_back(self) -> bool:
-        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
-        if was_filtered:
-            self.refresh_all()
-        return was_filtered

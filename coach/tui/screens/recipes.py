@@ -14,8 +14,9 @@ from coach.launch import parameters
 from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
-from coach.tui.base import CoachScreen, Context
+from coach.tui.base import Context
 from coach.tui.keys import bindings_of
+from coach.tui.listing import ListingScreen
 from coach.tui.messages import PlanOpened, ScriptRequested
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
@@ -52,7 +53,7 @@ class ParameterField(Input):
         self.said = value
 
 
-class RecipesScreen(CoachScreen):
+class RecipesScreen(ListingScreen):
     """Left the ladder, right what is known of the step under the cursor, and its form."""
 
     PLACE = "recipes"
@@ -84,10 +85,6 @@ class RecipesScreen(CoachScreen):
     def on_mount(self) -> None:
         self.query_one("#form").border_title = " parameters "
         self.table.focus()
-
-    @property
-    def table(self) -> KeyedTable:
-        return self.query_one("#ladder", KeyedTable)
 
     @property
     def page(self) -> Page | None:
@@ -193,12 +190,8 @@ class RecipesScreen(CoachScreen):
         self._show_meaning()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if not isinstance(event.input, ParameterField):
-            self.query_one(FilterLine).apply()
-            self.refresh_all()
-            return
         field, page = event.input, self.page
-        if page is None or event.value == field.said:
+        if not isinstance(field, ParameterField) or page is None or event.value == field.said:
             return
         field.said = event.value
         values = self._said.setdefault(page.launch_name, {})
@@ -237,12 +230,6 @@ class RecipesScreen(CoachScreen):
             return
         self.post_message(PlanOpened(request, page.recipe.name))
 
-    def action_filter(self) -> None:
-        self.query_one(FilterLine).edit(self.table)
-
-    def on_keyed_table_opened(self) -> None:
-        self.action_open()
-
     def on_keyed_table_moved(self) -> None:
         self.pane("#page").scroll_home(animate=False)
         self.show()
@@ -255,7 +242,4 @@ class RecipesScreen(CoachScreen):
         if isinstance(self.app.focused, ParameterField):
             self.table.focus()
             return True
-        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
-        if was_filtered:
-            self.refresh_all()
-        return was_filtered
+        return super().go_back()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from textual.widget import Widget
-from textual.widgets import Input
 
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
+from coach.tui.listing import ListingScreen
 from coach.tui.messages import CompareOpened, GroupOpened, RunOpened
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
@@ -17,7 +17,7 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class RunsScreen(ChoosingScreen):
+class RunsScreen(ListingScreen, ChoosingScreen):
     """All runs under the runs root."""
 
     PLACE = "runs"
@@ -32,10 +32,6 @@ class RunsScreen(ChoosingScreen):
 
     def on_mount(self) -> None:
         self.table.focus()
-
-    @property
-    def table(self) -> KeyedTable:
-        return self.query_one("#runs", KeyedTable)
 
     def show(self) -> None:
         context, snapshot = self.context, self.context.snapshot
@@ -89,19 +85,3 @@ class RunsScreen(ChoosingScreen):
     def chosen(self) -> list[Chosen]:
         run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
         return [self.choose_run(run)] if run is not None else []
-
-    def action_filter(self) -> None:
-        self.query_one(FilterLine).edit(self.table)
-
-    def on_keyed_table_opened(self) -> None:
-        self.action_open()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one(FilterLine).apply()
-        self.refresh_all()
-
-    def go_back(self) -> bool:
-        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
-        if was_filtered:
-            self.refresh_all()
-        return was_filtered

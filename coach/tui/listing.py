@@ -1,0 +1,41 @@
+"""What the screens share that are one table with a filter line below: `/` asks for words, Enter opens a row, Esc shows all again.
+
+Screens whose filters are kept from one start to the next, with columns and an order, are of another kind (viewing.py).
+"""
+
+from __future__ import annotations
+
+from textual.widgets import Input
+
+from coach.tui.base import CoachScreen
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+
+
+class ListingScreen(CoachScreen):
+    """A screen with a KeyedTable and a FilterLine."""
+
+    @property
+    def table(self) -> KeyedTable:
+        return self.query_one(KeyedTable)
+
+    def action_open(self) -> None:
+        """Open the row under the cursor."""
+        raise NotImplementedError
+
+    def action_filter(self) -> None:
+        self.query_one(FilterLine).edit(self.table)
+
+    def on_keyed_table_opened(self) -> None:
+        self.action_open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if isinstance(event.input, FilterLine):
+            event.input.apply()
+            self.refresh_all()
+
+    def go_back(self) -> bool:
+        was_filtered = self.query_one(FilterLine).clear_filter((self.table,))
+        if was_filtered:
+            self.refresh_all()
+        return was_filtered
