@@ -36,14 +36,7 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
     """Run to the end, without a shell and without input. Raises OSError, or subprocess.TimeoutExpired when it was ended for its time."""
     with (
         _watched_group(env) as group,
-        subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            process_group=group,
-        ) as process,
+        _started(argv, env, group) as process,
     ):
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
@@ -63,14 +56,7 @@ def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[sub
     """
     with (
         _watched_group(env, _ASK_GROUP_TO_END_UNLESS_TOLD) as group,
-        subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            process_group=group,
-        ) as process,
+        _started(argv, env, group) as process,
     ):
         try:
             yield process
@@ -80,6 +66,17 @@ def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[sub
             while (process.poll() is None or _has_members(group)) and time.monotonic() < deadline_s:
                 time.sleep(_GLANCE_S)
             os.killpg(group, signal.SIGKILL)
+
+
+def _started(argv: Sequence[str], env: Mapping[str, str], group: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        process_group=group,
+    )
 
 
 def _has_members(group: int) -> bool:
