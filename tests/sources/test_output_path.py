@@ -41,13 +41,13 @@ JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) 
     ],
 )
 def test_a_pattern_is_what_slurmd_makes_of_it(pattern: str, names: Names, path: str) -> None:
-    assert expand(pattern, names, Path("/work")) == Path("/work") / path
+    assert expand(pattern, names, Path("/data")) == Path("/data") / path
 
 
 def test_what_a_job_has_not_got_yet_is_not_guessed() -> None:
     waiting = replace(TASK, node=None)
-    assert expand("%N.out", waiting, Path("/work")) is None
-    assert expand("%j.out", waiting, Path("/work")) == Path("/work/4945.out")
+    assert expand("%N.out", waiting, Path("/data")) is None
+    assert expand("%j.out", waiting, Path("/data")) == Path("/data/4945.out")
 
 
 @pytest.mark.parametrize(
