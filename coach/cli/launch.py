@@ -73,6 +73,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
     )
+    add_ways(parser)
+
+
+def add_ways(parser: argparse.ArgumentParser) -> None:
+    """How far a launch goes, and how it answers."""
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything and print the script, submit nothing"
     )
@@ -84,10 +89,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: COMPLETED), 1 ended otherwise, 2 refused."""
+    return launch(replace(_request(args), recipe=launch_name(args.recipe, settings)), args, settings)
+
+
+def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -> int:
+    """From a request to a run, as `--dry-run`, `--wait` and `--format` say."""
     refuse_if_readonly(settings, "launches nothing")
     env = os.environ
     io = SystemIo(scrubbed_environment(env))
-    asked = replace(_request(args), recipe=launch_name(args.recipe, settings))
     plan = prepare(asked, settings, env, io, time.time())
     for line in plan.notes:
         _say(line)
@@ -115,7 +124,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0 if _show_group(plan, settings, io, args.format) else 1
     if states == ["COMPLETED"]:
         return 0
-    _say_why(plan, submitted[0], settings, io)
+    if "drill" not in plan.run_json:
+        _say_why(plan, submitted[0], settings, io)
     return 1
 
 
@@ -200,8 +210,8 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         gpu_request=args.gpu_request,
         environment=args.env,
         python=args.python,
-        set=_pairs(args.set, "--set"),
-        sbatch=_pairs(args.sbatch, "--sbatch"),
+        set=pairs(args.set, "--set"),
+        sbatch=pairs(args.sbatch, "--sbatch"),
     )
 
 
@@ -213,7 +223,7 @@ def _count(text: str | None, option: str) -> int | None:
     return int(text)
 
 
-def _pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
+def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")

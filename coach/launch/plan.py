@@ -91,6 +91,10 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     check_run_dir(facts.paths.run_dir)
     parameters, unusual = resolve_parameters(recipe, request.set)
     resolved = resolve_resources(request, recipe, parameters, site)
+    if (
+        recipe.drill is not None and request.fix is None
+    ):  # what is unusual about a drill is for the learner to find
+        unusual, resolved = (), replace(resolved, notes=(), warnings=())
     plan = Plan(
         request=request,
         run_id=run_id,

@@ -19,6 +19,8 @@ from coach.model.errors import UserError
 from coach.model.launch import Scalar
 
 _NO_RECIPES = frozenset({"pyproject.toml"})
+_DRILLS = "drills"
+"""The folder beside the recipes that holds those with a planted fault."""
 
 
 def data_dir() -> Path:
@@ -32,7 +34,6 @@ def find_recipes(
     data: Path | None = None, more: Iterable[Path] = ()
 ) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
     """All recipes by name, and what is wrong with those that cannot be read. `more` are a user's files and folders."""
-    recipes: list[Recipe] = []
     problems: list[UserError] = []
     paths = _paths(data or data_dir())
     for place in more:
@@ -40,25 +41,28 @@ def find_recipes(
             paths += _user_paths(place)
         except UserError as problem:
             problems.append(problem)
-    for path in paths:
-        try:
-            recipes.append(read_recipe(path, data))
-        except UserError as problem:
-            problems.append(problem)
-    return tuple(recipes), tuple(problems)
+    recipes, unreadable = _read_all(paths, data)
+    return tuple(recipes), (*problems, *unreadable)
+
+
+def find_drills(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
+    """All drills by name, and what is wrong with those that cannot be read."""
+    drills, problems = _read_all(_drill_paths(data or data_dir()), data)
+    return tuple(drills), tuple(problems)
 
 
 def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
-    """The recipe of this name, or the one in this file or folder. Raises UserError with the nearest names."""
+    """The recipe or drill of this name, or the one in this file or folder. Raises UserError with the nearest names."""
     by_name = {path.stem: path for path in _paths(data or data_dir())}
-    if name_or_path in by_name:
-        return read_recipe(by_name[name_or_path], data)
+    known = by_name | {path.stem: path for path in _drill_paths(data or data_dir())}
+    if name_or_path in known:
+        return read_recipe(known[name_or_path], data)
     path = Path(name_or_path).expanduser().absolute()
     if path.is_dir() and name_or_path:
         return read_recipe(_recipe_in(path), data)
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return read_recipe(path, data)
-    near = get_close_matches(name_or_path, by_name, 3, 0.6)
+    near = get_close_matches(name_or_path, known, 3, 0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"recipes: {', '.join(by_name) or 'none'}"
     raise UserError(f"unknown recipe {name_or_path!r}", hint)
 
@@ -77,7 +81,8 @@ def read_recipe(path: Path, data: Path | None = None) -> Recipe:
 
 def is_shipped(recipe: Recipe) -> bool:
     """Whether it is one of coach's own, which a name is enough to find again."""
-    return recipe.path.parent == data_dir() / "recipes"
+    recipes = data_dir() / "recipes"
+    return recipe.path.parent in (recipes, recipes / _DRILLS)
 
 
 def lesson_of(recipe: Recipe) -> str:
@@ -90,6 +95,21 @@ def lesson_of(recipe: Recipe) -> str:
 
 def _paths(data: Path) -> list[Path]:
     return sorted((data / "recipes").glob("*.toml"))
+
+
+def _drill_paths(data: Path) -> list[Path]:
+    return sorted((data / "recipes" / _DRILLS).glob("*.toml"))
+
+
+def _read_all(paths: Iterable[Path], data: Path | None) -> tuple[list[Recipe], list[UserError]]:
+    recipes: list[Recipe] = []
+    problems: list[UserError] = []
+    for path in paths:
+        try:
+            recipes.append(read_recipe(path, data))
+        except UserError as problem:
+            problems.append(problem)
+    return recipes, problems
 
 
 def _user_paths(place: Path) -> list[Path]:

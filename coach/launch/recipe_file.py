@@ -17,8 +17,11 @@ from types import MappingProxyType
 from typing import Any
 
 from coach.launch import parameters
+from coach.launch.drill_table import read_drill
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
+from coach.launch.table_reader import TableReader
+from coach.model.drill import Drill
 from coach.model.environment import Environment
 from coach.model.environment_spelling import read_environment
 from coach.model.errors import UserError
@@ -42,7 +45,7 @@ _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _RECIPE_KEYS = (
     *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
     *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
-    *("environment", "ranks", "max_restarts", "sweep", "parameters_of", "parameters"),
+    *("environment", "ranks", "max_restarts", "sweep", "drill", "parameters_of", "parameters"),
 )
 _DEVICES = ("single", "multiple", "one process")
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
@@ -102,6 +105,8 @@ class Recipe:
     max_restarts: int | None = None
     """How often torchrun starts all ranks anew after one has failed, unless the launch says; None: never."""
     sweep: Sweep | None = None
+    drill: Drill | None = None
+    """The fault that it plants; None: it is no drill."""
     own_trainers: Path | None = None
     """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
 
@@ -132,60 +137,57 @@ def read_recipe_file(path: Path, trainers: Path) -> Recipe:
     return _Reader(path, text).recipe(table, trainers)
 
 
-class _Reader:
+class _Reader(TableReader):
     """Checks one parsed file key by key."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        self._path = path
-        self._lines = text.splitlines()
-
     def recipe(self, table: Mapping[str, Any], trainers: Path) -> Recipe:
-        self._check_keys("", table, _RECIPE_KEYS)
-        schema = self._get(table, "schema", int, "1")
+        self.check_keys("", table, _RECIPE_KEYS)
+        schema = self.get(table, "schema", int, "1")
         if schema != 1:
-            raise self._error("schema", f"schema = {schema}: this coach reads schema 1")
-        name = self._matching(table, "name", _NAME, "letters, digits, _ . and -")
+            raise self.error("schema", f"schema = {schema}: this coach reads schema 1")
+        name = self.matching(table, "name", _NAME, "letters, digits, _ . and -")
         known = ", ".join(f'"{kind}"' for kind in _DEVICES)
-        devices = self._get(table, "devices", str, f"one of {known}")
+        devices = self.get(table, "devices", str, f"one of {known}")
         if devices not in _DEVICES:
-            raise self._error("devices", f"devices = {devices!r}: expected one of {known}")
-        trainer = self._matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
-        beside = self._path.parent
+            raise self.error("devices", f"devices = {devices!r}: expected one of {known}")
+        trainer = self.matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
+        beside = self.path.parent
         is_own = beside != trainers and (beside / trainer).is_file()
         if not is_own and not (trainers / trainer).is_file():
-            raise self._error("trainer", f"trainer = {trainer!r}: no such file in {trainers}")
-        key = self._get(table, "key", str, "one character", None)
+            raise self.error("trainer", f"trainer = {trainer!r}: no such file in {trainers}")
+        key = self.get(table, "key", str, "one character", None)
         if key is not None and not (len(key) == 1 and key.isprintable()):
-            raise self._error("key", f"key = {key!r}: expected one character")
-        time = self._get(table, "time", str, 'a time such as "00:30:00"')
-        torch = self._get(table, "torch", str, _REQUIREMENT, None)
+            raise self.error("key", f"key = {key!r}: expected one character")
+        time = self.get(table, "time", str, 'a time such as "00:30:00"')
+        torch = self.get(table, "torch", str, _REQUIREMENT, None)
         if torch is not None and satisfies("2.0", torch) is None:
-            raise self._error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
-        tables = self._with_inherited(table, self._get(table, "parameters", dict, "a table", {}), trainers)
+            raise self.error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
+        tables = self._with_inherited(table, self.get(table, "parameters", dict, "a table", {}), trainers)
         read = MappingProxyType({key: self._parameter(key, tables[key]) for key in tables})
         return Recipe(
             name=name,
-            title=self._get(table, "title", str, "text"),
-            summary=self._get(table, "summary", str, "text"),
+            title=self.get(table, "title", str, "text"),
+            summary=self.get(table, "summary", str, "text"),
             trainer=trainer,
             devices=devices,
             key=key,
-            time_limit_s=parse_time(time, f"{self._at('time')}: time ="),
+            time_limit_s=parse_time(time, f"{self.at('time')}: time ="),
             parameters=read,
-            path=self._path,
+            path=self.path,
             torch=torch,
-            environment=self._environment(self._get(table, "environment", dict, "a table", None)),
-            requires=self._words(table, "requires", _MODULE, 'modules, for example ["nvidia.dali"]'),
-            teaches=self._get(table, "teaches", str, "text", ""),
-            expect=self._get(table, "expect", str, "text", ""),
-            duration=self._get(table, "duration", str, "text", ""),
+            environment=self._environment(self.get(table, "environment", dict, "a table", None)),
+            requires=self.words(table, "requires", _MODULE, 'modules, for example ["nvidia.dali"]'),
+            teaches=self.get(table, "teaches", str, "text", ""),
+            expect=self.get(table, "expect", str, "text", ""),
+            duration=self.get(table, "duration", str, "text", ""),
             gpu_hours=self._gpu_hours(table),
-            watch=self._words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
-            next=self._matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
-            expects=self._words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
-            ranks=self._get(table, "ranks", int, "a whole number", None),
+            watch=self.words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
+            next=self.matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
+            expects=self.words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
+            ranks=self.get(table, "ranks", int, "a whole number", None),
             max_restarts=self._max_restarts(table),
-            sweep=self._sweep(self._get(table, "sweep", dict, "a table", None), read, devices),
+            sweep=self._sweep(self.get(table, "sweep", dict, "a table", None), read, devices),
+            drill=read_drill(self, self.get(table, "drill", dict, "a table", None), read),
             own_trainers=beside if is_own else None,
         )
 
@@ -195,65 +197,57 @@ class _Reader:
         """The parameters with those of the recipe that `parameters_of` names; what this one says of them wins, key by key."""
         if "parameters_of" not in table:
             return own
-        name = self._matching(table, "parameters_of", _NAME, "a recipe's name")
-        places = (self._path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
+        name = self.matching(table, "parameters_of", _NAME, "a recipe's name")
+        places = (self.path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
         base = next((place for place in places if place.is_file()), None)
-        if base is None or base == self._path:
-            raise self._error("parameters_of", f"parameters_of = {name!r}: no such recipe")
+        if base is None or base == self.path:
+            raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
             inherited = tomllib.loads(base.read_text(encoding="utf-8")).get("parameters", {})
         except (OSError, ValueError) as error:
-            raise self._error(
+            raise self.error(
                 "parameters_of", f"parameters_of = {name!r}: {base} cannot be read: {error}"
             ) from None
         merged = {key: {**values, **own.get(key, {})} for key, values in inherited.items()}
         return {**merged, **{key: values for key, values in own.items() if key not in merged}}
 
     def _gpu_hours(self, table: Mapping[str, Any]) -> float | None:
-        hours = self._number(table, "gpu_hours")
+        hours = self.number(table, "gpu_hours")
         if hours is not None and not 0 <= hours < math.inf:
-            raise self._error("gpu_hours", f"gpu_hours = {hours!r}: expected a number from 0")
+            raise self.error("gpu_hours", f"gpu_hours = {hours!r}: expected a number from 0")
         return hours
 
     def _max_restarts(self, table: Mapping[str, Any]) -> int | None:
         wanted = f"a whole number from 0 to {MAX_RESTARTS}"
-        number: int | None = self._get(table, "max_restarts", int, wanted, None)
+        number: int | None = self.get(table, "max_restarts", int, wanted, None)
         if number is not None and not 0 <= number <= MAX_RESTARTS:
-            raise self._error("max_restarts", f"max_restarts = {number}: expected {wanted}")
+            raise self.error("max_restarts", f"max_restarts = {number}: expected {wanted}")
         return number
-
-    def _words(
-        self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str
-    ) -> tuple[str, ...]:
-        words = self._get(table, key, list, wanted, [])
-        if not all(isinstance(word, str) and pattern.fullmatch(word) for word in words):
-            raise self._error(key, f"{key} = {words!r}: expected {wanted}")
-        return tuple(words)
 
     def _sweep(
         self, table: Mapping[str, Any] | None, known: Mapping[str, Parameter], devices: str
     ) -> Sweep | None:
         if table is None:
             return None
-        self._check_keys("sweep", table, _SWEEP_KEYS)
-        name = self._get(table, "sweep.parameter", str, f"one of the parameters, or {WORLD_SIZE}")
+        self.check_keys("sweep", table, _SWEEP_KEYS)
+        name = self.get(table, "sweep.parameter", str, f"one of the parameters, or {WORLD_SIZE}")
         if name not in known and name != WORLD_SIZE:
             near = get_close_matches(name, (*known, WORLD_SIZE), 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {', '.join((*known, WORLD_SIZE))}"
-            raise self._error("sweep.parameter", f"sweep.parameter = {name!r}: no such parameter", hint)
+            raise self.error("sweep.parameter", f"sweep.parameter = {name!r}: no such parameter", hint)
         if name == WORLD_SIZE and devices != "multiple":
-            raise self._error("sweep.parameter", f'{WORLD_SIZE} needs devices = "multiple"')
-        values = self._get(table, "sweep.values", list, "a list", None)
+            raise self.error("sweep.parameter", f'{WORLD_SIZE} needs devices = "multiple"')
+        values = self.get(table, "sweep.values", list, "a list", None)
         if not values:
-            raise self._error("sweep.values", "sweep.values: expected at least one value")
-        at = f"{self._at('sweep.values')}: sweep.values"
+            raise self.error("sweep.values", "sweep.values: expected at least one value")
+        at = f"{self.at('sweep.values')}: sweep.values"
         kind = known.get(name, RANKS)
         return Sweep(name, tuple(parameters.convert(kind, value, at) for value in values))
 
     def _environment(self, table: Mapping[str, Any] | None) -> Environment | None:
         if table is None:
             return None
-        environment, problems = read_environment(None, table, lambda key: self._at(f"environment.{key}"))
+        environment, problems = read_environment(None, table, lambda key: self.at(f"environment.{key}"))
         if problems:
             raise problems[0]
         return environment
@@ -261,99 +255,43 @@ class _Reader:
     def _parameter(self, name: str, table: Any) -> Parameter:
         where = f"parameters.{name}"
         if not isinstance(table, dict) or not _PARAMETER_NAME.fullmatch(name):
-            raise self._error(where, f"{where}: expected a table with a name of small letters, digits and _")
-        self._check_keys(where, table, _PARAMETER_KEYS)
-        kind = self._get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
+            raise self.error(where, f"{where}: expected a table with a name of small letters, digits and _")
+        self.check_keys(where, table, _PARAMETER_KEYS)
+        kind = self.get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
         if kind not in parameters.TYPES:
-            raise self._error(
+            raise self.error(
                 f"{where}.type", f"{where}.type = {kind!r}: expected one of {', '.join(parameters.TYPES)}"
             )
         if "default" not in table:
-            raise self._error(where, f"{where}: the key default is missing")
+            raise self.error(where, f"{where}: the key default is missing")
         free = Parameter(name, kind, "", "")
-        choices = self._get(table, f"{where}.choices", list, "a list", [])
-        at = f"{self._at(f'{where}.choices')}: {where}.choices"
+        choices = self.get(table, f"{where}.choices", list, "a list", [])
+        at = f"{self.at(f'{where}.choices')}: {where}.choices"
         limited = Parameter(
             name=name,
             type=kind,
             default="",
-            help=self._get(table, f"{where}.help", str, "text", ""),
-            unit=self._get(table, f"{where}.unit", str, "text", ""),
-            above=self._number(table, f"{where}.above"),
-            min=self._number(table, f"{where}.min"),
-            max=self._number(table, f"{where}.max"),
+            help=self.get(table, f"{where}.help", str, "text", ""),
+            unit=self.get(table, f"{where}.unit", str, "text", ""),
+            above=self.number(table, f"{where}.above"),
+            min=self.number(table, f"{where}.min"),
+            max=self.number(table, f"{where}.max"),
             choices=tuple(parameters.convert(free, choice, at) for choice in choices),
             usual=self._usual(table, f"{where}.usual"),
         )
-        at = f"{self._at(f'{where}.default')}: {where}.default"
+        at = f"{self.at(f'{where}.default')}: {where}.default"
         default = table["default"]
         if kind != "str" and isinstance(default, str):
             raise UserError(f"{at} = {default!r}: expected a value of type {kind}, without quotes")
         return replace(limited, default=parameters.convert(limited, default, at))
 
     def _usual(self, table: Mapping[str, Any], key: str) -> tuple[float, float] | None:
-        pair = self._get(table, key, list, "[LOW, HIGH]", None)
+        pair = self.get(table, key, list, "[LOW, HIGH]", None)
         if pair is None:
             return None
         is_pair = len(pair) == 2 and all(
             isinstance(end, (int, float)) and not isinstance(end, bool) for end in pair
         )
         if not is_pair or pair[0] > pair[1]:
-            raise self._error(key, f"{key} = {pair!r}: expected [LOW, HIGH]")
+            raise self.error(key, f"{key} = {pair!r}: expected [LOW, HIGH]")
         return (float(pair[0]), float(pair[1]))
-
-    def _number(self, table: Mapping[str, Any], key: str) -> float | None:
-        value: float | None = self._get(table, key, (int, float), "a number", None)
-        return value
-
-    def _matching(self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str) -> str:
-        value: str = self._get(table, key, str, wanted)
-        if not pattern.fullmatch(value):
-            raise self._error(key, f"{key} = {value!r}: expected {wanted}")
-        return value
-
-    def _get(
-        self,
-        table: Mapping[str, Any],
-        dotted: str,
-        kind: type | tuple[type, ...],
-        wanted: str,
-        default: Any = ...,
-    ) -> Any:
-        """The value of a key; without a default the key must be there."""
-        *tables, key = dotted.split(".")
-        if key not in table:
-            if default is ...:
-                raise self._error(".".join(tables), f"the key {dotted} is missing: expected {wanted}")
-            return default
-        value = table[key]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise self._error(dotted, f"{dotted} = {value!r}: expected {wanted}")
-        return value
-
-    def _check_keys(self, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        for key in table:
-            if key not in known:
-                dotted = f"{where}.{key}" if where else key
-                near = get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-                raise self._error(dotted, f"unknown key {dotted}", hint)
-
-    def _error(self, dotted: str, problem: str, hint: str | None = None) -> UserError:
-        return UserError(f"{self._at(dotted)}: {problem}", hint)
-
-    def _at(self, dotted: str) -> str:
-        """FILE:LINE of a key: the first line that assigns it after its table's heading."""
-        if not dotted:
-            return str(self._path)
-        *tables, leaf = dotted.split(".")
-        heading = f"[{'.'.join(tables)}]"
-        headings = [number for number, line in enumerate(self._lines) if line.strip() == heading]
-        start = headings[0] + 1 if tables and headings else 0
-        for number, line in enumerate(self._lines[start:], start):
-            stripped = line.strip()
-            if stripped.split("=")[0].strip() in (leaf, dotted) or stripped == f"[{dotted}]":
-                return f"{self._path}:{number + 1}"
-            if tables and headings and stripped.startswith("["):
-                break
-        return f"{self._path}:{headings[0] + 1}" if headings else str(self._path)

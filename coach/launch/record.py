@@ -63,6 +63,7 @@ def run_record(
         else {"rule": request.fix.rule, "title": request.fix.title, "changes": dict(request.fix.changes)},
         "resume_from": request.resume_from,
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
+        **({"drill": recipe.name} if recipe.drill is not None and request.fix is None else {}),
         **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
     }
 

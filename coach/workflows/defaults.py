@@ -12,6 +12,7 @@ from coach.config import Lock, Settings
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
 from coach.model.slurm_spelling import format_time, parse_time
+from coach.workflows.drill import with_drill
 
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time"}
 """Fields of a request that the config, and the command line, call otherwise."""
@@ -24,8 +25,8 @@ _FIELDS = (
 
 
 def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """What was not said comes from the config. Raises UserError for what the site has locked."""
-    request = _within_locks(request, settings)
+    """What was not said comes from the drill, where it is one, then from the config. Raises UserError for what the site has locked."""
+    request = _within_locks(with_drill(request), settings)
     unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}
     filled: dict[str, Any] = dict(unsaid)
     filled["defaulted"] = frozenset(field for field, value in unsaid.items() if value is not None)

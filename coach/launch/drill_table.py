@@ -1,0 +1,112 @@
+"""The table [drill] of a recipe, checked key by key: what is planted, what the learner may answer, and the twin without the fault.
+
+Apart from recipe_file.py, because a recipe is for everybody to read and this table is what nobody may see before the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from coach.launch import parameters
+from coach.launch.parameters import Parameter
+from coach.launch.spelling import parse_time
+from coach.launch.table_reader import TableReader
+from coach.model.drill import Drill, Need, Twin
+from coach.model.launch import Scalar
+
+_CAUSE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_KEYS = ("planted", "also", "choices", "needs", "is_live", "set", "options", "mend", "twin")
+_TWIN_KEYS = ("recipe", "set", "options")
+_OPTIONS: Mapping[str, tuple[str, type, str]] = {
+    "nodes": ("num_nodes", int, "a whole number"),
+    "num_nodes": ("num_nodes", int, "a whole number"),
+    "gpus_per_node": ("gpus_per_node", int, "a whole number"),
+    "nproc_per_node": ("nproc_per_node", int, "a whole number"),
+    "cpus_per_task": ("cpus_per_task", int, "a whole number"),
+    "max_restarts": ("max_restarts", int, "a whole number"),
+    "mem": ("mem", str, 'memory such as "600M"'),
+    "time": ("time_limit_s", str, 'a time such as "00:01:00"'),
+    "signal": ("signal", str, 'a signal such as "USR1@60"'),
+    "setup": ("setup", list, "lines of shell"),
+    "env": ("env", dict, "a table of variables"),
+    "sbatch": ("sbatch", dict, "a table of options"),
+}
+"""What the options are called on the command line and in the config → field of `LaunchRequest`, type, what is wanted."""
+
+
+def read_drill(
+    reader: TableReader, table: Mapping[str, Any] | None, known: Mapping[str, Parameter]
+) -> Drill | None:
+    """The table as a value; None where there is none. `known` are the recipe's parameters."""
+    if table is None:
+        return None
+    reader.check_keys("drill", table, _KEYS)
+    cause = 'a cause such as "input_bound"'
+    causes = 'causes such as ["input_bound"]'
+    planted = reader.matching(table, "drill.planted", _CAUSE, cause)
+    choices = reader.words(table, "drill.choices", _CAUSE, causes)
+    if not 4 <= len(set(choices)) == len(choices) <= 6 or planted not in choices:
+        raise reader.error(
+            "drill.choices", "drill.choices: expected 4 to 6 causes, the planted one among them"
+        )
+    needs = reader.words(table, "drill.needs", _CAUSE, "a list")
+    for need in needs:
+        if need not in tuple(Need):
+            raise reader.error("drill.needs", f"drill.needs: {need!r} is none of {', '.join(Need)}")
+    twin = reader.get(table, "drill.twin", dict, "a table")
+    reader.check_keys("drill.twin", twin, _TWIN_KEYS)
+    return Drill(
+        planted=planted,
+        choices=choices,
+        twin=Twin(
+            recipe=reader.matching(twin, "drill.twin.recipe", _NAME, "a recipe's name"),
+            set=_scalars(reader, twin, "drill.twin.set"),
+            options=_options(reader, twin, "drill.twin.options"),
+        ),
+        also=reader.words(table, "drill.also", _CAUSE, causes),
+        needs=tuple(map(Need, needs)),
+        is_live=reader.get(table, "drill.is_live", bool, "true or false", True),
+        set=_values(reader, table, known),
+        options=_options(reader, table, "drill.options"),
+        mend=reader.get(table, "drill.mend", str, "text", None),
+    )
+
+
+def _scalars(reader: TableReader, table: Mapping[str, Any], key: str) -> dict[str, Scalar]:
+    values: dict[str, Any] = reader.get(table, key, dict, "a table of parameters", {})
+    for name, value in values.items():
+        if not isinstance(value, Scalar):
+            raise reader.error(key, f"{key}.{name} = {value!r}: expected text, a number, true or false")
+    return dict(values)
+
+
+def _values(
+    reader: TableReader, table: Mapping[str, Any], known: Mapping[str, Parameter]
+) -> dict[str, Scalar]:
+    key = "drill.set"
+    values = _scalars(reader, table, key)
+    reader.check_keys(key, values, tuple(known))
+    return {
+        name: parameters.convert(known[name], value, f"{reader.at(key)}: {key}.{name}")
+        for name, value in values.items()
+    }
+
+
+def _options(reader: TableReader, table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    options = reader.get(table, key, dict, "a table of options", {})
+    reader.check_keys(key, options, tuple(_OPTIONS))
+    found: dict[str, Any] = {}
+    for name in options:
+        field, kind, wanted = _OPTIONS[name]
+        value = reader.get(options, f"{key}.{name}", kind, wanted)
+        if name == "time":
+            value = parse_time(value, f"{reader.at(f'{key}.{name}')}: time =")
+        elif kind is list:
+            value = tuple(map(str, value))
+        elif kind is dict:
+            value = {str(word): str(said) for word, said in value.items()}
+        found[field] = value
+    return found
