@@ -98,8 +98,8 @@ class _Printer:
         for sample in chunk.samples:
             age_s = None if isinstance(sample, SensorGap) else max(0.0, now_s - sample.time_s)
             if self._is_json:
-                record = {"source": chunk.rung.name.lower(), "age_s": age_s, "kind": type(sample).__name__}
-                yield json.dumps(record | asdict(sample))
+                record = {"schema": 1, "source": chunk.rung.name.lower(), "age_s": age_s}
+                yield json.dumps(record | {"kind": type(sample).__name__} | asdict(sample))
             elif isinstance(sample, (GpuSample, HostSample)):
                 yield f"{_words(sample)}  {chunk.rung.name.lower()} {age_s:.1f} s"
             elif isinstance(sample, SensorGap):

@@ -37,7 +37,9 @@ class AnsweringApp(ActingApp):
         desk.do(
             self._work(question),
             lambda value: self._answer(question, Asked(value, None, context.now_s)),
-            lambda error: self._answer(question, Asked(known.value, _said(error), known.time_s)),
+            lambda error: self._answer(
+                question, Asked(known.value, _said(error), known.time_s, failed_s=context.now_s)
+            ),
         )
         desk.finish(timeout_s=0.0)  # its thread ends with the answer
 

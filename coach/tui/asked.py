@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 FRESH_S = 60.0
 """An answer younger than this is shown again instead of asked for."""
+FAILURE_FRESH_S = 15.0
+"""A failure is: who does not answer is not asked again by every screen that opens."""
 
 
 class Question(StrEnum):
@@ -33,8 +35,12 @@ class Asked(Generic[T]):
     error: str | None = None
     time_s: float | None = None
     is_under_way: bool = False
+    failed_s: float | None = None
+    """When it was asked last, if there was no answer."""
 
     def is_fresh(self, now_s: float) -> bool:
+        if self.failed_s is not None and now_s - self.failed_s < FAILURE_FRESH_S:
+            return True
         return self.time_s is not None and now_s - self.time_s < FRESH_S
 
 

@@ -110,7 +110,7 @@ def test_every_node_is_measured_beside_the_training_and_a_second_srun_of_the_job
     attached.append(Attached(user_coach, job_id))
     attached[0].wait_for("node1", "node2")
     assert steps(slurm, job_id).count("coach-sampler") == 1
-    assert {record["source"] for record in attached[0].records()} == {"step"}
+    assert {(record["schema"], record["source"]) for record in attached[0].records()} == {(1, "step")}
     assert all(0 <= record["age_s"] < 30 for record in attached[0].records() if record.get("age_s"))
     flag.touch()
     log = slurm.user.home / f"slurm-{job_id}.out"

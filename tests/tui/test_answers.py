@@ -90,6 +90,20 @@ async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the
         assert "other jobs of this partition" in driver.text()
 
 
+async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens() -> None:
+    launcher = FakeLauncher(refusal=UserError("Unable to contact slurm controller"))
+    async with opened(queue(make_job("30", **WAITING, reason="Priority")), launcher) as driver:
+        for _ in range(3):
+            await driver.press("w")
+            await driver.sees("▲ not told: Unable to contact")
+            await driver.press("escape")
+            await driver.reaches("cluster")
+        assert launcher.asked == ["place_in_queue"]
+        driver.clock.turn(20)
+        await driver.press("w")
+        await driver.until(lambda: len(launcher.asked) == 2, "asked again after a while")
+
+
 async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> None:
     foreign = make_job("30", "bob", **WAITING, reason="Priority")
     launcher = FakeLauncher()
@@ -128,6 +142,24 @@ async def test_a_running_job_names_the_indices_of_its_gpus() -> None:
     async with opened(FakeSession(replace(snapshot, nodes=nodes)), launcher) as driver:
         await driver.press("w")
         await driver.sees("node1  gpu 1")
+
+
+async def test_a_job_that_was_opened_while_it_waited_names_its_gpus_when_it_starts() -> None:
+    waiting = make_job("12", num_gpus=1, **WAITING | {"raw_job_id": "12"}, reason="Priority")
+    session = queue(waiting)
+    launcher = FakeLauncher()
+    async with opened(session, launcher) as driver:
+        await driver.press("w")
+        await driver.sees("place in the queue")
+        assert launcher.asked == ["place_in_queue"]
+        running = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")
+        launcher.held_gpus = (GpuAllocation("12", ("node1",), "a100", 1, (1,)),)
+        nodes = session.snapshot.nodes
+        nodes = (replace(nodes[0], gpu_indices=(1,)), *nodes[1:])
+        session.push(replace(session.snapshot, jobs=(running,), nodes=nodes))
+        await driver.sees("node1  gpu 1")
+        assert "place in the queue" not in driver.text()
+        assert launcher.asked == ["place_in_queue", "allocations"]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -27,7 +27,7 @@ from coach.tui.widgets.lines import LinesView
 
 
 class JobScreen(ChoosingScreen):
-    """Facts first, then what is asked once when it opens: for a waiting job its place, for a running one its GPUs."""
+    """Facts first, then what is asked once: for a waiting job its place, for a running one its GPUs."""
 
     PLACE = "job"
     BINDINGS = bindings_of("job")
@@ -39,23 +39,34 @@ class JobScreen(ChoosingScreen):
         self._past = past
         self._found: tuple[tuple[Job, ...], FoldedJob | None] = ((), None)
         """In which queue it was looked up, and what was found."""
+        self._has_asked = False
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
 
     def on_mount(self) -> None:
         self.query_one("#body").focus()
-        folded = self._folded()
-        if folded is None or all(job.raw_job_id is None for job in folded.parts):
-            return
-        if is_own(folded.job, self.context.user) and any(job.state == "PENDING" for job in folded.parts):
-            self.questions += (Question.PLACE_IN_QUEUE,)
-        if any(job.num_gpus and job.nodes and not is_final(job.state) for job in folded.parts):
-            self.questions += (Question.ALLOCATIONS,)
-        if is_own(folded.job, self.context.user) and folded.job.state == "RUNNING":
-            self.questions += (Question.STEP_USE,)
-        for question in self.questions:
-            self.post_message(Wanted(question))
+
+    def _ask(self, folded: FoldedJob) -> None:
+        """What is worth asking changes with the job's state; of what it was not in before, an older answer knows nothing."""
+        wanted = self._questions_about(folded)
+        for question in wanted:
+            if question not in self.questions:
+                self.post_message(Wanted(question, is_anew=self._has_asked))
+        self.questions, self._has_asked = wanted, True
+
+    def _questions_about(self, folded: FoldedJob) -> tuple[Question, ...]:
+        if all(job.raw_job_id is None for job in folded.parts):
+            return ()
+        is_mine = is_own(folded.job, self.context.user)
+        reasons = {
+            Question.PLACE_IN_QUEUE: is_mine and any(job.state == "PENDING" for job in folded.parts),
+            Question.ALLOCATIONS: any(
+                job.num_gpus and job.nodes and not is_final(job.state) for job in folded.parts
+            ),
+            Question.STEP_USE: is_mine and folded.job.state == "RUNNING",
+        }
+        return tuple(question for question, is_wanted in reasons.items() if is_wanted)
 
     def _folded(self) -> FoldedJob | None:
         """The job by its number, or all of an array by the array's."""
@@ -89,6 +100,7 @@ class JobScreen(ChoosingScreen):
     def show(self) -> None:
         folded = self._folded()
         if folded is not None:
+            self._ask(folded)
             self.pane("#body").set_lines(self._lines(folded, self.app.size.width - 2))
         elif self.pane("#body").lines:
             self.note("no longer in the queue: this is the last that was seen")
