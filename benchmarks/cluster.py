@@ -10,7 +10,6 @@ for what no program can be under; `never` is one minute. CPU time is split into 
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import subprocess
 import sys
@@ -26,7 +25,8 @@ from coach.sources.slurm_jobs import jobs_query  # noqa: E402 (the repository is
 from coach.sources.slurm_nodes import nodes_query, partitions_query  # noqa: E402
 from tests.cluster.guest import Guest, counting_clients  # noqa: E402
 from tests.cluster.scale import ScaleCluster, why_not  # noqa: E402
-from tests.ordinary_user import User, is_reachable, make_open_directory  # noqa: E402
+from tests.cluster.slurm import booted  # noqa: E402
+from tests.ordinary_user import User, is_reachable  # noqa: E402
 
 SETTLE_S = 10.0
 NUM_KEYS = 20
@@ -58,15 +58,9 @@ def main() -> int:
     if reason is not None:
         print(f"cannot be measured here: {reason}", file=sys.stderr)
         return 2
-    directory = make_open_directory("coach-scale")
-    cluster = ScaleCluster(directory, num_nodes=args.nodes)
-    try:
-        cluster.start()
+    with booted("coach-scale", lambda directory: ScaleCluster(directory, num_nodes=args.nodes)) as cluster:
         cluster.submit_many(args.jobs, 20)
-        report(directory, cluster.user, cluster.env, args.seconds, args.peers)
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
+        report(cluster.directory, cluster.user, cluster.env, args.seconds, args.peers)
     return 0
 
 

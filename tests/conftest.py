@@ -26,7 +26,7 @@ import pytest
 
 from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
-from tests.cluster.slurm import SlurmCluster
+from tests.cluster.slurm import SlurmCluster, booted
 from tests.installed import InstalledCoach, build_environment, build_wheel, own_environment
 from tests.ordinary_user import User, make_open_directory, make_user
 from tests.requirements import REQUIREMENTS
@@ -112,14 +112,8 @@ def open_directory() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[SlurmCluster]:
     """The cluster of the session. Tests take `slurm`, which puts it right again after each of them."""
-    directory = make_open_directory("coach-slurm")
-    cluster = SlurmCluster(directory)
-    try:
-        cluster.start()
+    with booted("coach-slurm", SlurmCluster) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
@@ -132,15 +126,9 @@ def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="session")
 def site_slurm_cluster() -> Iterator[SlurmCluster]:
     """The site of the session. Tests take `site_slurm`."""
-    directory = make_open_directory("coach-site")
-    cluster = site_cluster(directory)
-    try:
-        cluster.start()
+    with booted("coach-site", site_cluster) as cluster:
         open_reservation(cluster)
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -23,12 +23,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tests.cluster import slurm_conf
 from tests.cluster.processes import Daemon, daemon_of, leftovers
-from tests.ordinary_user import User, make_user, shown
+from tests.ordinary_user import User, make_open_directory, make_user, shown
 from tests.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "srun", "scancel")
@@ -50,6 +51,9 @@ def why_not() -> str | None:
         return f"not installed: {', '.join(missing)}"
     probe = subprocess.run(["unshare", "--uts", "--mount", "true"], capture_output=True, text=True)
     return f"no namespaces here: {probe.stderr.strip()}" if probe.returncode else None
+
+
+AnyCluster = TypeVar("AnyCluster", bound="SlurmCluster")
 
 
 class SlurmCluster:
@@ -332,6 +336,19 @@ class SlurmCluster:
     def _nodes_in(self, states: str) -> set[str]:
         argv = ["sinfo", "--noheader", "--Node", "--partition=cpu", f"--states={states}", "--format=%N"]
         return set(self.run(argv, as_root=True).stdout.split())
+
+
+@contextlib.contextmanager
+def booted(name: str, make: Callable[[Path], AnyCluster]) -> Iterator[AnyCluster]:
+    """What `make` makes of a directory that every user can enter, up; afterwards both are gone."""
+    directory = make_open_directory(name)
+    cluster = make(directory)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _MUNGE_FILES = {

@@ -22,7 +22,7 @@ from coach.sources.slurm import JobsSource, NodesSource
 from coach.workflows.watch import WatchSession
 from tests.cluster.frail_slurm import FrailSlurm
 from tests.cluster.processes import with_environment
-from tests.ordinary_user import make_open_directory
+from tests.cluster.slurm import booted
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -135,7 +135,8 @@ def environment(cluster: FrailSlurm, **more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def frail_cluster() -> Iterator[FrailSlurm]:
-    yield from _booted()
+    with booted("coach-frail", FrailSlurm) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -148,18 +149,8 @@ def frail(frail_cluster: FrailSlurm) -> Iterator[FrailSlurm]:
 @pytest.fixture
 def throwaway() -> Iterator[FrailSlurm]:
     """One that nobody uses after the test."""
-    yield from _booted()
-
-
-def _booted() -> Iterator[FrailSlurm]:
-    directory = make_open_directory("coach-frail")
-    cluster = FrailSlurm(directory)
-    try:
-        cluster.start()
+    with booted("coach-frail", FrailSlurm) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,10 @@ import pytest
 
 from coach.sources.rpc_budget import BURST, SITE_SHARE
 from tests.cluster.other_slurm import OtherSlurm
+from tests.cluster.slurm import booted
 from tests.cluster.test_politeness import rpcs_of_user, wait_for_time
 from tests.installed import InstalledCoach
-from tests.ordinary_user import User, make_open_directory
+from tests.ordinary_user import User
 from tests.terminal.tmux import Terminal
 
 pytestmark = [pytest.mark.cluster]
@@ -26,14 +26,8 @@ LIMIT = f"SlurmctldParameters=rl_enable,rl_bucket_size={BUCKET},rl_refill_rate={
 @pytest.fixture
 def strict_slurm() -> Iterator[OtherSlurm]:
     """A cluster of a version that can limit rates, and does so strictly."""
-    directory = make_open_directory("coach-strict")
-    cluster = OtherSlurm(directory, LIMIT)
-    try:
-        cluster.start()
+    with booted("coach-strict", lambda directory: OtherSlurm(directory, LIMIT)) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.mark.long

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,8 +18,9 @@ from coach.sources.slurm_jobs import jobs_query
 from coach.sources.slurm_nodes import nodes_query, partitions_query
 from tests.cluster.guest import Guest, counting_clients
 from tests.cluster.scale import ScaleCluster
+from tests.cluster.slurm import booted
 from tests.installed import InstalledCoach
-from tests.ordinary_user import User, make_open_directory
+from tests.ordinary_user import User
 
 NUM_PENDING, NUM_ALLOCATED = 50_000, 20
 NUM_JOBS = NUM_PENDING + NUM_ALLOCATED
@@ -31,15 +31,9 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 @pytest.fixture(scope="module")
 def large_slurm() -> Iterator[ScaleCluster]:
-    directory = make_open_directory("coach-scale")
-    cluster = ScaleCluster(directory)
-    try:
-        cluster.start()
+    with booted("coach-scale", ScaleCluster) as cluster:
         cluster.submit_many(NUM_PENDING, NUM_ALLOCATED)
         yield cluster
-    finally:
-        cluster.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def bare_s(cluster: ScaleCluster, whose: str | None) -> float:
