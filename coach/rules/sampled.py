@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import sub
 from statistics import fmean
 
 from coach.model.history import History
@@ -35,23 +36,25 @@ class GpuUse:
     gpu: int
     samples: Sequence[GpuSample]
     """All with a utilization."""
+    weights: Sequence[float]
+    """The seconds that each stands for: of what is long past fewer samples are kept."""
     mean_pct: float
 
     @property
     def power_share(self) -> float | None:
         """Of the power limit."""
-        return mean(
-            [s.power_w / s.power_limit_w for s in self.samples if s.power_limit_w and s.power_w is not None]
+        return self.mean(
+            lambda s: s.power_w / s.power_limit_w if s.power_limit_w and s.power_w is not None else None
         )
 
     @property
     def memory_share(self) -> float | None:
-        return mean(
-            [
+        return self.mean(
+            lambda s: (
                 s.memory_used_mib / s.memory_total_mib
-                for s in self.samples
                 if s.memory_total_mib and s.memory_used_mib is not None
-            ]
+                else None
+            )
         )
 
     @property
@@ -64,7 +67,7 @@ class GpuUse:
 
     def mean(self, value: Callable[[GpuSample], float | None]) -> float | None:
         """Of the samples that have it."""
-        return mean([known for known in map(value, self.samples) if known is not None])
+        return _weighted(list(map(value, self.samples)), self.weights)
 
 
 def gpu_uses(
@@ -81,8 +84,9 @@ def gpu_uses(
             mine = series if history.ranks else _after_startup(series, startup_s)
             samples = training_samples(mine, found, length_s)
             if len(samples) >= max(1, min_samples) and _is_long_enough(samples, window_s):
-                used = [sample.utilization_pct or 0.0 for sample in samples]
-                uses.append(GpuUse(node, gpu, samples, sum(used) / len(used)))
+                weights = _seconds_of(samples, mine)
+                used = _weighted([sample.utilization_pct for sample in samples], weights)
+                uses.append(GpuUse(node, gpu, samples, weights, used or 0.0))
         return uses
 
     key = ("gpu_uses", *_state(snapshot), window_s, min_samples, startup_s)
@@ -128,6 +132,29 @@ def _training(
 
 def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def _seconds_of(samples: Sequence[GpuSample], series: Sequence[GpuSample]) -> Sequence[float]:
+    """How long each of some samples of a series stands for: to its nearer neighbour, so that a silence counts for nobody."""
+    start = bisect_left(series, samples[0].time_s, key=lambda sample: sample.time_s)
+    times = [sample.time_s for sample in series[start:]]
+    if len(times) < 2:
+        return [1.0] * len(samples)
+    steps = list(map(sub, times[1:], times))
+    seconds = [steps[0], *map(min, steps, steps[1:]), steps[-1]]
+    if len(seconds) == len(samples):
+        return seconds
+    at = dict(zip(times, seconds, strict=True))
+    return [at[sample.time_s] for sample in samples]
+
+
+def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    """The mean of what is known; where no time passed, each counts alike."""
+    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    total = sum(weight for _, weight in known)
+    if total <= 0.0:
+        return mean([value for value, _ in known])
+    return sum(value * weight for value, weight in known) / total
 
 
 def means_of(samples: Sequence[HostSample], value: Callable[[HostSample], float | None]) -> float | None:

@@ -117,6 +117,27 @@ def test_a_gpu_that_was_never_used_is_called_so_in_the_end() -> None:
     assert "never used" in finding.summary
 
 
+@pytest.mark.parametrize(("before", "after", "is_low"), [(5.0, 95.0, True), (95.0, 5.0, False)])
+def test_of_a_run_that_has_ended_every_hour_counts_alike_however_thinly_it_was_kept(
+    before: float, after: float, *, is_low: bool
+) -> None:
+    used = [before] * 9000 + [after] * 1800
+    ended = run(state="COMPLETED")
+    low = [
+        finding
+        for finding in judge((), gpu_samples(used), run=ended, now_s=11_800.0).findings
+        if finding.rule == "GPU003"
+    ]
+    assert bool(low) == is_low
+    assert all(finding.evidence[0].value == pytest.approx(20.0, abs=1.0) for finding in low)
+
+
+def test_an_hour_in_which_nothing_was_measured_counts_for_none_of_the_samples_beside_it() -> None:
+    ended = run(state="COMPLETED")
+    samples = [*gpu_samples([1.0] * 100), *gpu_samples([60.0] * 200, start_s=5000.0)]
+    assert not causes(judge((), samples, run=ended, now_s=5200.0))
+
+
 def test_high_power_says_that_the_gpu_works_whatever_utilization_says() -> None:
     assert not causes(judge((), gpu_samples([20.0] * 150, power_w=300.0), now_s=1150.0))
 
