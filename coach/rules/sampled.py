@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import sub
+from operator import mul, sub
 from statistics import fmean
 
 from coach.model.history import History
@@ -150,11 +150,11 @@ def _seconds_of(samples: Sequence[GpuSample], series: Sequence[GpuSample]) -> Se
 
 def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
     """The mean of what is known; where no time passed, each counts alike."""
-    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
-    total = sum(weight for _, weight in known)
-    if total <= 0.0:
-        return mean([value for value, _ in known])
-    return sum(value * weight for value, weight in known) / total
+    if None in values:
+        weights = [weight for value, weight in zip(values, weights, strict=True) if value is not None]
+    known = [value for value in values if value is not None]
+    total = sum(weights)
+    return sum(map(mul, known, weights)) / total if total > 0.0 else mean(known)
 
 
 def means_of(samples: Sequence[HostSample], value: Callable[[HostSample], float | None]) -> float | None:
