@@ -113,6 +113,8 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
         "cpus_per_task": int,
         "cpus_per_gpu": int,
         "max_restarts": int,
+        "has_gpm": bool,
+        "has_local_nodes": bool,
         "set": dict,
         "env": dict,
         "sbatch": dict,

@@ -155,7 +155,7 @@ def _partition(asked: str | None, partitions: Sequence[Partition]) -> Partition:
 
 def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
     num_nodes = _at_least("--nodes", request.num_nodes, 1) or 1
-    if target.partition is None and num_nodes > 1:
+    if target.partition is None and num_nodes > 1 and not request.has_local_nodes:
         raise UserError(
             f"--nodes {num_nodes}: the local backend is one machine", "more nodes need --backend slurm"
         )
@@ -163,7 +163,7 @@ def _num_nodes(request: LaunchRequest, recipe: Recipe, target: _Target) -> int:
         raise UserError(
             f"--nodes {num_nodes}: recipe {recipe.name} uses {_only(recipe)}", "use 1, or another recipe"
         )
-    if num_nodes > target.num_nodes:
+    if num_nodes > target.num_nodes and not (target.partition is None and request.has_local_nodes):
         raise UserError(f"--nodes {num_nodes}: {target.name} has {target.num_nodes}")
     return num_nodes
 

@@ -20,6 +20,7 @@ from coach.launch.activation import (
     program_words,
     step_words,
 )
+from coach.launch.agents import agent_lines, meeting_lines, waiting_lines
 from coach.launch.caches import cache_lines
 from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.parameters import show
@@ -60,7 +61,8 @@ def render(plan: Plan, trainer: str, paths: Paths, run_json: Mapping[str, Any], 
     lines += _stop()
     lines += activation_lines(plan.environment, plan.request.setup or (), paths.python)
     variables = _variables(plan, paths, is_slurm)
-    variables += _rendezvous() if plan.resources.num_nodes > 1 else []
+    if plan.resources.num_nodes > 1:
+        variables += _rendezvous() if is_slurm else meeting_lines()
     lines += variables
     lines += container_lines(
         plan.environment,
@@ -277,7 +279,9 @@ def _rendezvous() -> list[str]:
 
 def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[str]:
     resources = plan.resources
-    words = (*program_words(plan.environment), '"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" --')
+    sampled = "--gpm --" if plan.request.has_gpm and resources.gpus_per_node else "--"
+    node_run = f'"$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" {sampled}'
+    words = (*program_words(plan.environment), node_run)
     command = [" ".join(words)]
     comments = [
         "# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks."
@@ -290,7 +294,8 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     command.append(f"{torchrun} --nproc-per-node={resources.nproc_per_node}")
     if resources.num_nodes > 1:
         command.append('--rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"')
-        command.append('--rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"')
+        rdzv_id = '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"' if is_slurm else quote(plan.run_id)
+        command.append(f"--rdzv-id={rdzv_id}")
     else:
         command.append("--standalone")
     if plan.request.max_restarts:
@@ -307,9 +312,11 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
     flags |= {"resume_from": plan.request.resume_from}
     command += [f"--{name}={quote(str(value))}" for name, value in flags.items() if value is not None]
     command += [f"--{name}={quote(show(value))}" for name, value in plan.parameters.items()]
+    has_agents = not is_slurm and resources.num_nodes > 1
+    start = " \\\n  ".join(command)
     return [
         *comments,
-        " \\\n  ".join(command) + " &",
+        *(agent_lines(start, resources.num_nodes) if has_agents else [f"{start} &"]),
         "TRAINING=$!",
         "",
         "# A signal ends `wait`, not the training: wait again.",
@@ -319,6 +326,7 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
         '  wait "$TRAINING" || STATUS=$?',
         "done",
         "",
+        *(waiting_lines() if has_agents else []),
     ]
 
 

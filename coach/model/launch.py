@@ -84,10 +84,14 @@ class LaunchRequest:
     fix: AppliedFix | None = None
     resume_from: str | None = None
     """A checkpoint file of another run to start from."""
+    has_local_nodes: bool | None = None
+    """Whether the local backend may play several nodes, each an agent on this machine; None: no."""
     sweep_point: SweepPoint | None = None
     """Which run of a group it is."""
     max_restarts: int | None = None
     """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest checkpoint."""
+    has_gpm: bool | None = None
+    """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None: no."""
 
 
 @dataclass(frozen=True, slots=True)

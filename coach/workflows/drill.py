@@ -12,9 +12,11 @@ from typing import Any
 
 from coach.launch.recipe import get_recipe
 from coach.launch.resources import Site
-from coach.model.drill import Drill, Need, Twin
+from coach.model.drill import Drill, Need
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
+
+_TABLES = ("env", "sbatch")
 
 
 def with_drill(request: LaunchRequest) -> LaunchRequest:
@@ -30,20 +32,29 @@ def with_drill(request: LaunchRequest) -> LaunchRequest:
 
 def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
     """The launch of the fault-free twin."""
-    twin: Twin = drill.twin
-    return _with(LaunchRequest(twin.recipe, backend), drill, twin.set, twin.options)
+    return _with(LaunchRequest(drill.twin.recipe, backend), drill, drill.twin.set, drill.twin.options)
 
 
 def _with(
     request: LaunchRequest, drill: Drill, values: Mapping[str, Any], options: Mapping[str, Any]
 ) -> LaunchRequest:
-    gpus = {} if Need.GPU in drill.needs else {"gpus_per_node": 0}
-    asked: dict[str, Any] = {**gpus, **options}
-    for name in ("env", "sbatch"):
-        asked[name] = {**asked.get(name, {}), **getattr(request, name)}
-    said = {name for name in asked if getattr(request, name) is not None and name not in request.defaulted}
-    kept = {name: value for name, value in asked.items() if name in ("env", "sbatch") or name not in said}
-    return replace(request, set={**values, **request.set}, defaulted=request.defaulted - kept.keys(), **kept)
+    """The request with these values and options, as far as it does not say others."""
+    unsaid: dict[str, Any] = {} if Need.GPU in drill.needs else {"gpus_per_node": 0}
+    unsaid |= {"has_local_nodes": True} if Need.TWO_NODES in drill.needs else {}
+    unsaid |= {name: value for name, value in options.items() if name not in _TABLES}
+    filled: dict[str, Any] = {
+        name: value
+        for name, value in unsaid.items()
+        if getattr(request, name) is None or name in request.defaulted
+    }
+    tables: dict[str, Any] = {name: {**options.get(name, {}), **getattr(request, name)} for name in _TABLES}
+    return replace(
+        request,
+        set={**values, **request.set},
+        defaulted=request.defaulted - filled.keys(),
+        **filled,
+        **tables,
+    )
 
 
 def why_skipped(drill: Drill, site: Site) -> str | None:
