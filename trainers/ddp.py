@@ -151,7 +151,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
     # From here on every backward pass averages the gradients of all ranks. All start with the parameters of rank 0.
     device_ids = [device.index] if device.type == "cuda" else None
-    ddp_model = DDP(model, device_ids=device_ids, bucket_cap_mb=args.bucket_cap_mb)
+    ddp_model = metrics.watch(DDP(model, device_ids=device_ids, bucket_cap_mb=args.bucket_cap_mb))
     if args.compression != "none":
         ddp_model.register_comm_hook(None, HOOKS[args.compression])
     self_check(model, device, train_loader)

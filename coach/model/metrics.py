@@ -34,6 +34,8 @@ class Step:
     memory_allocated_mib: float | None = None
     memory_reserved_mib: float | None = None
     accuracy: float | None = None
+    comm_time_s: float | None = None
+    """Time the step waited for the exchange of gradients, after its own backward pass; measured in some steps only."""
 
 
 @dataclass(frozen=True, slots=True)

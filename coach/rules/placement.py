@@ -16,6 +16,12 @@ def num_gpus_asked(snapshot: TargetSnapshot) -> int | None:
     return snapshot.job.num_gpus if snapshot.job is not None else None
 
 
+def has_uneven_ranks(run: Run | None) -> bool:
+    """Whether its ranks do unequal work by design: the stages of a pipeline, and DataParallel's first GPU."""
+    recipe = run.recipe if run is not None else ""
+    return any(word in recipe for word in ("pipeline", "3d", "data_parallel"))
+
+
 def without_node(snapshot: TargetSnapshot, why: str) -> Iterable[Fix]:
     """Leave out the node that refused the job; nothing where none is named."""
     refusal = snapshot.exit.refused if snapshot.exit is not None else None

@@ -62,6 +62,7 @@ def parse_step(record: Mapping[str, Any], rank: int) -> Step | None:
         memory_allocated_mib=finite(record.get("memory_allocated_mib")),
         memory_reserved_mib=finite(record.get("memory_reserved_mib")),
         accuracy=finite(record.get("accuracy")),
+        comm_time_s=finite(record.get("comm_time_s")),
     )
 
 

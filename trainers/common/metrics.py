@@ -13,18 +13,20 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from common.distributed import print_rank0, rank_from_env, world_size_from_env
 from common.tensorboard import TensorBoard
-from common.timing import Timing, process_age_s
+from common.timing import ExchangeTime, Timing, process_age_s
 
 INTERVAL_STEPS = 10
 INTERVAL_S = 1.0
+EXCHANGE_EVERY_STEPS = 2  # the same steps on all ranks, to be compared with each other
 PRINT_EVERY_S = 10.0
 MIB = 1024 * 1024
+Model = TypeVar("Model")
 
 
 class MetricsLog:
@@ -46,6 +48,7 @@ class MetricsLog:
         self._printed = float("-inf")
         self._is_lost = False
         self._step_ended: torch.cuda.Event | None = None
+        self._exchange_time: ExchangeTime | None = None
         self._has_reached_target = False
         self._tensorboard = TensorBoard(run_dir) if tensorboard and self.rank == 0 else None
         folder = Path(run_dir) / "metrics"
@@ -67,6 +70,11 @@ class MetricsLog:
         with contextlib.suppress(Exception) if error else contextlib.nullcontext():
             self.close()
 
+    def watch(self, ddp_model: Model) -> Model:
+        """Record from now on how long steps wait for the gradients of the other ranks. Returns the model."""
+        self._exchange_time = ExchangeTime(ddp_model, self._device.type == "cuda")
+        return ddp_model
+
     def step(self, **record: Any) -> None:
         """Take the record of the step that has just ended. Values may be tensors of one element on the device."""
         self._stay_near_the_device()
@@ -79,6 +87,10 @@ class MetricsLog:
             self.logging_time_s - self._time_reported_s
         )  # since the step before this one
         self._time_reported_s = self.logging_time_s
+        if self._exchange_time and record["step"] % EXCHANGE_EVERY_STEPS == 0:
+            comm_time_s = self._exchange_time.read()
+            if comm_time_s is not None:
+                record["comm_time_s"] = comm_time_s
         self._records.append(record)
         self._write_arrived(wait=False)
         if len(self._records) >= INTERVAL_STEPS or started - self._interval_started >= INTERVAL_S:

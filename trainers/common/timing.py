@@ -58,6 +58,31 @@ class Timing:
         }
 
 
+class ExchangeTime:
+    """How long a step of DDP waited for gradients to be exchanged, after its own backward pass had ended.
+
+    All ranks end a step together, whoever made them wait. The rank that waits least is the one the others wait for.
+    """
+
+    def __init__(self, ddp_model: Any, is_on_gpu: bool) -> None:
+        self._ddp_model = ddp_model
+        self._last_iteration = 0
+        if (
+            not is_on_gpu
+        ):  # a GPU has to be waited for to read its clock: torch's own pace is one step in a hundred
+            ddp_model._set_ddp_runtime_logging_sample_rate(1)
+
+    def read(self) -> float | None:
+        """Seconds of the newest step that was measured; None when none has been since the last call."""
+        data = self._ddp_model._get_ddp_logging_data()
+        iteration = data.get("iteration", 0)
+        if iteration == self._last_iteration or "backward_comm_time" not in data:
+            return None
+        self._last_iteration = iteration
+        exposed_ns = data["backward_comm_time"] - data.get("backward_compute_comm_overlap_time", 0)
+        return max(0.0, exposed_ns / 1e9)
+
+
 def as_text(summary: dict[str, Any]) -> str:
     """The summary for the end of the log, without what was not measured."""
     parts = [

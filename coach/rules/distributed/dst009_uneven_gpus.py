@@ -9,10 +9,8 @@ from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.placement import has_uneven_ranks
 from coach.rules.sampled import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
-
-_UNEVEN_BY_DESIGN = ("pipeline", "3d", "data_parallel")
-"""In the names of recipes: stages differ, and DataParallel's first GPU does more."""
 
 
 class UnevenGpus(Rule):
@@ -37,7 +35,7 @@ class UnevenGpus(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
     causal_rank = 5
-    consequence_of = ("HDW003", "GPU003", "GPU006", "GPU005", "DAT006")
+    consequence_of = ("HDW003", "DST008", "GPU003", "GPU006", "GPU005", "DAT006")
     keep_s = 10.0
     thresholds = (
         Threshold("spread_points", 30, "percentage points", "smaller differences come and go"),
@@ -50,10 +48,7 @@ class UnevenGpus(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if len(history.gpus) < 2:
-            return
-        recipe = snapshot.run.recipe if snapshot.run is not None else ""
-        if any(word in recipe for word in _UNEVEN_BY_DESIGN):
+        if len(history.gpus) < 2 or has_uneven_ranks(snapshot.run):
             return
         uses = gpu_uses(snapshot, history, *(threshold.default for threshold in WINDOW))
         if not self._is_uneven(uses):

@@ -1,0 +1,187 @@
+"""DST008: one rank is slower than the others, and all wait for it in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.metrics import Step
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.placement import has_uneven_ranks, leave_out
+from coach.rules.quoting import ranks_text
+from coach.rules.windows import newest_steps
+
+_NUM_PARTS = 8
+_MIN_PARTS = 7
+"""In so many parts of the window a rank must be late: chance does that to one of 25 windows at most, and for the same rank to hardly any."""
+
+_Measure = Callable[[Step], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """By how much one rank is behind the others, per step."""
+
+    rank: int
+    lag_s: float
+    own_s: float
+    others_s: float
+
+
+class Straggler(Rule):
+    """One rank is slower than the others, and all wait for it in every step.
+
+    What it sees
+        The time that each rank itself needs for a step: the step without the wait for the other ranks' gradients (comm_time_s). Where that
+        wait was not measured, the time that the rank waits for its own data, and the whole step where ranks do not wait for each other. The
+        same steps of all ranks are compared, in eight parts of the newest window; the rank must be behind the median of the others in seven.
+    Why it matters
+        In data-parallel training all ranks end a step together: one slow rank slows all of them down, and every GPU of the job waits.
+    When it stays silent
+        On noise: single slow steps, and a slow rank that is now this one, now that one. When most ranks are slow: then the others are
+        fast. Where the ranks differ by design (pipeline, 3-D). Where neither the wait nor the data time shows a difference.
+    What to do
+        Look at what this rank does alone: its part of the data (larger or slower samples), its node (other programs, clocks, disk), work that is done
+        for all (logging, saving). If the same node is slow again with other ranks, leave it out.
+    Sources
+        NVIDIA resiliency extension (a rank's score below 0.75); TraceML's straggler rule; PyTorch, DistributedDataParallel's runtime statistics.
+    """
+
+    code = "DST008"
+    name = "straggler"
+    cause = "straggler"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}),)
+    causal_rank = 5
+    consequence_of = ("HDW003", "HDW004")
+    keep_s = 10.0
+    thresholds = (
+        Threshold("lag_share", 0.15, "of step time", "between TraceML's bands (0.1 and 0.2)"),
+        Threshold("min_lag_s", 0.002, "seconds", "less is the scheduling of the operating system"),
+        Threshold("min_window_s", 5, "seconds of steps", "a shorter time may be one hiccup"),
+        Threshold("min_steps", 16, "steps in which it was measured", "two for each part of the window"),
+        Threshold("window_steps", 250, "steps", "long enough to span the bursts of all loaders"),
+        Threshold("skip_steps", 10, "steps at the start", "libraries are loaded and kernels chosen in them"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if len(history.ranks) < 2 or has_uneven_ranks(snapshot.run):
+            return
+        window = {
+            rank: newest_steps(history.steps(rank), int(self.values["window_steps"]))
+            for rank in history.ranks
+        }
+        for what, measure in _MEASURES.items():
+            late = self._late(window, measure)
+            if late and 2 * len(late) <= len(window):
+                behind = self._late(window, _wait_for_data) if measure is not _wait_for_data else late
+                by_data = any(found.rank == late[0].rank for found in behind)
+                yield self._hit(snapshot, what, late, median(_step_times(window)), by_data)
+                return
+
+    def _late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> list[_Late]:
+        """The ranks that are behind by this measure, the last one first."""
+        if not self._may_be_late(window, measure):
+            return []
+        values = {
+            rank: {s.step: value for s in steps if (value := measure(s)) is not None}
+            for rank, steps in window.items()
+        }
+        common = sorted(set.intersection(*(set(found) for found in values.values())))
+        common = [step for step in common if step > self.values["skip_steps"]]
+        if len(common) < max(_NUM_PARTS, self.values["min_steps"]):
+            return []
+        step_s = median(_step_times(window))
+        if (common[-1] - common[0]) * step_s < self.values["min_window_s"]:
+            return []
+        bounds = [len(common) * part // _NUM_PARTS for part in range(_NUM_PARTS + 1)]
+        parts = [common[a:b] for a, b in pairwise(bounds)]
+        means = {rank: [fmean([found[s] for s in part]) for part in parts] for rank, found in values.items()}
+        least = max(self.values["lag_share"] * step_s, self.values["min_lag_s"])
+        late = []
+        for rank, mine in means.items():
+            others = [median(of[part] for r, of in means.items() if r != rank) for part in range(_NUM_PARTS)]
+            lags = [own - other for own, other in zip(mine, others, strict=True)]
+            if median(lags) >= least and sum(lag >= least / 2 for lag in lags) >= _MIN_PARTS:
+                late.append(_Late(rank, median(lags), median(mine), median(others)))
+        return sorted(late, key=lambda found: -found.lag_s)
+
+    def _may_be_late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> bool:
+        """A look at the means alone: most runs need no closer one."""
+        means = []
+        for steps in window.values():
+            known = [value for step in steps if (value := measure(step)) is not None]
+            if not known:
+                return False
+            means.append(fmean(known))
+        step_times = _step_times(window)
+        least_s = 0.25 * self.values["lag_share"] * median(step_times) if step_times else 0.0
+        return bool(step_times) and max(means) - median(means) >= least_s
+
+    def _hit(
+        self, snapshot: TargetSnapshot, what: str, late: list[_Late], step_s: float, by_data: bool
+    ) -> Hit:
+        worst = late[0]
+        node = _node_of(snapshot, worst.rank)
+        who = ranks_text(sorted(found.rank for found in late)) + (f" on {node}" if node else "")
+        share = worst.lag_s / step_s
+        job = snapshot.job.job_id if snapshot.job is not None else snapshot.target
+        return Hit(
+            summary=f"All ranks wait for {who}: {share:.0%} of each step"
+            + (", because its data come later" if by_data else ""),
+            evidence=(
+                Evidence(f"{what}, rank {worst.rank}, per step", value=round(worst.own_s, 4), unit="s"),
+                Evidence(f"{what}, median of the other ranks", value=round(worst.others_s, 4), unit="s"),
+                Evidence("step time, median of all ranks", value=round(step_s, 4), unit="s"),
+            ),
+            confidence=round(min(0.95, 0.75 + 0.2 * min(1.0, share / self.values["lag_share"] - 1)), 2),
+            subject=Subject(node=node, rank=worst.rank) if len(late) == 1 else Subject(),
+            fixes=(
+                Fix(
+                    f"Look at the data of rank {worst.rank}: larger samples, a slower disk, too few CPUs for its workers"
+                ),
+            )
+            if by_data
+            else (
+                Fix(
+                    f"See what rank {worst.rank} does that the others do not: its node, or work that it does for all",
+                    command=None if snapshot.has_ended else f"coach stacks {job}",
+                ),
+                *leave_out(snapshot.run, node, "if it is slow again with other ranks"),
+            ),
+        )
+
+
+def _own_time(step: Step) -> float | None:
+    if step.step_time_s is None or step.comm_time_s is None:
+        return None
+    return max(0.0, step.step_time_s - step.comm_time_s)
+
+
+def _wait_for_data(step: Step) -> float | None:
+    return step.data_time_s
+
+
+_MEASURES: Mapping[str, _Measure] = {
+    "own work, without the wait for the others": _own_time,
+    "wait for its data": _wait_for_data,
+    "step time": lambda step: step.step_time_s,
+}
+
+
+def _step_times(window: Mapping[int, Sequence[Step]]) -> list[float]:
+    """The newest of each rank: enough for a median, however many ranks there are."""
+    return [step.step_time_s for steps in window.values() for step in steps[-32:] if step.step_time_s]
+
+
+def _node_of(snapshot: TargetSnapshot, rank: int) -> str | None:
+    for event in snapshot.events:
+        node = event.fields.get("node") if event.event == "start" and event.rank == rank else None
+        if isinstance(node, str) and node:
+            return node
+    return None

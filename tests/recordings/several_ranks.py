@@ -1,0 +1,117 @@
+"""Make the folders of `ranks/` again: real trainings of several ranks over gloo, each with what its folder is named after.
+
+`python tests/recordings/several_ranks.py [NAME…]`. Wants torch. Only what the ranks measured is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "trainers")]
+
+from coach import runs  # noqa: E402 (found by the line above)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is wrong with it; by default nothing."""
+
+    num_ranks: int = 4
+    slow_rank: int | None = None
+    """Sleeps in every step, between the batch and the forward pass."""
+    slow_loader: int | None = None
+    """The rank whose samples take longer to load."""
+    stumbles: bool = False
+    """Each rank sleeps now and then, none more than another."""
+    num_steps: int = 140
+
+
+TRAININGS = {
+    "straggler": Training(slow_rank=2),
+    "straggler-by-data": Training(slow_loader=1),
+    "even": Training(),
+    "stumbling": Training(stumbles=True),
+}
+
+
+def train(training: Training, run_dir: str) -> None:
+    """One rank."""
+    import torch
+    import torch.distributed as dist
+    from common.metrics import MetricsLog
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, batch = dist.get_rank(), 16
+    torch.manual_seed(0)
+    x = torch.randn(batch * training.num_steps * training.num_ranks, 64)
+    y = (x @ torch.randn(64, 10)).argmax(1)
+    order = torch.randperm(len(x))[rank :: training.num_ranks]
+    chance = torch.Generator().manual_seed(rank)
+    with MetricsLog(run_dir, torch.device("cpu")) as metrics:
+        model = metrics.watch(DDP(nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        metrics.event("start", 0, rank=rank, world_size=training.num_ranks, node="node1")
+        ended = time.perf_counter()
+        for step in range(1, training.num_steps + 1):
+            if rank == training.slow_loader:
+                time.sleep(0.03)
+            samples = order[(step - 1) * batch : step * batch]
+            data_time = time.perf_counter() - ended
+            if rank == training.slow_rank:
+                time.sleep(0.03)
+            if training.stumbles and torch.rand(1, generator=chance).item() < 0.15:
+                time.sleep(0.06)
+            time.sleep(0.05)  # the work of a larger model, which the machine that records need not do
+            loss = nn.functional.cross_entropy(model(x[samples]), y[samples])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            now = time.perf_counter()
+            metrics.step(
+                step=step, epoch=0, loss=loss.detach(), lr=0.05, num_samples=batch, num_samples_global=batch * training.num_ranks,
+                data_time_s=data_time, step_time_s=now - ended,
+            )  # fmt: skip
+            ended = now
+    dist.destroy_process_group()
+
+
+def record(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = str(TRAININGS[name].num_ranks)
+        command = ["torch.distributed.run", "--standalone", "--nproc-per-node", ranks, __file__, name, folder]
+        subprocess.run([sys.executable, "-m", *command], check=True)
+        target = HERE / "ranks" / name
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(Path(folder) / "metrics", target / "metrics")
+        record = {
+            "schema": 1,
+            "run_id": f"20261121-040000-{name}-0000",
+            "recipe": "ddp",
+            "state": "COMPLETED",
+        }
+        record |= {"backend": "slurm", "resources": {"num_nodes": 1, "nproc_per_node": int(ranks)}}
+        runs.write_json(target / "run.json", record)
+
+
+def main() -> None:
+    if "LOCAL_RANK" in os.environ:
+        train(TRAININGS[sys.argv[1]], sys.argv[2])
+        return
+    for name in sys.argv[1:] or TRAININGS:
+        record(name)
+        sys.stdout.write(f"{name}\n")
+
+
+if __name__ == "__main__":
+    main()

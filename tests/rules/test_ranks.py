@@ -1,0 +1,66 @@
+"""What the metrics of several ranks show when they are laid side by side: recorded from real trainings over gloo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from coach.model.finding import Diagnosis, Severity
+from coach.model.metrics import Step
+from tests.rules.examples import judge, run, steps
+from tests.rules.recorded import diagnose
+from tests.rules.test_telemetry import loud, only
+
+
+def test_a_rank_that_works_longer_is_named_though_all_ranks_end_their_steps_together() -> None:
+    finding = only(diagnose("ranks/straggler"), "DST008")
+    assert (finding.subject.node, finding.subject.rank) == ("node1", 2)
+    assert finding.is_primary
+    assert {"exclude": "node1"} in [fix.changes for fix in finding.fixes]
+
+
+def test_a_rank_whose_data_come_late_is_the_cause_of_its_own_wait_and_of_everybodys() -> None:
+    diagnosis = diagnose("ranks/straggler-by-data")
+    assert [(f.rule, f.subject.rank, f.consequence_of) for f in diagnosis.findings] == [
+        ("DST008", 1, None),
+        ("GPU005", 1, "DST008"),
+    ]
+    assert "its data" in diagnosis.findings[0].summary
+    assert not any("exclude" in fix.changes for fix in diagnosis.findings[0].fixes)
+
+
+@pytest.mark.parametrize("name", ["even", "stumbling"])
+def test_ranks_that_are_slow_in_turn_are_no_stragglers(name: str) -> None:
+    assert not loud(diagnose(f"ranks/{name}"))
+
+
+def four(own_s: Sequence[float], count: int = 120) -> list[Step]:
+    """Ranks that end each step together, each after work of its own."""
+    longest = max(own_s)
+    return [
+        step
+        for rank, own in enumerate(own_s)
+        for step in steps([1.0] * count, rank, longest + 0.01, comm_time_s=longest - own + 0.01)
+    ]
+
+
+def judged(own_s: Sequence[float], recipe: str = "ddp", count: int = 120) -> Diagnosis:
+    return judge(four(own_s, count), run=run(recipe=recipe))
+
+
+def test_how_far_behind_decides_and_most_of_the_ranks_are_never_behind() -> None:
+    assert only(judged([0.1, 0.1, 0.1, 0.14]), "DST008").severity is Severity.WARNING
+    assert not loud(judged([0.1, 0.1, 0.1, 0.11]))
+    assert not loud(judged([0.1, 0.2, 0.2, 0.2]))
+    assert only(judged([0.1, 0.2]), "DST008").subject.rank == 1
+
+
+def test_stages_that_differ_by_design_and_short_runs_are_left_alone() -> None:
+    assert not loud(judged([0.1, 0.1, 0.1, 0.3], recipe="pipeline_parallel"))
+    assert not loud(judged([0.1, 0.1, 0.1, 0.3], count=20))
+
+
+def test_ranks_that_do_not_wait_for_each_other_are_compared_by_their_steps() -> None:
+    series = [step for rank in range(4) for step in steps([1.0] * 120, rank, 0.15 if rank == 3 else 0.1)]
+    assert only(judge(series, run=run()), "DST008").subject.rank == 3
