@@ -16,6 +16,7 @@ from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launch import GPU_REQUESTS, LaunchRequest, Plan, Submitted
+from coach.node.gpm import GPM_HELP
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.recipes import launch_name
@@ -60,6 +61,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--gpu-request",
         choices=GPU_REQUESTS,
         help="which option of sbatch asks for GPUs (default: gpus-per-node)",
+    )
+    parser.add_argument(
+        "--gpm",
+        action=argparse.BooleanOptionalAction,
+        help=f"measure {GPM_HELP}",
     )
     parser.add_argument(
         "--env",
@@ -209,6 +215,7 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         gpu_type=args.gpu_type,
         gpu_request=args.gpu_request,
         environment=args.env,
+        has_gpm=args.gpm,
         python=args.python,
         set=pairs(args.set, "--set"),
         sbatch=pairs(args.sbatch, "--sbatch"),

@@ -186,7 +186,7 @@ def _from_number(said: str) -> Any:
     return said
 
 
-_LAUNCH_NAMES = {"num_nodes": "nodes", "gpus_per_node": "gpus"}
+_LAUNCH_NAMES = {"num_nodes": "nodes", "gpus_per_node": "gpus", "has_gpm": "gpm"}
 """Fields of LaunchDefaults that the config calls by their option's name."""
 
 _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
@@ -201,6 +201,7 @@ _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
     "gpu_request": (one_of(GPU_REQUESTS), str),
     "environment": (_environment, str),
     "setup": (list_of(text), None),
+    "has_gpm": (flag, _from_flag),
 }
 
 LAUNCH_KEYS = ("6", "7", "8", "9")

@@ -58,6 +58,8 @@ class LaunchDefaults:
     """Interpreter of the training environment; it need not be coach's."""
     setup: tuple[str, ...] = ()
     """Shell lines put before srun, for example "module load cuda/12.4"."""
+    has_gpm: bool | None = None
+    """True: the sampler of a launch also reads SM, tensor and DRAM activity (Hopper or newer). Key `gpm`."""
     sbatch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """More sbatch options by long name."""
 

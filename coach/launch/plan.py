@@ -19,7 +19,7 @@ from coach.launch.script import Paths, render
 from coach.launch.spelling import check_printable
 from coach.model.environment import Environment
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launch import LaunchRequest, Plan, Resources
 
 _SBATCH_KEY = re.compile(r"[a-z][a-z0-9-]{0,40}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -105,7 +105,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
         parameters=parameters,
         resources=resolved.resources,
         script="",
-        notes=facts.notes + resolved.notes,
+        notes=facts.notes + resolved.notes + _gpm_notes(request, resolved.resources),
         warnings=unusual + resolved.warnings,
         choices=resolved.choices,
         locked=facts.locked,
@@ -124,6 +124,16 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     own_trainers = str(recipe.own_trainers) if recipe.own_trainers else None
     return replace(
         plan, script=script, run_json=record, code_dir=facts.paths.code_dir, own_trainers=own_trainers
+    )
+
+
+def _gpm_notes(request: LaunchRequest, resources: Resources) -> tuple[str, ...]:
+    if not request.has_gpm:
+        return ()
+    if resources.gpus_per_node == 0:
+        return ("no GPU: GPM has nothing to measure",)
+    return (
+        "GPM: SM, tensor and DRAM activity are measured too, from counters that profilers of kernels use",
     )
 
 

@@ -14,13 +14,13 @@ from coach.model.launch import LaunchRequest
 from coach.model.slurm_spelling import format_time, parse_time
 from coach.workflows.drill import with_drill
 
-_KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time"}
+_KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
 """Fields of a request that the config, and the command line, call otherwise."""
 _OPTIONS = {"environment": "--env", "setup": "setup"}
 _FIELDS = (
     *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
     *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
-    *("environment", "python", "setup"),
+    *("environment", "python", "setup", "has_gpm"),
 )
 
 
@@ -106,4 +106,6 @@ def _shown(field: str, value: Any) -> str | None:
         return None
     if field == "time_limit_s":
         return format_time(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return "; ".join(value) if isinstance(value, tuple) else str(value)

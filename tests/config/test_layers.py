@@ -38,6 +38,17 @@ def test_each_layer_wins_over_the_one_before_and_says_who_it_is(place: Place) ->
     ]
 
 
+def test_whether_launches_measure_gpm_is_true_or_false_by_file_or_variable(place: Place) -> None:
+    assert place.load().launch.has_gpm is None
+    place.site("[launch]\ngpm = false\n")
+    assert place.load().launch.has_gpm is False
+    place.env["COACH_LAUNCH_GPM"] = "yes"
+    assert place.load().launch.has_gpm is True
+    place.user('[launch]\ngpm = "a lot"\n')
+    with pytest.raises(UserError, match=r"launch\.gpm = 'a lot': expected true or false"):
+        place.load()
+
+
 def test_tables_that_people_fill_are_joined_key_by_key(place: Place) -> None:
     place.site(
         '[launch.sbatch]\ncomment = "site"\nnice = 1\n[rules.GPU005]\nwarning_share = 0.1\n'

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coach.launch.record import request_from
 from coach.launch.resources import Site
 from coach.model.errors import UserError
 from coach.model.launch import Plan
@@ -50,6 +51,20 @@ def test_cpus_per_gpu_are_asked_for_instead_of_cpus_per_task(tmp_path: Path) -> 
     assert made.resources.cpus_per_task == 8
     assert "export OMP_NUM_THREADS=2\n" in made.script  # 8 CPUs, 2 ranks with 2 workers each
     assert "SRUN_CPUS_PER_TASK" not in made.script
+
+
+def test_gpm_is_measured_when_it_is_asked_for_and_there_are_gpus_and_said_in_the_plan(tmp_path: Path) -> None:
+    made = plan(tmp_path, **GPU, has_gpm=True)
+    assert 'node" run --run-dir "$RUN_DIR" --gpm -- ' in made.script
+    assert any("DRAM activity are measured" in note for note in made.notes)
+    assert made.run_json["launch"]["has_gpm"] is True
+    assert request_from(made.run_json["launch"], "ddp").has_gpm is True, "a relaunch asks for the same"
+    on_cpus = plan(tmp_path, gpus_per_node=0, has_gpm=True)
+    assert "--gpm" not in on_cpus.script
+    assert "no GPU: GPM has nothing to measure" in on_cpus.notes
+    usual = plan(tmp_path, **GPU)
+    assert "--gpm" not in usual.script
+    assert "has_gpm" not in usual.run_json["launch"]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
             "sbatch": {"gres": "lustre:1", "mail-type": "END"},
         },
     ),
+    "ddp-gpm": ("ddp", CLUSTER, {"partition": "gpu", "has_gpm": True}),
     "ddp-short-no-signal": ("ddp", CLUSTER, {"time_limit_s": 60}),
     "ddp-local": ("ddp", MACHINE, {"resume_from": "/runs/other/checkpoints/step-00000040.pt"}),
 }

@@ -42,6 +42,7 @@ def locked(*keys: str, **launch: Any) -> Settings:
         ("nodes", {"num_nodes": 1}, {"num_nodes": 2}, "--nodes 2"),
         ("cpus_per_task", {}, {"cpus_per_task": 64}, "--cpus-per-task 64"),
         ("environment", {"environment": "pt"}, {"environment": "venv=/mine"}, "--env venv=/mine"),
+        ("gpm", {"has_gpm": False}, {"has_gpm": True}, "--gpm on"),
         ("setup", {}, {"setup": ("ulimit -c 0", "x")}, "setup ulimit -c 0; x"),
         ("sbatch", {}, {"sbatch": {"nice": "1"}}, "--sbatch nice=1"),
         ("sbatch.nice", {"sbatch": {"nice": "0"}}, {"sbatch": {"nice": "1"}}, "--sbatch nice=1"),

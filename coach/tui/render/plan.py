@@ -98,6 +98,8 @@ def _fields(
     fields = [Field(name, label, _shown(name, getattr(values, name))) for name, label in labels.items()]
     fields += [Field(f"{PARAMETER}{name}", name, _editable(value)) for name, value in parameters.items()]
     fields.append(Field("environment", "environment", request.environment or ""))
+    if values.gpus_per_node != 0:
+        fields.append(Field("has_gpm", "GPM counters", _shown("has_gpm", request.has_gpm)))
     if is_slurm:
         sbatch = (f"{key}={value}" if value else key for key, value in request.sbatch.items())
         fields += [
@@ -137,6 +139,10 @@ def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
         value = int(text)
     elif text and name == "time_limit_s":
         value = parse_time(text, "time limit")
+    elif text and name == "has_gpm":
+        if text not in ("true", "false"):
+            raise UserError(f"GPM counters = {printable(text)}: expected true or false")
+        value = text == "true"
     elif name == "sbatch":
         return replace(request, sbatch=MappingProxyType(_sbatch_options(text)))
     changed: dict[str, Any] = {name: value}

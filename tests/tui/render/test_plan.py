@@ -61,6 +61,18 @@ def test_every_field_of_a_sites_sbatch_can_be_edited_and_this_machine_has_none_o
     assert edited(REQUEST, "exclude", "node[1-2]").exclude == "node[1-2]"
 
 
+def test_gpm_is_a_field_where_there_are_gpus_and_is_either_true_or_false() -> None:
+    plan = make_plan(edited(REQUEST, "has_gpm", "true"))
+    plan = replace(plan, resources=replace(plan.resources, gpus_per_node=2))
+    assert [field.value for field in plan_fields(plan) if field.name == "has_gpm"] == ["true"]
+    on_cpus = replace(plan, resources=replace(plan.resources, gpus_per_node=0))
+    assert "has_gpm" not in [field.name for field in plan_fields(on_cpus)]
+    assert edited(REQUEST, "has_gpm", "false").has_gpm is False
+    assert edited(REQUEST, "has_gpm", "").has_gpm is None
+    with pytest.raises(UserError, match="expected true or false"):
+        edited(REQUEST, "has_gpm", "a lot")
+
+
 def test_more_options_of_sbatch_are_written_as_key_and_value_and_read_back_the_same() -> None:
     options = {"comment": "a first # try", "mail-type": "END", "exclusive": ""}
     request = edited(REQUEST, "sbatch", "comment='a first # try' --mail-type=END exclusive")
