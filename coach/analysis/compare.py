@@ -117,6 +117,16 @@ def measure(snapshot: TargetSnapshot, history: History) -> Measured:
     )
 
 
+def throughput(snapshot: TargetSnapshot, history: History) -> Estimate | None:
+    """Samples per second of all ranks together, in the run's steady part."""
+    return _throughput(_Side(snapshot, history))
+
+
+def world_size(snapshot: TargetSnapshot, history: History) -> int | None:
+    """How many ranks trained; None where nobody says."""
+    return _Side(snapshot, history).world_size
+
+
 def compare(
     before: TargetSnapshot, before_history: History, after: TargetSnapshot, after_history: History
 ) -> Comparison:

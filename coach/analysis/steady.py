@@ -54,6 +54,11 @@ class Estimate:
     num_values: int
 
 
+def t95(num_values: int) -> float:
+    """How many standard errors the 95 % interval reaches to either side, where the scatter itself is known from so few values (two at least)."""
+    return _T95[min(num_values - 2, len(_T95) - 1)]
+
+
 def steady(series: Sequence[_T]) -> list[_T]:
     """The series without its warm-up: its first tenth, and at least some steps."""
     return list(series)[max(MIN_WARMUP_STEPS, math.ceil(len(series) * WARMUP_SHARE)) :]
@@ -70,8 +75,8 @@ def estimate_independent(values: Sequence[float]) -> Estimate | None:
         return None
     if len(values) < MIN_INDEPENDENT:
         return Estimate(median(values), None, len(values))
-    factor = _T95[min(len(values) - 2, len(_T95) - 1)]
-    return Estimate(fmean(values), factor * stdev(values) / math.sqrt(len(values)), len(values))
+    half = t95(len(values)) * stdev(values) / math.sqrt(len(values))
+    return Estimate(fmean(values), half, len(values))
 
 
 def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimate | None:
@@ -98,4 +103,4 @@ def _of_blocks(means: Sequence[float], values: Sequence[float]) -> Estimate | No
         return Estimate(median(values), None, len(values))
     # The median of n means scatters pi/2 times as much (in variance) as their mean.
     error = stdev(means) * math.sqrt(math.pi / 2 / len(means))
-    return Estimate(median(means), _T95[len(means) - 2] * error, len(values))
+    return Estimate(median(means), t95(len(means)) * error, len(values))

@@ -9,27 +9,25 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coach.analysis.parts import Judged
 from coach.cli.cluster import add_options
 from coach.cli.text import print_line, printable
-from coach.cli.verdict import Judged, verdict_lines, worst_first
+from coach.cli.verdict import verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Severity, Subject
-from coach.model.reading import JobList
-from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 
 if TYPE_CHECKING:
-    from coach.sources.job_files import OutputPaths
-    from coach.workflows.find_files import ForeignFiles
-    from coach.workflows.targets import Target
+    from coach.workflows.checking import Checked, FilesRead
 
+_MAX_NAMED = 20
 _FAIL_ON = {severity.word: severity for severity in Severity}
 
 
@@ -66,28 +64,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.workflows.checking import Checker
     from coach.workflows.diagnosing import rules_of
 
-    engine = Engine(rules_of(settings))
     io = SystemIo(scrubbed_environment(os.environ))
     if args.target in (None, "-") and (args.log or args.metrics):
         raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
+    checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)
     if args.target is not None:
         named = [tuple(_existing(path) for path in paths) for paths in (args.log, args.metrics)]
-        checked = check_target(args.target, settings, io, engine, args.backend, *named)
+        checked = checker.target(args.target, *named)
         diagnoses = [checked.diagnosis]
+        _tell_left_out(checked.num_left_out)
         if args.format == "json":
-            print(json.dumps(diagnosis_object(checked.diagnosis, checked.files), indent=2))
+            print(json.dumps(checked_object(checked), indent=2))
         else:
-            for line in diagnosis_lines(checked.diagnosis, checked.files, settings.muted_rules):
+            for line in checked_lines(checked, settings.muted_rules):
                 print_line(line)
     else:
-        judged, num_left_out = _judge_own_jobs(settings, io, engine, args.backend)
-        if num_left_out:
-            print(
-                f"coach: {num_left_out} more jobs were not judged: name them, coach check JOB",
-                file=sys.stderr,
-            )
+        judged, num_left_out = checker.own_jobs()
+        _tell_left_out(num_left_out)
         diagnoses = [each.diagnosis for each in judged]
         if args.format == "json":
             print(json.dumps({"schema": 1, "jobs": [diagnosis_object(each) for each in diagnoses]}, indent=2))
@@ -98,6 +94,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return int(any(finding.severity >= limit for found in diagnoses for finding in found.findings))
 
 
+def _tell_left_out(number: int) -> None:
+    if number:
+        print(f"coach: {number} more jobs were not judged: name them, coach check JOB", file=sys.stderr)
+
+
 def _existing(text: str) -> Path:
     path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
     if not path.is_file():
@@ -105,116 +106,19 @@ def _existing(text: str) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFile:
-    """A file of a foreign target. `problem` says why it was not read."""
-
-    path: str
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FilesRead:
-    """What was read of a target whose files had to be found, and what was looked for in vain."""
-
-    files: tuple[ReadFile, ...]
-    not_found: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    diagnosis: Diagnosis
-    snapshot: TargetSnapshot
-    files: FilesRead | None
-
-
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
     """Read one target whole and judge it. Raises UserError when it cannot be read."""
-    return check_target(text, settings, io, engine, backend).diagnosis
+    from coach.workflows.checking import Checker
+
+    return Checker(settings, io, engine, backend).target(text).diagnosis
 
 
-def check_target(
-    text: str,
-    settings: Settings,
-    io: Io,
-    engine: Engine,
-    backend: str | None,
-    logs: tuple[Path, ...] = (),
-    metrics: tuple[Path, ...] = (),
-) -> Checked:
-    """The same, with what was read. Files that are named take the place of those that would be found."""
-    from coach.sources.user import user_name
-    from coach.workflows.backend import resolve_backend
-    from coach.workflows.targets import resolve_target
-
-    chosen = resolve_backend(backend or settings.launch.backend, os.environ)
-    target = resolve_target(text, settings, io, chosen, user_name())
-    return _judge(replace(target, logs=logs, metrics=metrics), settings, io, engine, chosen)
-
-
-def _judge_own_jobs(
-    settings: Settings, io: Io, engine: Engine, backend: str | None
-) -> tuple[list[Judged], int]:
-    """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError when it does not answer."""
-    from coach.model.finding import NotMeasured
-    from coach.sources.user import user_name
-    from coach.workflows.backend import resolve_backend
-    from coach.workflows.own_targets import own_targets
-
-    chosen = resolve_backend(backend or settings.launch.backend, os.environ)
-    own = own_targets(settings, io, user_name(), chosen)
-    judged = []
-    for target in own.targets:
-        try:
-            checked = _judge(target, settings, io, engine, chosen, own.queue, own.output_paths)
-            judged.append(Judged(checked.diagnosis, checked.snapshot))
-        except UserError as error:
-            # That its files cannot be read is said in its place, and the others are judged all the same.
-            because = NotMeasured("job", error.message, error.hint or "name its log file")
-            diagnosis = Diagnosis(target.name, None, (), (because,))
-            judged.append(Judged(diagnosis, TargetSnapshot(target.name, None)))
-    return worst_first(judged), own.num_left_out
-
-
-def _judge(
-    target: Target,
-    settings: Settings,
-    io: Io,
-    engine: Engine,
-    backend: str,
-    queue: JobList | None = None,
-    output_paths: OutputPaths | None = None,
-) -> Checked:
-    from coach.rules.registry import signatures
-    from coach.sources.user import user_name
-    from coach.workflows.diagnosing import with_advice
-    from coach.workflows.read import read_once
-    from coach.workflows.targets import TargetKind, foreign_files, output_paths_of
-
-    paths = output_paths or output_paths_of(io, settings)
-    is_foreign = target.kind in (TargetKind.JOB, TargetKind.DIRECTORY)
-    files = foreign_files(target, io, paths) if is_foreign else None
-    snapshot, history = read_once(
-        *(target, settings, io, backend, user_name(), signatures(engine.rules)),
-        queue=queue,
-        output_paths=paths,
-        files=files,
-    )
-    binary = [tail.file for tail in snapshot.log_tails if tail.is_binary]
-    if binary and snapshot.run is None and snapshot.job is None:
-        raise UserError(
-            f"{printable(target.name)}: a binary file, not a log", "give a text log, a run or a job id"
-        )
-    diagnosis = with_advice(engine.diagnose(snapshot, history), settings.advice)
-    return Checked(diagnosis, snapshot, None if files is None else _files_read(snapshot, files))
-
-
-def _files_read(snapshot: TargetSnapshot, files: ForeignFiles) -> FilesRead:
-    logs = [
-        ReadFile(file.path, file.problem or (None if file.is_found else "no such file, or not yet"))
-        for file in snapshot.log_files
-    ]
-    return FilesRead((*logs, *(ReadFile(str(path)) for path in files.metrics())), tuple(files.lines()))
+def checked_object(checked: Checked) -> dict[str, Any]:
+    """The public JSON of what was named. All of an array has its tasks as well, as `jobs`."""
+    found = diagnosis_object(checked.diagnosis, checked.files)
+    if checked.parts:
+        found["jobs"] = [diagnosis_object(part.diagnosis) for part in checked.parts]
+    return found
 
 
 def diagnosis_object(diagnosis: Diagnosis, files: FilesRead | None = None) -> dict[str, Any]:
@@ -259,6 +163,31 @@ def _json_number(value: float | None) -> float | str | None:
 
     encoded: float | str | None = encode_number(value)
     return encoded
+
+
+def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
+    """The same for people."""
+    yield from diagnosis_lines(checked.diagnosis, checked.files, muted)
+    if checked.parts:
+        yield from _part_lines(checked.parts)
+
+
+def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
+    """Which went wrong with what, and which did not."""
+    named = {
+        "went wrong": [part for part in parts if part.worst is not None],
+        "could not be read": [part for part in parts if part.is_blind],
+        "wait": [part for part in parts if part.is_waiting],
+    }
+    told = {part.diagnosis.target for group in named.values() for part in group}
+    named["nothing found"] = [part for part in parts if part.diagnosis.target not in told]
+    for word, group in named.items():
+        if group:
+            listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
+            more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
+            yield f"  {word}: {listed}{more}"
+    first = printable(parts[0].diagnosis.target)
+    yield f"  coach check {first} tells all of one"
 
 
 def diagnosis_lines(

@@ -6,57 +6,17 @@ What `coach check` prints when nobody names a target: to be read half asleep, on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from coach.analysis.impact import lost_gpu_hours, num_gpus_of
+from coach.analysis.impact import num_gpus_of
+from coach.analysis.parts import Judged, worst_first
 from coach.cli.text import UNKNOWN, format_duration, printable
 from coach.model.elsewhere import rough_age
-from coach.model.finding import Diagnosis, Finding, Severity
+from coach.model.finding import Severity
 from coach.model.printable import cut, display_width
-from coach.model.snapshot import TargetSnapshot
 
 WIDTH = 80
 MAX_LINES = 24
 _SIGNS = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One job of the list."""
-
-    diagnosis: Diagnosis
-    snapshot: TargetSnapshot
-
-    @property
-    def worst(self) -> Finding | None:
-        """The root cause where something is wrong; a remark is nothing to get up for."""
-        return next((each for each in self.diagnosis.findings if each.severity > Severity.INFO), None)
-
-    @property
-    def lost_gpu_hours(self) -> float | None:
-        return None if self.worst is None else lost_gpu_hours(self.worst, self.snapshot)
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.snapshot.state in ("PENDING", "CONFIGURING")
-
-
-def worst_first(judged: Sequence[Judged]) -> list[Judged]:
-    """By severity, then by what was lost, then the newest. What waits has not gone wrong yet, and what could not be read is not well."""
-
-    def order(each: Judged) -> tuple[int, float, bool, float]:
-        worst = each.worst
-        job = each.snapshot.job
-        started_s = (job.start_time_s if job is not None else None) or 0.0
-        is_blind = worst is None and not each.is_waiting and _is_unread(each)
-        return (
-            0 if worst is None else -worst.severity,
-            -(each.lost_gpu_hours or 0.0),
-            not is_blind,
-            -started_s,
-        )
-
-    return sorted(judged, key=order)
 
 
 def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
@@ -91,7 +51,7 @@ def _verdict(judged: Sequence[Judged]) -> str:
     waiting = sum(each.is_waiting for each in judged)
     ended = sum(each.snapshot.has_ended for each in judged)
     other = len(judged) - running - waiting - ended
-    blind = sum(each.worst is None and not each.is_waiting and _is_unread(each) for each in judged)
+    blind = sum(each.is_blind for each in judged)
     scope = ", ".join(
         f"{number} {word}"
         for number, word in (
@@ -125,7 +85,7 @@ def _head(each: Judged, now_s: float) -> str:
     finding, lost = each.worst, each.lost_gpu_hours
     if finding is not None:
         sign, said = _SIGNS[finding.severity], f"{finding.rule} {finding.name}"
-    elif _is_unread(each):
+    elif each.is_unread:
         unread = (item.because for item in each.diagnosis.not_measured if item.what == "job")
         sign, said = "?", printable(next(unread, "no log and no metrics were found"))
     else:
@@ -157,9 +117,3 @@ def _state(each: Judged, now_s: float) -> str:
         return f"{printable(state)}{ago}"
     used = snapshot.job.time_used_s if snapshot.job is not None else None
     return f"{printable(state)} {format_duration(used)}" if used is not None else printable(state)
-
-
-def _is_unread(each: Judged) -> bool:
-    """Whether there was nothing at all to judge it by."""
-    snapshot = each.snapshot
-    return not (snapshot.log_tails or snapshot.events or snapshot.run is not None)

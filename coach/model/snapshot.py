@@ -10,6 +10,7 @@ from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.log import LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent
+from coach.model.past import Across
 from coach.model.politeness import Spending
 from coach.model.run import Checkpoint, Run, RunExit
 from coach.model.telemetry import SensorGap
@@ -45,6 +46,8 @@ class TargetSnapshot:
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()
+    across: Across | None = None
+    """What earlier runs say of it; None where nobody has looked yet: they are looked at after it was judged by itself."""
 
     @property
     def state(self) -> str | None:

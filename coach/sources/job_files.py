@@ -160,6 +160,17 @@ class OutputPaths:
                     self._ask()
         return self._rows.get(job_id)
 
+    def parts(self, job_id: str) -> list[Job]:
+        """The tasks of an array, or the components of a heterogeneous job, in their order: of the newest that had this number."""
+        self.row(job_id)
+        found = [row for row in self._rows.values() if _is_part_of(row.job_id, job_id)]
+        newest = max(found, key=lambda row: row.submit_time_s or 0.0, default=None)
+        # Another cluster, or one that was set up anew, gives the same numbers; what was submitted together is one script's.
+        alike = [
+            row for row in found if newest and (row.name, row.work_dir) == (newest.name, newest.work_dir)
+        ]
+        return sorted(alike, key=_part_order)
+
     def beside(self, job: Job) -> list[Job]:
         """Other jobs whose working directory is the same, lies in it or holds it, as far as they are known."""
         rows = list(self._rows.values())
@@ -195,8 +206,17 @@ class OutputPaths:
 
     def _take(self, jobs: Iterable[Job], wanted: set[str]) -> None:
         for job in jobs:
-            if job.job_id in wanted and job.job_id not in self._rows:
+            is_wanted = job.job_id in wanted or any(_is_part_of(job.job_id, each) for each in wanted)
+            if is_wanted and job.job_id not in self._rows:
                 self._rows[job.job_id] = job
+
+
+def _is_part_of(job_id: str, whole: str) -> bool:
+    return whole.isdecimal() and job_id.startswith((f"{whole}_", f"{whole}+"))
+
+
+def _part_order(job: Job) -> tuple[int, ...]:
+    return tuple(int(number) for number in _NUMBER.findall(job.job_id)[:2])
 
 
 def _is_within_reach(one: Job, other: Job) -> bool:

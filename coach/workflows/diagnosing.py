@@ -17,6 +17,7 @@ from coach.model.snapshot import TargetSnapshot
 if TYPE_CHECKING:
     from coach.rules.base import Rule
     from coach.rules.engine import Engine
+    from coach.workflows.past import PastRuns
 
 
 def rules_of(settings: Settings) -> tuple[Rule, ...]:
@@ -49,11 +50,14 @@ def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
 class LazyEngine:
     """The engine with the rules of the user's settings. May be asked from several threads for its signatures."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, has_past: bool = False) -> None:
+        """`has_past`: earlier runs are remembered, and say what they say. A recording shows what it shows."""
         self.problem: str | None = None
         """What is wrong with the settings of the rules; then all rules run with their defaults."""
         self._settings = settings
         self._engine: Engine | None = None
+        self._has_past = has_past
+        self._past: PastRuns | None = None
         self._is_settled = False
         self._lock = threading.Lock()
 
@@ -69,13 +73,19 @@ class LazyEngine:
         return signatures(build())
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
-        return with_advice(self._load().diagnose(snapshot, history), self._settings.advice)
+        engine = self._load()
+        diagnosis = engine.diagnose(snapshot, history)
+        if self._past is not None:
+            diagnosis = self._past.judge(engine.rules, snapshot, history, diagnosis)
+        return with_advice(diagnosis, self._settings.advice)
 
     def forget(self, targets: Iterable[str]) -> None:
         """Drop what is remembered about these targets."""
         if self._engine is not None:
             for target in targets:
                 self._engine.forget(target)
+                if self._past is not None:
+                    self._past.forget(target)
 
     def _load(self) -> Engine:
         with self._lock:
@@ -89,7 +99,14 @@ class LazyEngine:
                     self.problem, rules = problem.message, build()
                 if self._engine is None:
                     self._engine = Engine(rules)
+                    self._past = _past_of(self._settings) if self._has_past else None
                 else:
                     self._engine.use(rules)
                 self._is_settled = True
             return self._engine
+
+
+def _past_of(settings: Settings) -> PastRuns:
+    from coach.workflows.past import PastRuns
+
+    return PastRuns(settings)

@@ -50,6 +50,8 @@ class TargetKind(Enum):
     LOG = "log"
     JOB = "job"
     DIRECTORY = "directory"
+    PARTS = "parts"
+    """A whole array, or a heterogeneous job, that coach did not launch: each part is judged by itself."""
     STDIN = "stdin"
 
 
@@ -64,10 +66,17 @@ class Target:
     logs: tuple[Path, ...] = ()
     metrics: tuple[Path, ...] = ()
     """Files that a person named: they take the place of those that would be found."""
+    parts: tuple[Job, ...] = ()
+    """The tasks, or components, of PARTS."""
 
 
-def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: str) -> Target:
-    """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name as hint."""
+def resolve_target(
+    text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None = None
+) -> Target:
+    """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name as hint.
+
+    `output_paths` learns what is asked on the way.
+    """
     if text == STDIN:
         return Target(text, TargetKind.STDIN)
     path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
@@ -83,7 +92,8 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
         if found is not None:
             return found
     if _JOB_ID.match(text):
-        found = _by_job_id(text, settings, io, backend, user, known)
+        paths = output_paths or output_paths_of(io, settings)
+        found = _by_job_id(text, settings, io, backend, user, known, paths)
         if found is not None:
             return found
     near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
@@ -92,16 +102,24 @@ def resolve_target(text: str, settings: Settings, io: Io, backend: str, user: st
 
 
 def _by_job_id(
-    job_id: str, settings: Settings, io: Io, backend: str, user: str, known: Sequence[Run]
+    job_id: str,
+    settings: Settings,
+    io: Io,
+    backend: str,
+    user: str,
+    known: Sequence[Run],
+    paths: OutputPaths,
 ) -> Target | None:
     """The run of this job, or the job when coach did not launch it. What the queue says counts; without it, the newest run."""
     runs_of_it = [run for run in known if run.job_id == job_id]
     try:
-        job = _in_queue(io, user, job_id) if backend == "slurm" else None
+        queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
     except UserError:
         if not runs_of_it:
             raise
-        job = None
+        queue = ()
+    paths.learn(queue)
+    job = next((job for job in queue if job.job_id == job_id), None)
     if job is not None:
         run = run_of(job, known, known_cluster(settings))
         return Target(job_id, TargetKind.RUN, Path(run.run_dir)) if run else Target(job_id, TargetKind.JOB)
@@ -109,8 +127,12 @@ def _by_job_id(
     newest = next(iter(here or runs_of_it), None)
     if newest is not None:
         return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
-    is_known = backend == "slurm" and output_paths_of(io, settings).row(job_id) is not None
-    return Target(job_id, TargetKind.JOB) if is_known else None
+    if backend != "slurm":
+        return None
+    if paths.row(job_id) is not None:
+        return Target(job_id, TargetKind.JOB)
+    parts = paths.parts(job_id)
+    return Target(job_id, TargetKind.PARTS, parts=tuple(parts)) if parts else None
 
 
 def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
@@ -243,13 +265,13 @@ def _exists(io: Io, path: Path) -> bool:
     return True
 
 
-def _in_queue(io: Io, user: str, job_id: str) -> Job | None:
+def _own_queue(io: Io, user: str, job_id: str) -> tuple[Job, ...]:
     for reading in JobsSource(io, user, 0.0).poll():
         if reading.error is not None:
             raise UserError(f"{job_id}: Slurm does not answer: {reading.error}")
         if isinstance(reading.payload, JobList):
-            return next((job for job in reading.payload.jobs if job.job_id == job_id), None)
-    return None
+            return reading.payload.jobs
+    return ()
 
 
 def _names_beside(io: Io, path: Path) -> list[str]:

@@ -158,7 +158,7 @@ class WatchSession:
         self._follower = follower
         self._on_settings = on_settings
         self._manners = manners
-        self._engine = LazyEngine(settings)
+        self._engine = LazyEngine(settings, has_past=can_write)
         self._monitor = Monitor(user, self._engine.diagnose, known_cluster(settings))
         pace = manners.pace if manners is not None else None
         self._poller = Poller(self._make_sources, pace=pace, is_held=self._is_held)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coach.cli.verdict import MAX_LINES, WIDTH, Judged, verdict_lines, worst_first
+from coach.analysis.parts import Judged, worst_first
+from coach.cli.verdict import MAX_LINES, WIDTH, verdict_lines
 from coach.model.cluster import Job
 from coach.model.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.log import LogTail
