@@ -142,6 +142,8 @@ CURVES = {
 HEALTHY = {
     "noisy": "import random\nrandom.seed(1)\nfor step in range(1, 401):\n"
     "    print(f'step {step} loss: {(2.3 / step ** 0.3) * random.lognormvariate(0, 0.5):.4f}')",
+    "many-workers": "import torch\nloader = torch.utils.data.DataLoader(torch.arange(64), num_workers=24, batch_size=2)\n"
+    "for step, batch in enumerate(loader):\n    print(f'step {step} loss: {2.3 / (step + 1):.4f}')",
     "restarts": "import math\nfor step in range(1, 401):\n    print(f'step {step} loss: {2.3 / step ** 0.7 + 0.2 * ((step % 100) < 10) * (step > 50):.4f}')",
     "growing-like-a-benchmark": "for step in range(1, 101):\n    print(f'iteration {step} | lm loss: {18.3 + step / 40:.4f} | loss scale: 12.0')",
     "destructor": "class Loader:\n    def __del__(self):\n        assert False, 'can only test a child process'\n"

@@ -81,6 +81,11 @@ def make_refused(home: Path) -> Path:
     return launch(home)
 
 
+def make_too_many_workers(home: Path) -> Path:
+    """Sixteen workers on a machine with two CPUs."""
+    return launch(home, "--gpus", "0", "--set", "num_workers=16")
+
+
 def make_input_bound(home: Path) -> Path:
     return _load(home, "input-bound", "0.015")
 
@@ -165,6 +170,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "nan": make_nan,
     "host-oom": make_host_oom,
     "refused": make_refused,
+    "too-many-workers": make_too_many_workers,
     "input-bound": make_input_bound,
     "input-ready": make_input_ready,
     "gpu-idle": make_gpu_idle,

@@ -1,0 +1,152 @@
+"""DAT001: more DataLoader workers than the CPUs of the job can run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter, int_resource
+from coach.rules.quoting import hits_of, quote
+from coach.rules.sampled import means_of, training_host_samples
+from coach.rules.windows import newest_steps, resumed_steps, steady_steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """DataLoader workers, and the CPUs for them."""
+
+    num_workers: int
+    """Per rank."""
+    num_ranks: int
+    num_cpus: int
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def total(self) -> int:
+        return self.num_workers * self.num_ranks
+
+
+class TooManyWorkers(Rule):
+    """More DataLoader workers were started than the job has CPUs for.
+
+    What it sees
+        num_workers times the ranks of a node, against the CPUs that the job has there (as the sampler counted them, else as they were asked for). For
+        a job that coach did not launch, torch's own warning, which names both numbers. Whether it costs anything is seen in the CPUs (all in
+        use, or tasks that wait for one) and in steps that wait for data.
+    Why it matters
+        The workers take the CPUs from each other and from the training process. Each also takes memory, and some seconds to start at every epoch.
+    When it stays silent
+        Up to two workers for each CPU: loaders that wait for a disk share one well. Where no cost is measured it is only info.
+    What to do
+        As many workers as each rank has CPUs, less one for the training itself; then measure with fewer. More CPUs per task, if samples
+        are dear to make.
+    Sources
+        torch.utils.data, the warning of DataLoader; ML Engineering (Bekman), "DataLoader": the optimum measured there was 3.
+    """
+
+    code = "DAT001"
+    name = "too-many-workers"
+    cause = "too_many_workers"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.HOST_TELEMETRY}), frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    causal_rank = 5
+    thresholds = (
+        Threshold("workers_per_cpu", 2, "workers", "up to two share a CPU well, as one of them waits"),
+        Threshold("cpu_pct", 90, "percent of the allotted CPUs", "no CPU is left for one more process"),
+        Threshold("pressure_pct", 20, "percent of the time", "some task waits for a CPU"),
+        Threshold("data_share", 0.10, "of step time", "the workers do not even deliver"),
+        Threshold("min_samples", 10, "samples", "fewer are the start"),
+    )
+    signatures = (
+        Signature(
+            "DAT001",
+            "torch-warns",
+            ("This DataLoader will create ",),
+            re.compile(
+                r"This DataLoader will create (?P<workers>\d{1,6}) worker processes in total\. "
+                r"Our suggested max number of worker in current system is (?P<cpus>\d{1,6})"
+            ),
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        crowd = _launched(snapshot, history) or _warned_of(snapshot)
+        if crowd is None or crowd.total <= self.values["workers_per_cpu"] * crowd.num_cpus:
+            return
+        costs = tuple(self._costs(snapshot, history))
+        ranks = f" of {crowd.num_ranks} ranks" if crowd.num_ranks > 1 else ""
+        wanted = max(1, crowd.num_cpus // crowd.num_ranks - 1)
+        run = snapshot.run
+        is_known = int_parameter(run, "num_workers") is not None
+        yield Hit(
+            summary=f"{crowd.total} DataLoader workers{ranks} share {crowd.num_cpus} CPU{'s' * (crowd.num_cpus > 1)}",
+            evidence=(*crowd.evidence, *costs),
+            confidence=0.9 if costs else 0.7,
+            fixes=(
+                Fix(
+                    f"DataLoader workers {crowd.num_workers} → {wanted} per rank",
+                    {"num_workers": wanted} if is_known else {},
+                ),
+            ),
+            severity=None if costs else Severity.INFO,
+        )
+
+    def _costs(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
+        """What shows that the workers are in each other's way."""
+        for node in history.nodes:
+            samples = training_host_samples(snapshot, history, node)
+            if len(samples) < self.values["min_samples"]:
+                continue
+            cpu, pressure = (
+                means_of(samples, lambda s: s.cpu_pct),
+                means_of(samples, lambda s: s.cpu_pressure_pct),
+            )
+            if cpu is not None and cpu >= self.values["cpu_pct"]:
+                text = f"use of the allotted CPUs of {node} while it trained, mean of {len(samples)} samples"
+                yield Evidence(text, value=round(cpu, 1), unit="%")
+            elif pressure is not None and pressure >= self.values["pressure_pct"]:
+                text = f"share of the time in which some task waited for a CPU of {node}"
+                yield Evidence(text, value=round(pressure, 1), unit="%")
+        resumed = resumed_steps(snapshot)
+        shares = {}
+        for rank in history.ranks:
+            steps = steady_steps(newest_steps(history.steps(rank), 250), resumed, 3)
+            if len(steps) >= self.values["min_samples"]:
+                shares[rank] = sum(s.data_time_s or 0 for s in steps) / sum(s.step_time_s or 0 for s in steps)
+        worst = max(shares, key=lambda rank: shares[rank], default=None)
+        if worst is not None and shares[worst] >= self.values["data_share"]:
+            text = f"share of step time spent waiting for data, rank {worst}"
+            yield Evidence(text, value=round(shares[worst], 4), unit="of step time")
+
+
+def _launched(snapshot: TargetSnapshot, history: History) -> _Crowd | None:
+    workers = int_parameter(snapshot.run, "num_workers")
+    counted = [host.num_cpus for node in history.nodes for host in history.host(node)[-1:] if host.num_cpus]
+    cpus = min(counted, default=None) or int_resource(snapshot.run, "cpus_per_task")
+    if workers is None or cpus is None:
+        return None
+    ranks = int_resource(snapshot.run, "nproc_per_node") or 1
+    how = "that the job has on a node" if counted else "asked for on a node"
+    return _Crowd(
+        workers,
+        ranks,
+        cpus,
+        (
+            Evidence("DataLoader workers per rank (num_workers)", value=workers),
+            Evidence(f"CPUs {how}", value=cpus),
+        ),
+    )
+
+
+def _warned_of(snapshot: TargetSnapshot) -> _Crowd | None:
+    """By torch, which looks at the CPUs that the process may use."""
+    hits = hits_of(snapshot, "DAT001")
+    if not hits:
+        return None
+    return _Crowd(int(hits[0].fields["workers"]), 1, int(hits[0].fields["cpus"]), (quote(hits[0]),))

@@ -1,0 +1,49 @@
+"""DataLoader workers against the CPUs there are for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coach.model.finding import Diagnosis, Severity
+from tests.rules.examples import judge, run, steps
+from tests.rules.recorded import diagnose
+from tests.rules.test_telemetry import hosts, loud, only
+
+
+def test_sixteen_workers_on_two_cpus_are_told_with_what_they_cost() -> None:
+    diagnosis = diagnose("too-many-workers")
+    assert loud(diagnosis) == [("DAT001", Severity.WARNING)]
+    finding = diagnosis.findings[0]
+    assert [evidence.value for evidence in finding.evidence[:2]] == [16, 2]
+    assert finding.fixes[0].changes == {"num_workers": 1}
+    assert not finding.fixes[0].changes_learning
+
+
+def judged(num_workers: int, ranks: int = 1, **host: Any) -> Diagnosis:
+    launched = run({"num_workers": num_workers}, {"nproc_per_node": ranks})
+    values = {"cpu_pct": 99.0, "num_cpus": 8, **host}
+    return judge(steps([1.0] * 300), hosts(40, **values), launched, now_s=1040.0)
+
+
+def test_the_workers_of_all_ranks_of_a_node_count() -> None:
+    assert not loud(judged(6))
+    finding = only(judged(6, ranks=4), "DAT001")
+    assert (finding.severity, finding.fixes[0].changes) == (Severity.WARNING, {"num_workers": 1})
+
+
+def test_workers_that_cost_nothing_are_only_worth_knowing() -> None:
+    assert only(judged(24, cpu_pct=30.0, cpu_pressure_pct=2.0), "DAT001").severity is Severity.INFO
+    assert only(judged(24, cpu_pct=30.0, cpu_pressure_pct=40.0), "DAT001").severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2, 8, 16])
+def test_up_to_two_workers_for_each_cpu_are_silent(num_workers: int) -> None:
+    assert not judged(num_workers).findings
+
+
+def test_of_a_foreign_job_torchs_own_warning_tells_both_numbers_and_is_info() -> None:
+    finding = only(diagnose("silent/many-workers.log"), "DAT001")
+    assert (finding.severity, finding.evidence[0].line) == (Severity.INFO, 1)
+    assert finding.summary.startswith("24 DataLoader workers share 2 CPUs")
