@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from coach.analysis.arrays import fold
 from coach.analysis.impact import lost_gpu_hours
 from coach.model.cluster import Job, is_final
-from coach.model.finding import Diagnosis, Finding, Severity
+from coach.model.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 
 _MAX_NAMED = 120
@@ -80,10 +80,15 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
     )
     num_parts = fold(parts)[0].num_tasks if parts else 0
     findings = tuple(_of_all(group, num_parts, number == 0) for number, group in enumerate(groups))
-    blind = [item for each in judged for item in each.diagnosis.not_measured]
+    seen = [each for each in judged if not each.is_waiting]
+    lacking = [{item.what for item in each.diagnosis.not_measured} for each in seen]
+    unmeasured = set.intersection(*lacking) if lacking else set()
+    blind = {item.what: item for each in reversed(seen) for item in each.diagnosis.not_measured}
     state = state_of(parts)
     thresholds = {name: value for each in judged for name, value in each.diagnosis.thresholds.items()}
-    diagnosis = Diagnosis(name, state, findings, tuple(dict.fromkeys(blind)), thresholds)
+    diagnosis = Diagnosis(
+        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds
+    )
     return Judged(diagnosis, TargetSnapshot(name, None, job=fold(parts)[0].job if parts else None))
 
 
@@ -95,11 +100,6 @@ def state_of(parts: Sequence[Job]) -> str | None:
         return fold(parts)[0].job.state
     bad = Counter(job.state for job in parts if job.state != "COMPLETED")
     return bad.most_common(1)[0][0] if bad else "COMPLETED"
-
-
-def states_text(parts: Sequence[Job]) -> str:
-    """`2 FAILED, 6 COMPLETED`."""
-    return ", ".join(f"{number} {state}" for state, number in fold(parts)[0].states) if parts else ""
 
 
 def _of_all(group: Sequence[tuple[Judged, Finding]], num_parts: int, is_primary: bool) -> Finding:
@@ -114,5 +114,6 @@ def _of_all(group: Sequence[tuple[Judged, Finding]], num_parts: int, is_primary:
     return replace(
         finding,
         is_primary=is_primary,
+        subject=finding.subject if len({each.subject for _, each in group}) == 1 else Subject(),
         summary=f"{len(names)} of {num_parts} ({listed}): {finding.summary}",
     )

@@ -24,6 +24,7 @@ QUESTION = "job-files"
 
 _RETRY_S = 30.0
 _NUMBER = re.compile(r"\d+")
+_COMPONENT = re.compile(r"\+\d+$")
 _OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
 
 _SWITCHES = frozenset(
@@ -146,7 +147,8 @@ class OutputPaths:
         """Empty while the job has not started, where the paths depend on that. Raises OSError when nobody knows them."""
         if "[" in job_id:
             return ()
-        row = self.row(job_id)
+        # The script of a heterogeneous job runs in its first component, and its output is the output of all.
+        row = self.row(_COMPONENT.sub("+0", job_id)) or self.row(job_id)
         if row is None:
             raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
         return output_paths(row) or ()

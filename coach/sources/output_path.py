@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from coach.model.cluster import Job
 from coach.sources.node_sets import expand_nodes
@@ -58,8 +58,16 @@ def output_paths(job: Job) -> tuple[Path, ...] | None:
     names = names_of(job)
     if names is None or job.work_dir is None:
         return None
-    given = job.stdout or (DEFAULT_NAME if names.array_task is None else DEFAULT_ARRAY_NAME)
-    found = [expand(pattern, names, Path(job.work_dir)) for pattern in (given, job.stderr or given)]
+    given = job.stdout or DEFAULT_NAME
+    # squeue expands the default of an array's task as if it were a job by itself; slurmd does not.
+    of_task = names.array_task is not None and PurePath(given).name in (
+        DEFAULT_NAME,
+        f"slurm-{names.job_id}.out",
+    )
+    if of_task:
+        given = str(PurePath(given).with_name(DEFAULT_ARRAY_NAME))
+    errors = given if of_task and job.stderr == job.stdout else job.stderr or given
+    found = [expand(pattern, names, Path(job.work_dir)) for pattern in (given, errors)]
     paths = [path for path in dict.fromkeys(found) if path is not None and path != NOWHERE]
     return None if None in found else tuple(paths)
 

@@ -10,7 +10,7 @@ import math
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -18,6 +18,8 @@ from pathlib import Path
 from coach.model.cluster import Job, is_final
 from coach.sources.io import Io
 from coach.sources.job_files import OutputPaths
+from coach.sources.output_path import names_of
+from coach.sources.script_outputs import named_outputs
 
 MAX_DEPTH = 4
 """Directories below the one that is looked through: torchrun keeps the logs of a rank four levels down."""
@@ -30,6 +32,7 @@ _BEFORE_S = 60.0
 _AFTER_S = 600.0
 """What a job wrote last may carry a time after its end: buffers are flushed late on a network file system."""
 _AGAIN_S = 120.0
+_MAX_SCRIPT_BYTES = 1 << 16
 
 _FILE = re.compile(
     r"\.(?:py|pyc|pt|pth|bin|json|jsonl|csv|tsv|out|err|log|txt|md|ya?ml|toml|cfg|ini|sh|sbatch|slurm|png|jpe?g|svg|pdf"
@@ -45,6 +48,7 @@ class Kind(Enum):
     """What is looked for; the value is what it is called."""
 
     LOG = "logs"
+    STEP_LOG = "logs that its script names"
     RANK_LOG = "torchrun's logs of each rank"
     METRICS = "metrics.csv, trainer_state.json, TensorBoard events"
     DUMP = "flight-recorder dumps"
@@ -66,18 +70,22 @@ class Found:
     problem: str | None = None
     rivals: tuple[str, ...] = ()
     """Jobs that ran in it at the same time: what carries no job's name may be theirs, and is not taken."""
+    does_script_name_logs: bool = False
 
     def of(self, *kinds: Kind) -> tuple[Path, ...]:
         return tuple(path for kind in kinds for path in self.files.get(kind, ()))
 
 
 def find_files(
-    io: Io, directory: Path, is_kind: Callable[[str], Kind | None], from_s: float, to_s: float
+    io: Io,
+    directory: Path,
+    is_kind: Callable[[str], Kind | None],
+    times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
+    max_depth: int = MAX_DEPTH,
 ) -> Found:
-    """Look through a directory. `is_kind` is given each path in it. A log with a job's number, too, must be of the time that is meant: many
-    a number in a name is a date, or an epoch."""
+    """Look through a directory. `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have changed last."""
     found: dict[Kind, list[tuple[float, Path]]] = {}
-    walk = _Walk(io, directory)
+    walk = _Walk(io, directory, max_depth)
     for path in walk.paths():
         kind = is_kind(path)
         if kind is None:
@@ -86,6 +94,7 @@ def find_files(
             modified_s = io.modified_s(directory / path)
         except OSError:
             continue
+        from_s, to_s = times_of(kind)
         if from_s <= modified_s <= to_s:
             found.setdefault(kind, []).append((modified_s, directory / path))
     newest = {
@@ -97,11 +106,12 @@ def find_files(
 class _Walk:
     """Breadth first, so that a deep tree hides nothing that lies above it."""
 
-    def __init__(self, io: Io, root: Path) -> None:
+    def __init__(self, io: Io, root: Path, max_depth: int) -> None:
         self.is_whole = True
         self.problem: str | None = None
         self._io = io
         self._root = root
+        self._max_depth = max_depth
 
     def paths(self) -> Iterator[str]:
         folders, num_left = [("", 0)], MAX_ENTRIES
@@ -119,7 +129,7 @@ class _Walk:
             for name in names:
                 path = f"{folder}/{name}" if folder else name
                 yield path
-                if depth < MAX_DEPTH and not _FILE.search(name) and not _LEFT_OUT.search(name):
+                if depth < self._max_depth and not _FILE.search(name) and not _LEFT_OUT.search(name):
                     folders.append((path, depth + 1))
 
 
@@ -128,16 +138,25 @@ def kind_of(path: str) -> Kind | None:
     return _common_kind(path) or (Kind.LOG if _LOG.search(path) else None)
 
 
-def kind_for(job: Job) -> Callable[[str], Kind | None]:
-    """The same for one job: a log by its name only where the job's number stands in it."""
+def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], Kind | None]:
+    """The same for one job: a log by its name only where the job's number stands in it, or where the script names it (patterns)."""
     numbers = {job.job_id, job.raw_job_id} - {None}
     named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
 
+    of_steps = [re.compile(rf"(?:.*/)?(?:{pattern})") for pattern in named_by_script]
+
     def kind(path: str) -> Kind | None:
         name = path.rpartition("/")[2]
-        return _common_kind(path) or (Kind.LOG if _LOG.search(name) and named.search(name) else None)
+        if found := _common_kind(path) or (Kind.LOG if _LOG.search(name) and named.search(name) else None):
+            return found
+        return Kind.STEP_LOG if any(pattern.fullmatch(path) for pattern in of_steps) else None
 
     return kind
+
+
+def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
+    """The logs of steps in one folder, by the pattern of their names."""
+    return lambda path: Kind.STEP_LOG if re.fullmatch(pattern, path) else None
 
 
 def is_metrics(path: Path) -> bool:
@@ -171,7 +190,7 @@ class ForeignFiles(ABC):
         if self._named_logs:
             return self._named_logs
         told, found = self._told(), self.found()
-        more = found.of(Kind.LOG, Kind.RANK_LOG) if found is not None else ()
+        more = found.of(Kind.LOG, Kind.STEP_LOG, Kind.RANK_LOG) if found is not None else ()
         return tuple(dict.fromkeys((*told, *more)))
 
     def metrics(self) -> tuple[Path, ...]:
@@ -190,7 +209,8 @@ class ForeignFiles(ABC):
         found = self.found()
         if found is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
-        missing = [kind.value for kind in Kind if not found.of(kind)]
+        sought = [kind for kind in Kind if kind is not Kind.STEP_LOG or found.does_script_name_logs]
+        missing = [kind.value for kind in sought if not found.of(kind)]
         where = f"in {found.directory}, {MAX_DEPTH} levels down"
         if found.problem is not None:
             return [f"{found.directory}: {found.problem}"]
@@ -238,20 +258,55 @@ class JobFiles(ForeignFiles):
             return None
         window = _Window(job)
         rivals = [other.job_id for other in self._output_paths.beside(job) if window.is_shared_with(other)]
-        found = find_files(self._io, Path(job.work_dir), kind_for(job), window.from_s, window.to_s)
+        named = self._named_by_script(job)
+        inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
+        within = [pattern.removeprefix(inside) for pattern in named]
+        found = find_files(self._io, Path(job.work_dir), kind_for(job, within), window.times_of)
+        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window)
+        found = replace(found, does_script_name_logs=bool(named))
         if not rivals or not found.files.keys() - {Kind.LOG}:
             return found
         return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
 
+    def _named_by_script(self, job: Job) -> tuple[str, ...]:
+        names = names_of(job)
+        if names is None or not job.command or job.work_dir is None:
+            return ()
+        try:
+            script = self._io.read(Path(job.work_dir) / job.command.split()[0], 0, _MAX_SCRIPT_BYTES)
+        except (OSError, ValueError):
+            return ()
+        return named_outputs(script.decode("utf-8", "replace"), names)
+
+    def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: _Window) -> Found:
+        """Logs that the script writes outside of its directory: only where it names their folder itself, which alone is looked at."""
+        logs = list(found.of(Kind.STEP_LOG))
+        for pattern in patterns:
+            folder = Path(re.sub(r"\\(.)", r"\1", pattern.rpartition("/")[0]))
+            one = find_files(
+                self._io,
+                folder,
+                kind_in_folder(pattern.rpartition("/")[2]),
+                window.times_of,
+                max_depth=0,
+            )
+            logs += one.of(Kind.STEP_LOG)
+        return replace(found, files={**found.files, Kind.STEP_LOG: tuple(logs)}) if logs else found
+
 
 class _Window:
-    """When a job wrote. It ends where another job of the same directory begins."""
+    """When a job wrote. For what does not carry its number, it ends where another job of the same directory begins."""
 
     def __init__(self, job: Job) -> None:
         started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
         self._start_s = math.inf if started_s is None else started_s
         self._end_s = _end_s(job)
-        self.from_s, self.to_s = self._start_s - _BEFORE_S, self._end_s + _AFTER_S
+        self._named = self._start_s - _BEFORE_S, self._end_s + _AFTER_S
+        self._from_s, self._to_s = self._named
+
+    def times_of(self, kind: Kind) -> tuple[float, float]:
+        """A log with the job's number, too, must be of its time: many a number in a name is a date, or an epoch."""
+        return self._named if kind is Kind.LOG else (self._from_s, self._to_s)
 
     def is_shared_with(self, other: Job) -> bool:
         """Whether it ran at the same time; one before or after it narrows the window."""
@@ -259,9 +314,9 @@ class _Window:
             return False
         start_s, end_s = other.start_time_s or 0.0, _end_s(other)
         if start_s >= self._end_s:
-            self.to_s = min(self.to_s, start_s)
+            self._to_s = min(self._to_s, start_s)
         elif end_s <= self._start_s:
-            self.from_s = max(self.from_s, end_s)
+            self._from_s = max(self._from_s, end_s)
         else:
             return True
         return False
@@ -286,4 +341,4 @@ class DirectoryFiles(ForeignFiles):
         return found is None or not found.files
 
     def _look(self) -> Found:
-        return find_files(self._io, self._directory, kind_of, -math.inf, math.inf)
+        return find_files(self._io, self._directory, kind_of)

@@ -60,6 +60,12 @@ def test_what_a_job_has_not_got_yet_is_not_guessed() -> None:
             ["/home/ada/logs/train.out", "/home/ada/node07.err"],
         ),
         (replace(JOB, stderr="e-%j"), ["/home/ada/slurm-17.out", "/home/ada/e-17"]),
+        (
+            replace(
+                JOB, job_id="17_4", raw_job_id="23", stdout="/data/slurm-23.out", stderr="/data/slurm-23.out"
+            ),
+            ["/data/slurm-17_4.out"],  # 22.05's squeue tells what no slurmd writes
+        ),
         (replace(JOB, job_id="17_4", raw_job_id="23"), ["/home/ada/slurm-17_4.out"]),
         (replace(JOB, job_id="17_4", raw_job_id="23", stdout="%A-%a-%j"), ["/home/ada/17-4-23"]),
         (replace(JOB, job_id="17+1", raw_job_id="18", stdout="%j"), ["/home/ada/18"]),

@@ -63,6 +63,36 @@ def test_the_names_that_slurm_torchrun_and_trainers_give_are_found_and_what_slur
     assert files.lines() == []
 
 
+def test_logs_that_the_script_gives_its_steps_are_found_inside_and_outside_of_the_directory() -> None:
+    io = FakeIo()
+    io.files["/w/job.sh"] = (
+        b"OUT=/scratch/out\nsrun -o steps/%t.log python train.py\npython eval.py > $OUT/eval.txt\n"
+    )
+    for path in ("/w/steps/0.log", "/w/steps/notes.log", "/scratch/out/eval.txt", "/scratch/out/other.txt"):
+        write(io, path)
+    write(io, "/w/a/steps/0.log", START_S - 3600)
+    job = replace(JOB, command="/w/job.sh")
+    assert [str(path) for path in job_files(io, job=job).logs()] == [
+        "/w/slurm-17.out",
+        "/w/steps/0.log",
+        "/scratch/out/eval.txt",
+    ]
+    rival = replace(JOB, job_id="18", start_time_s=START_S + 10)
+    assert names(job_files(io, rival, job=job).logs()) == ["slurm-17.out"]
+    io.files["/w/job.sh"] = b"srun -o nowhere.log python train.py\n"
+    assert "logs that its script names" in job_files(io, job=job).lines()[0]
+
+
+def test_a_task_keeps_the_log_with_its_number_though_the_next_began_in_the_same_second() -> None:
+    io = FakeIo()
+    task = replace(JOB, job_id="17_1", raw_job_id="18", stdout="/w/elsewhere-%a.out")
+    write(io, "/w/slurm-17_1.out", END_S + 0.4)
+    write(io, "/w/a/metrics.csv", END_S + 0.4)
+    files = job_files(io, replace(task, job_id="17_2", raw_job_id="19", start_time_s=END_S), job=task)
+    assert names(files.logs()) == ["elsewhere-1.out", "slurm-17_1.out"]
+    assert files.metrics() == ()
+
+
 def test_what_was_written_before_or_long_after_the_job_is_not_its_own() -> None:
     io = FakeIo()
     write(io, "/w/a/metrics.csv", START_S - 3600)
