@@ -26,8 +26,8 @@ _SIGNS_OF_LIFE = 10
 """Other ranks may say a few before they are ended as well."""
 
 _TRIED_AGAIN = re.compile(
-    r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
-    r"|\boffline\b(?!-run| mode)|\b[Uu]sing (?:cached|previous|default)\b|starting from scratch|\bskipp(?:ed|ing)\b|, using \S+(?: instead|$)"
+    r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
+    r"|\boffline\b(?!-run| mode)|\b[Uu]sing (?:cached|previous|default)\b|starting from scratch|\bskipp(?:ed|ing)\b|, using (?:\S+ )?\S+(?: instead|$)"
 )
 _ADVICE = re.compile(r"^\s*(?:#|- )|[Yy]ou can|[Pp]lease|set ")
 _TRIED_AGAIN_LINES = 3
@@ -37,9 +37,21 @@ _DEATH = re.compile(
 )
 """What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another. Not that it was cancelled."""
 
+_ENDED_WELL = re.compile(
+    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits|completed) successfully\b"
+    r"|`Trainer\.fit` stopped|^(?:All )?[Dd]one[.!]?$"
+)
+"""What stands at the end of a log whose program did what it was to do, or whose script thinks so."""
+
+_TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b).*\d passed\b.* in [\d.:]+")
+"""pytest's last line: whatever a test provoked above it was expected."""
+
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")
 _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt)\b(?P<command>.*)")
 """What a shell says of a program that it had started and that a signal ended."""
+
+_OF_A_PROGRAM = re.compile(rf"{_DEATH.pattern}|{_SHELL_JOB.pattern}|^\W*[Ee]xit (?:code|status)\b")
+"""What is said when a program has ended: a script that goes on behind it says "done" all the same."""
 
 _DUMPED = re.compile(r'^\W*$|File "|frame #\d|Thread 0x|Current thread 0x|Extension modules: ')
 """What a fault handler prints of a dying process, however many threads it had."""
@@ -60,6 +72,10 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not hit.traceback and losses_after(hit, snapshot)
     after = lines_after(hit, tail)
     if any(_says_tried_again(line) for line in after[:_TRIED_AGAIN_LINES]) or _is_ignored(hit, tail):
+        return True
+    if any(_TESTS_PASSED.search(line) for line in after):
+        return True
+    if not hit.traceback and not _OF_A_PROGRAM.search(hit.text) and ended_well(hit, tail):
         return True
     if losses_after(hit, snapshot):
         return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
@@ -83,6 +99,12 @@ def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> b
     return num_told >= num_lines and not any(_DEATH.search(line) for line in after)
 
 
+def ended_well(hit: LogHit, tail: LogTail) -> bool:
+    """Whether the log says further down that all was done, and of no death."""
+    after = lines_after(hit, tail)
+    return any(_ENDED_WELL.search(line) for line in after) and not any(_DEATH.search(line) for line in after)
+
+
 def is_monitor(hit: LogHit) -> bool:
     """Whether a shell tells of the end of something that only ran beside the program."""
     found = _SHELL_JOB.search(hit.text)
@@ -99,8 +121,9 @@ def _says_tried_again(line: str) -> bool:
 
 
 def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
-    """Whether Python itself went on: what a destructor raises is printed below "Exception ignored in"."""
+    """Whether who printed the traceback went on: Python below "Exception ignored in", torch.compile below "WON'T CONVERT … due to:"."""
     head = hit.line - tail.first_line - len(hit.traceback)
     return bool(hit.traceback) and any(
-        "Exception ignored in" in line for line in tail.lines[max(0, head - 1) : max(0, head + 1)]
+        "Exception ignored in" in line or line.strip() == "due to:"
+        for line in tail.lines[max(0, head - 1) : max(0, head + 1)]
     )

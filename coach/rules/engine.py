@@ -14,6 +14,7 @@ from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
 from coach.rules.base import Rule
+from coach.rules.mentions import happened
 
 _COLLECTIVE_SYMPTOM = 4
 """The causal rank of what the others say when one rank has ended."""
@@ -43,6 +44,7 @@ class Engine:
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
         """Judge one target as it stands. Called again with newer data, it remembers since when each condition holds."""
         self._reset_if_time_went_back(snapshot)
+        snapshot = replace(snapshot, log_hits=happened(snapshot))
         conditions = self._conditions.setdefault(snapshot.target, {})
         sight = blindness.Sight.of(snapshot, history)
         blind: list[NotMeasured] = []

@@ -51,13 +51,57 @@ def _line_with(value: str, then: str) -> re.Pattern[str]:
     return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
 
 
-NOT_FINITE = _line_with(_NO_NUMBER, r"(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))")
-FINITE = _line_with(_NUMBER, r"(?![\w.%])")
+_AFTER_NO_NUMBER = r"(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]))"
+_AFTER_NUMBER = r"(?![\w.%])"
+NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
+FINITE = _line_with(_NUMBER, _AFTER_NUMBER)
+_EACH_NOT_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NO_NUMBER}){_AFTER_NO_NUMBER}")
+_EACH_FINITE = re.compile(rf"(?i:(?P<key>{_KEY}){_SEPARATOR}{_NUMBER}){_AFTER_NUMBER}")
+_OF_THE_WHOLE = frozenset(
+    (
+        *(
+            "loss",
+            "value",
+            "train",
+            "training",
+            "total",
+            "lm",
+            "sum",
+            "avg",
+            "average",
+            "mean",
+            "running",
+            "current",
+        ),
+        *("smoothed", "step", "iter", "iteration", "batch", "epoch"),
+    )
+)
+"""What the name of the loss that is trained on may be made of; with any other word it is a part of it, or another quantity."""
+_LAST_WORD = re.compile(r"([A-Za-z]+) $")
 LITERALS = ("loss", "Loss", "LOSS")
 NOT_FINITE_LITERALS = ("nan", "NaN", "NAN", "Nan", "inf", "Inf", "INFINITY")
 
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
+
+
+def is_whole_not_finite(text: str) -> bool:
+    """Whether a line gives a NaN for the loss that is trained on, by its name, and not only for a part of it (`aux_loss`, `kl loss`)."""
+    return _names_whole(_EACH_NOT_FINITE, text)
+
+
+def is_whole_finite(text: str) -> bool:
+    """Whether a line gives a number for the loss that is trained on."""
+    return _names_whole(_EACH_FINITE, text)
+
+
+def _names_whole(pattern: re.Pattern[str], text: str) -> bool:
+    for found in pattern.finditer(text):
+        before = _LAST_WORD.search(text, max(0, found.start() - 20), found.start())
+        words = re.findall(r"[a-z]+", f"{before[1] if before else ''} {found['key']}".casefold())
+        if _OF_THE_WHOLE.issuperset(words):
+            return True
+    return False
 
 
 def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:

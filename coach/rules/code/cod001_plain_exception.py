@@ -15,7 +15,7 @@ from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
 
 _EXCEPTION = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|exc)\.[A-Z]\w+)"
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|\w+\.exc)\.[A-Z]\w+)"
     r"(?:: (?P<words>.*))?$"
 )
 _USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
@@ -121,10 +121,11 @@ class PlainException(Rule):
             for hit in hits_of(snapshot, self.code)
             if (hit.file, hit.line) not in places
             and not _is_echo(hit)
+            and not (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
             and not _is_chained_to(hit, words)
             and (hit.signature == "usage" or hit.traceback or _follows_frames(hit, snapshot))
         ]
-        strong = [hit for hit in mine if not _WEAK.match(hit.fields["type"].rpartition(".")[2])]
+        strong = [hit for hit in mine if not _is_weak(hit)]
         return strong or mine
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -142,6 +143,21 @@ class PlainException(Rule):
 def _is_echo(hit: LogHit) -> bool:
     name = hit.fields["type"].rpartition(".")[2]
     return bool(_ECHO.match(name) or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", "")))
+
+
+def _is_weak(hit: LogHit) -> bool:
+    return bool(_WEAK.match(hit.fields["type"].rpartition(".")[2]))
+
+
+def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether a thread beside the program ended so: a program goes on without it."""
+    for tail in snapshot.log_tails:
+        head = hit.line - tail.first_line - len(hit.traceback)
+        if tail.file == hit.file:
+            return any(
+                "Exception in thread" in line for line in tail.lines[max(0, head - 1) : max(0, head + 1)]
+            )
+    return False
 
 
 def _is_chained_to(hit: LogHit, explained: set[str]) -> bool:

@@ -15,6 +15,7 @@ _NO_IMAGE = re.compile(
     UNHEEDED
     + r".*?(?:no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice"
     r"|CUDA_ERROR_NO_BINARY_FOR_GPU|(?:CUDA|HIP) error: invalid device function"
+    r"|Triton Error \[CUDA\]: device kernel image is invalid|cudaErrorInvalidKernelImage|Error: \w+: no kernel found to launch|ptxas fatal +: Value 'sm_\w+' is not defined"
     r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
     r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+))"
 )
@@ -55,6 +56,10 @@ class NoKernelImage(EndingRule):
                 "NoKernelImageForDevice",
                 "NO_BINARY_FOR_GPU",
                 "invalid device function",
+                "kernel image is invalid",
+                "cudaErrorInvalidKernelImage",
+                "no kernel found to launch",
+                "ptxas fatal",
                 "GPUs or newer",
                 "with compute capability",
             ),

@@ -17,6 +17,7 @@ _STATUS = re.compile(
 )
 _ALGORITHM = re.compile(
     r"Error: .*?(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
+    r"|cublas runtime error|Blas \w+ launch failed|DNN library (?:initialization failed|is not found)|BLAS operation using StreamExecutor without BLAS support"
     r"|(?:FIND|GET) was unable to find an engine to execute this computation)"
 )
 
@@ -49,7 +50,16 @@ class CudaLibraryError(EndingRule):
         Signature(
             "CUD002",
             "algorithm",
-            ("cuDNN algorithm", "unable to find an engine", "cuDNN Frontend error", "cuDNN failed to"),
+            (
+                "cuDNN algorithm",
+                "unable to find an engine",
+                "cuDNN Frontend error",
+                "cuDNN failed to",
+                "cublas runtime error",
+                "Blas ",
+                "DNN library",
+                "without BLAS support",
+            ),
             _ALGORITHM,
         ),
     )

@@ -22,11 +22,28 @@ _MISSING = re.compile(
     r"|RuntimeError: (?P<dataset>Dataset not found)(?: or corrupted)?\."
     r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
     r"|OSError: (?P<weights>Error no file named .*? found in directory \S+|Can't load \w+ for '[^']+')"
+    r"|(?:\S+\.)?\w*(?:Repository|Entry|Dataset)NotFoundError: (?P<hub>.*)|RuntimeError: Parent directory (?P<parent>\S+) does not exist"
+    r"|IOError: \[Errno 2\] No such file or directory: '(?P<old>[^']+)'"
+    r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S: )No such file or directory)"
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
 )
-_FIELDS = ("path", "program", "model", "repository", "repo_id", "executable", "weights", "fopen", "words")
+_FIELDS = (
+    "path",
+    "program",
+    "model",
+    "repository",
+    "repo_id",
+    "executable",
+    "weights",
+    "fopen",
+    "hub",
+    "parent",
+    "old",
+    "opened",
+    "words",
+)
 
 
 class FileNotFound(EndingRule):
@@ -69,6 +86,9 @@ class FileNotFound(EndingRule):
                 "Can't load ",
                 "on fopen",
                 "execve(): ",
+                "NotFoundError: ",
+                "Parent directory ",
+                "No such file or directory",
             ),
             _MISSING,
         ),

@@ -17,7 +17,7 @@ _BUILD = re.compile(
     r"|Ninja is required to load C\+\+ extensions|Unable to run .*nvcc|unable to compile CUDA op)"
     r"|Error: \S*torch_extensions/\S*?/?(?P<library>\w+)\.so: (?:undefined symbol|cannot open shared object)"
     r"|AttributeError: '(?P<optimizer>DeepSpeedCPU\w+|FusedAdam|FusedLamb|CPUAdam)' object has no attribute 'ds_opt_\w+'"
-    r"|(?:Error|Exception): .*?(?P<versions>The detected CUDA version \((?P<detected>[\d.]+)\) mismatches|Installed CUDA version (?P<installed>[\d.]+) does not match the version torch))"
+    r"|(?:(?:Error|Exception): .*?|^(?:\S+: )?)(?P<versions>The detected CUDA version \((?P<detected>[\d.]+)\) mismatches|Installed CUDA version (?P<installed>[\d.]+) does not match the version torch))"
 )
 
 

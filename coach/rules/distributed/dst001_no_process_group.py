@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _NONE = re.compile(
     UNHEEDED
     + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) initialized"
-    r"|Invalid process group specified|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set)"
+    r"|Invalid process group specified|Error: .*?\bparallel group is not initialized|Error: .*?\bworld group is not initialized|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set)"
 )
 
 
@@ -45,6 +45,8 @@ class NoProcessGroup(EndingRule):
             "none",
             (
                 "process group",
+                "parallel group is not",
+                "world group is not",
                 "Process group",
                 "Distributed package is not available",
                 "has not been initialized",

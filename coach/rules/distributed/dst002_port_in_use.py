@@ -13,10 +13,12 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _IN_USE = re.compile(
     UNHEEDED + r".*?(?:"
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
-    r"|(?:Error|Exception|error|ERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
+    r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
+    r"|on port `?(?P<utilized>\d+)`?, but another process is utilizing it"
     r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either identify)"
     r")"
 )
+_FIELDS = ("port", "other", "taken", "utilized")
 
 
 class PortInUse(EndingRule):
@@ -53,6 +55,7 @@ class PortInUse(EndingRule):
                 "[Errno 48]",
                 "errno: 98",
                 "is in use",
+                "is utilizing it",
                 "is occupied",
                 "is being used",
             ),
@@ -61,7 +64,7 @@ class PortInUse(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        port = hit.fields.get("port") or hit.fields.get("other") or hit.fields.get("taken")
+        port = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
         return (
             f"Port {port} was taken by another program"
             if port

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
 from coach.rules.ending import UNHEEDED, EndingRule
 from coach.rules.quoting import hits_of
 
@@ -18,6 +19,8 @@ _UNKNOWN = re.compile(
     r"|No address associated with hostname|[Uu]nknown host))"
 )
 
+_COMMAND = re.compile(r"(?:ssh|scp|rsync|curl|wget|ping|git|fatal)\b")
+"""Shell commands: a script goes on without them."""
 _WARNED = re.compile(r"\[W.*?network addresses of \((?P<host>.+?), \d+\) cannot be retrieved \(gai error")
 _GAVE_UP = re.compile(
     r"The client socket has (?:timed out after|failed to connect to any network address).*?\((?P<host>\S+), \d+\)"
@@ -69,7 +72,7 @@ class HostnameResolution(EndingRule):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # c10d only warns that a name is unknown, and then says that the connection timed out.
         if hit.signature == "unknown":
-            return True
+            return not (_COMMAND.match(hit.text) and was_outlived(hit, snapshot))
         given_up = {found.fields["host"] for found in hits_of(snapshot, self.code, "gave_up")}
         return hit.signature == "warned" and hit.fields["host"] in given_up
 

@@ -18,6 +18,7 @@ _INITIALIZATION = re.compile(
 _MISMATCH = re.compile(
     r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted on non supported HW"
     r"|unsupported display driver / cuda driver combination|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+    r"|(?:Error|Failed to initialize NVML): Driver/library version mismatch"
 )
 _KERNEL = re.compile(
     r"(?:Error|error): .*?(?:the )?provided PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
@@ -69,6 +70,7 @@ class DriverTooOld(EndingRule):
                 "forward compatibility was attempted",
                 "unsupported display driver",
                 "SYSTEM_DRIVER_MISMATCH",
+                "Driver/library version mismatch",
             ),
             _MISMATCH,
         ),

@@ -20,12 +20,13 @@ _NONE = re.compile(
     r"|Error: .*?no CUDA-capable device is detected|cudaErrorNoDevice"
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
     r"|Error: CUDA is not available|(?:Error|Exception): No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
-    r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA devices"
+    r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b|your machine only has: \[\]"
+    r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires a GPU|CUDA unavailable, invalid device|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False|returned False)"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
 _ORDINAL = re.compile(
     UNHEEDED + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|Error: Invalid device id\b"
-    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range)"
+    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d)"
 )
 
 
@@ -69,7 +70,12 @@ class NoGpuInJob(EndingRule):
                 "n: No ",
                 "r: No ",
                 "CUDAAccelerator",
-                "on CUDA devices",
+                "only be used on CUDA",
+                "your machine only has: []",
+                "doesn't support bf16/gpu",
+                "requires a GPU",
+                "CUDA unavailable, invalid",
+                "torch.cuda.is_available()",
                 "cudaGetDeviceCount",
             ),
             _NONE,
@@ -77,7 +83,13 @@ class NoGpuInJob(EndingRule):
         Signature(
             "ENV004",
             "ordinal",
-            ("invalid device ordinal", "Invalid device id", "object on CUDA device ", "is out of range"),
+            (
+                "invalid device ordinal",
+                "Invalid device id",
+                "object on CUDA device ",
+                "is out of range",
+                "your machine only has: [",
+            ),
             _ORDINAL,
         ),
         refusal=f"(?!.*{WITHOUT_CUDA}).+",

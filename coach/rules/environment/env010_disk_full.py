@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 # The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
 _FULL = re.compile(
     UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
-    r".*?(?P<what>Disk quota exceeded|No space left on device|FilesystemQuotaExceeded)(?:.*?: '(?P<path>/[^']+)')?"
+    r".*?(?P<what>Disk quota exceeded|No space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space)(?:.*?: '(?P<path>/[^']+)')?"
 )
 
 
@@ -45,7 +45,16 @@ class DiskFull(EndingRule):
         Signature(
             "ENV010",
             "full",
-            ("Disk quota exceeded", "No space left on device", "FilesystemQuotaExceeded"),
+            (
+                "Disk quota exceeded",
+                "No space left on device",
+                "FilesystemQuotaExceeded",
+                "StreamWriter failed writing",
+                "unexpected pos ",
+                "[Errno 28]",
+                "[Errno 122]",
+                "Not enough ",
+            ),
             _FULL,
         ),
     )

@@ -16,6 +16,11 @@ _ERRNO = re.compile(
     UNHEEDED + r".*?(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno 30\]) "
     r"(?P<what>Permission denied|Operation not permitted|Read-only file system)(?:: b?'(?P<path>[^']+)')?"
 )
+_REMOTE = re.compile(
+    UNHEEDED
+    + r"(?!.*RepositoryNotFoundError).*?(?P<what>GatedRepoError|Cannot access gated repo|You are trying to access a gated repo"
+    r"|Error: (?:40[13] Client Error|.*?(?:permission denied|Permission denied) \(Error 40[13]))(?:.*?(?P<path>https?://\S+))?"
+)
 _SHELL = re.compile(
     r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
     r"(?P<what>Permission denied|Read-only file system)$"
@@ -26,7 +31,7 @@ class PermissionDenied(EndingRule):
     """The job was not allowed to read or write a file that it needs.
 
     What it sees
-        Python's PermissionError and "Read-only file system", the same words of shell commands; or what the job's own first look found: the run directory cannot be written from that node.
+        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"); Python's PermissionError and "Read-only file system", the same words of shell commands; or what the job's own first look found: the run directory cannot be written from that node.
     Why it matters
         A login node and a compute node do not always see the same file systems, or see them read-only: home often is on compute nodes.
         What works in the terminal then fails in the job.
@@ -52,6 +57,19 @@ class PermissionDenied(EndingRule):
             ("PermissionError: [Errno", "OSError: [Errno 30]"),
             _ERRNO,
         ),
+        Signature(
+            "ENV011",
+            "remote",
+            (
+                "GatedRepoError",
+                "gated repo",
+                "401 Client Error",
+                "403 Client Error",
+                "(Error 401",
+                "(Error 403",
+            ),
+            _REMOTE,
+        ),
         Signature("ENV011", "shell", ("Permission denied", "Read-only file system"), _SHELL),
     )
 
@@ -59,10 +77,17 @@ class PermissionDenied(EndingRule):
         return hit.signature != "shell" or not was_outlived(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if hit.signature == "remote":
+            return f"The model or service does not let this account in: {hit.text.strip()[:160]}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"{hit.fields['what']}{where}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and hit.signature == "remote":
+            yield Fix(
+                "Ask for access on the model's page, and give the job a token that has it (HF_TOKEN, or `hf auth login`)"
+            )
+            return
         yield Fix(
             "Put runs, data and caches where compute nodes may write: runs_root and cache_dir in the config"
         )

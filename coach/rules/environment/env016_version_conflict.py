@@ -16,6 +16,8 @@ _CONFLICT = re.compile(
     r"|ImportError: (?P<requirement>\S+ ?[<>=!~]=?.*? is required for a normal functioning of this module, but found .*)"
     r"|ImportError: (?P<name>cannot import name '\w+' from '(?:torch|torchvision|torchaudio)(?:\.[\w.]+)?')"
     r"|ImportError: (?P<other_name>cannot import name '\w+' from '[\w.]+') \(\S*(?:site|dist)-packages"
+    r"|Error: (?P<abi>_ARRAY_API not found|numpy\.core\.multiarray failed to import)"
+    r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+ but source was compiled with: [\d.]+)"
     r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
     r"|Error: (?P<numpy>numpy\.dtype size changed, may indicate binary incompatibility|Numpy is not available)"
     r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
@@ -32,6 +34,9 @@ _FIELDS = (
     "other_name",
     "attribute",
     "numpy",
+    "abi",
+    "cudnn",
+    "runtime",
     "protobuf",
     "cuda",
     "packages",
@@ -76,6 +81,10 @@ class VersionConflict(EndingRule):
                 "VersionConflict",
                 "numpy.dtype size changed",
                 "Numpy is not available",
+                "_ARRAY_API not found",
+                "multiarray failed to import",
+                "cuDNN version incompatibility",
+                "but source was compiled with",
                 "Descriptors cannot",
                 "with different CUDA",
                 "undefined symbol: _Z",

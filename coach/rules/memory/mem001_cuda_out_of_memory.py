@@ -28,7 +28,10 @@ _ALLOCATOR = re.compile(
 )
 _RUNTIME = re.compile(
     r"(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
-    r"|XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor with shape.{0,200}?device:GPU"
+    r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory|cuda runtime error \(2\) : out of memory|cudaMalloc failed: out of memory"
+    r"|CUDA failure 2: out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)|Allocation on device"
+    r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)|less than desired GPU memory utilization)"
+    r"|(?:XlaRuntimeError|InternalError|ResourceExhaustedError): RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|OOM when allocating tensor with shape.{0,200}?device:GPU"
     r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
 )
 _LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
@@ -123,6 +126,17 @@ class CudaOutOfMemory(Rule):
             "runtime",
             (
                 "error: out of memory",
+                "]: out of memory",
+                "(2) : out of memory",
+                "failed: out of memory",
+                "failure 2: out of memory",
+                ": CUDA out of memory",
+                ": HIP out of memory",
+                "MPS backend out of memory",
+                "Allocation on device",
+                "KV cache",
+                "desired GPU memory",
+                "RESOURCE_EXHAUSTED: Failed to allocate",
                 "cudaErrorMemoryAllocation",
                 "hipErrorOutOfMemory",
                 "CUDA_ERROR_OUT_OF_MEMORY",

@@ -12,6 +12,7 @@ from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
 from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, size_text
@@ -121,12 +122,13 @@ class HostOutOfMemory(Rule):
                 "DefaultCPUAllocator",
                 "Errno 12]",
                 "std::bad_alloc",
+                "out of host memory",
                 "running low on memory",
                 "fork: ",
             ),
             re.compile(
-                r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
-                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc"
+                r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
+                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:)|\berror: out of host memory|\bfailure.{0,20}out of host memory"
                 r"|OutOfMemoryError: Task was killed due to the node running low on memory|\bfork: (?:retry: )?Cannot allocate memory"
             ),
         ),
@@ -143,7 +145,7 @@ class HostOutOfMemory(Rule):
         explicit = hits_of(
             snapshot, self.code, "oom_kill_event", "task_out_of_memory", "over_limit", "kernel"
         )
-        failed = hits_of(snapshot, self.code, "allocation")
+        failed = [hit for hit in hits_of(snapshot, self.code, "allocation") if not went_on(hit, snapshot)]
         workers = hits_of(snapshot, self.code, "worker_killed")
         if snapshot.state == "OUT_OF_MEMORY" or explicit:
             hits, confidence, how = (

@@ -25,7 +25,9 @@ _STOPPED = re.compile(
     r"|found NaN in local (?:forward loss calculation|grad norm)"
     r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
-    r"|Train loss contains a NaN|Invalid loss, terminating training"
+    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|[Nn]on-finite loss, ending training"
+    r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element < 0|matrix contains invalid numeric entries)"
+    r"|Error: The loss returned in `training_step` is (?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
 )
 _FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
 """transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0."""
@@ -53,7 +55,7 @@ class LossNotFinite(Rule):
         Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later checkpoints are worthless.
     When it stays silent
         On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. On a grad_norm that is not finite while the loss is,
-        which fp16 produces while its loss scale settles. On quantities that are not known yet or are no training loss: `val_loss`,
+        which fp16 produces while its loss scale settles. Info on a part of the loss (`aux_loss`, `kl loss`) beside a finite `loss`. On quantities that are not known yet or are no training loss: `val_loss`,
         `best_loss`, accuracies. On a single step that is finite again afterwards; a longer stretch that recovered is info.
     What to do
         Lower the learning rate and warm it up, clip gradients, use bf16 instead of fp16, and look at the batch of that step. Resume
@@ -105,6 +107,14 @@ class LossNotFinite(Rule):
                 "contains a NaN",
                 "Invalid loss",
                 "NaN loss encountered",
+                "NaN loss during",
+                "on-finite loss, ending",
+                "contain Inf/NaN",
+                "gradients are Nan/Inf",
+                "probability tensor contains",
+                "invalid numeric entries",
+                "returned in `training_step` is",
+                " invalid values",
             ),
             _STOPPED,
         ),
@@ -162,6 +172,8 @@ class LossNotFinite(Rule):
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, losslines.PROGRESS.rule) if _is_training(hit)]
         lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
+        parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
+        lasting = [hit for hit in lasting if hit not in parts]
         filtered = hits_of(snapshot, self.code, "filtered")
         skipped = hits_of(snapshot, self.code, "nan_iterations")
         counts = {int(hit.fields["num"]) for hit in skipped}
@@ -176,6 +188,7 @@ class LossNotFinite(Rule):
         elif len(filtered) >= self.values["consecutive"]:
             confidence, hits = 0.9, filtered
         else:
+            yield from (_other_series(parts[0]),) if parts else ()
             return
         first = earliest(hits)
         value = first.fields.get("value", "NaN")
@@ -278,6 +291,26 @@ def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
 def _follows(finite: LogHit, hit: LogHit) -> bool:
     """Whether a finite loss stands behind another one in the same log, of the same rank."""
     return finite.file == hit.file and finite.rank == hit.rank and finite.line > hit.line
+
+
+def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
+    """Whether the NaN is that of another series, and the loss that is trained on is finite beside it or behind it."""
+    return not losslines.is_whole_not_finite(hit.text) and any(
+        (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.text)
+        for other in finite
+    )
+
+
+def _other_series(hit: LogHit) -> Hit:
+    name, value = hit.fields["key"], _spell_text(hit.fields["value"])
+    return Hit(
+        summary=f"{name} is {value} (first in line {hit.line} of the log), the training loss is not",
+        evidence=(quote(hit),),
+        confidence=0.7,
+        subject=Subject(rank=hit.rank),
+        severity=Severity.INFO,
+        since_s=hit.time_s,
+    )
 
 
 def _is_training(hit: LogHit) -> bool:

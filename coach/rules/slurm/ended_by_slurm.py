@@ -15,6 +15,7 @@ from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import ended_well
 from coach.rules.base import Need, Rule
 from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, quote
@@ -84,6 +85,9 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     if state == "COMPLETED" or (state is not None and not is_final(state)):
         return True
     tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
-    return (
-        tail is not None and tail.num_lines - hit.line > _STILL_FLUSHED_LINES and losses_after(hit, snapshot)
-    )
+    if tail is None:
+        return False
+    trained_on = losses_after(hit, snapshot)
+    if ended_well(hit, tail) and (trained_on or hit.fields.get("what") != "JOB"):
+        return True
+    return trained_on and tail.num_lines - hit.line > _STILL_FLUSHED_LINES

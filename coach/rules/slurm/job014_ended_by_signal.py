@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import is_monitor
+from coach.rules.aftermath import is_monitor, lines_after
 from coach.rules.ending import EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.quoting import hits_of
@@ -27,6 +27,7 @@ _SIGNAL = re.compile(
     r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
 )
+_REQUEUES = re.compile(r"\b(?:[Rr]equeue?(?:d|ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
 _SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
 
 
@@ -92,8 +93,8 @@ class EndedBySignal(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended."""
-        if is_monitor(hit):
+        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended; a job that then requeues itself asked for it."""
+        if is_monitor(hit) or ("name" in hit.fields and _was_answered(hit, snapshot)):
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received" in hit.fields
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -1, -2, -15)
@@ -111,6 +112,12 @@ class EndedBySignal(EndingRule):
             )
         else:
             yield Fix("If it was not you, find who interrupted it")
+
+
+def _was_answered(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether the program handled the signal by having its job started again."""
+    tails = (tail for tail in snapshot.log_tails if tail.file == hit.file)
+    return any(_REQUEUES.search(line) for tail in tails for line in lines_after(hit, tail))
 
 
 def _name(hits: list[LogHit]) -> str | None:

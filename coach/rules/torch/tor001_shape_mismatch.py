@@ -23,6 +23,7 @@ _WORDINGS = (
     ("stack expects each tensor", r"stack expects each tensor to be equal size"),
     ("Expected input batch_size", r"Expected input batch_size \(\d+\) to match target batch_size"),
     ("Target size (", r"Target size \(.*?\) must be the same as input size"),
+    ("Using a target size", r"Using a target size \(.*?\) that is different to the input size"),
     ("Expected target size", r"Expected target size"),
     ("xpected ", r"[Ee]xpected \d[-D]\S* .{0,60}?(?:input|tensor)"),
     ("The expanded size of", r"The expanded size of the tensor"),
