@@ -71,6 +71,10 @@ class RunPaths:
         return self.run_dir / "exit.json"
 
     @property
+    def drill_answer_json(self) -> Path:
+        return self.run_dir / "drill_answer.json"
+
+    @property
     def metrics_dir(self) -> Path:
         return self.run_dir / "metrics"
 

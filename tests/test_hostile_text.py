@@ -80,6 +80,7 @@ else:
 
 INVOCATIONS: dict[str, list[list[str]]] = {
     "launch": [["OWN", "--backend", "local", "--dry-run"], ["OWN", "--dry-run", "--format", "json"], [FIRST]],
+    "drill": [[], ["--format", "json"], [FIRST], [RUN, "--give-up"], ["typo", "--answer", FIRST]],
     "recipes": [[], ["OWN"], ["OWN", "--diff"], ["OWN", "--format", "json"], [MARKUP]],
     "data": [[], ["--format", "json"]],
     "runs": [[], ["--format", "json"], ["clean", "--keep", "1"]],

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.parts import Judged
+from coach.analysis.withholding import why_withheld
 from coach.cli.cluster import add_options
 from coach.cli.text import print_line, printable
 from coach.cli.verdict import verdict_lines
@@ -195,10 +196,13 @@ def diagnosis_lines(
 ) -> Iterable[str]:
     """The diagnosis for people: root cause first, what it caused indented below it."""
     yield printable(diagnosis.target) + (f"  {printable(diagnosis.state)}" if diagnosis.state else "")
+    if withheld := why_withheld(diagnosis):
+        yield f"  {withheld.because}: {printable(withheld.how)}"
+        return
     if not diagnosis.findings:
         yield "  nothing found in what was measured"
     for finding in diagnosis.findings:
-        yield from _finding_lines(finding, "    " if finding.consequence_of else "  ")
+        yield from finding_lines(finding, "    " if finding.consequence_of else "  ")
     if diagnosis.not_measured:
         yield "  not measured:"
         for item in diagnosis.not_measured:
@@ -225,7 +229,8 @@ def _file_lines(files: FilesRead) -> Iterable[str]:
         yield from (f"    {printable(text)}" for text in missing)
 
 
-def _finding_lines(finding: Finding, indent: str) -> Iterable[str]:
+def finding_lines(finding: Finding, indent: str) -> Iterable[str]:
+    """One finding with its proof and its fixes."""
     because = f", consequence of {finding.consequence_of}" if finding.consequence_of else ""
     yield (
         f"{indent}{finding.severity.word} {finding.rule} {finding.name}{_where(finding.subject)}"

@@ -5,61 +5,127 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import Any
 
+from coach.cli.check import finding_lines
 from coach.cli.launch import add_ways, launch, pairs
-from coach.cli.text import print_json, print_table, printable
+from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import BACKENDS, Settings
-from coach.launch.recipe import Recipe, find_drills
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
 from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
-from coach.workflows.drill import get_drill, why_skipped
+from coach.workflows.drill import DrillEntry, get_drill, known_drills, why_skipped
+from coach.workflows.drill_answer import Judgement, answer_drill
 from coach.workflows.prepare import look_at_site
+
+_UNTOLD = ("diagnosed", "seconds_to_finding", "fixed", "throughput_ratio")
+"""What only a drill that was run for its own sake has."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """A name launches one; without one they are listed."""
-    parser.add_argument("drill", nargs="?", help="launch this one")
+    """A name launches one, or answers; without one they are listed."""
+    parser.usage = (
+        "coach drill [--backend B] [--format {text,json}]\n"
+        "       coach drill NAME [--backend B] [--set KEY=VALUE] [--dry-run] [--wait]\n"
+        "       coach drill NAME|RUN --answer CAUSE | --give-up"
+    )
+    parser.add_argument("drill", nargs="?", metavar="NAME", help="launch this one")
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the drill"
     )
+    said = parser.add_mutually_exclusive_group()
+    said.add_argument("--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id")
+    said.add_argument("--give-up", action="store_true", help="be told the cause")
     add_ways(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status of a launch like that of `coach launch`; of the list 2 when a drill cannot be read."""
-    if args.drill is not None:
-        get_drill(args.drill)
-        asked = LaunchRequest(args.drill, args.backend, set=pairs(args.set, "--set"))
-        return launch(asked, args, settings)
-    drills, problems = find_drills()
-    backend = args.backend if args.backend != "auto" else settings.launch.backend
+    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1."""
     io = SystemIo(scrubbed_environment(os.environ))
-    try:
-        site = look_at_site(resolve_backend(backend, os.environ, settings), io)
-        skipped = [why_skipped(recipe.drill, site) if recipe.drill else None for recipe in drills]
-    except UserError as no_answer:  # what is needed is then asked at the launch
-        skipped, problems = [None] * len(drills), (*problems, no_answer)
-    if args.format == "json":
-        print_json("drills", [_as_json(recipe, why) for recipe, why in zip(drills, skipped, strict=True)])
+    backend = args.backend if args.backend != "auto" else settings.launch.backend
+    if args.drill is None:
+        if args.answer is not None or args.give_up:
+            raise UserError("which drill?", "coach drill NAME --answer CAUSE")
+        return _list(resolve_backend(backend, os.environ), args.format, settings, io)
+    if args.answer is not None or args.give_up:
+        return _judge(answer_drill(args.drill, args.answer, settings, io, user_name()), args.format)
+    drill = get_drill(args.drill)
+    if drill.needs:
+        why = why_skipped(drill, look_at_site(resolve_backend(backend, os.environ, settings), io))
+        if why is not None:
+            raise UserError(f"{args.drill}: {why}")
+    asked = LaunchRequest(args.drill, args.backend, set=pairs(args.set, "--set"))
+    status = launch(asked, args, settings)
+    if not args.dry_run:
+        say = f"coach drill {args.drill} --answer CAUSE, one of {', '.join(drill.choices)}"
+        print(f"coach: what is wrong with it? {say}", file=sys.stderr)
+    return status
+
+
+def _list(backend: str, format_: str, settings: Settings, io: SystemIo) -> int:
+    drills, problems = known_drills(settings, io, backend)
+    if format_ == "json":
+        print_json("drills", [_as_json(entry) for entry in drills])
     else:
-        rows = [
-            (recipe.name, recipe.title, f"skipped: {why}" if why else "")
-            for recipe, why in zip(drills, skipped, strict=True)
-        ]
-        print_table(("DRILL", "THE COMPLAINT", "STATE"), rows)
+        print_table(
+            ("DRILL", "STATE", "THE COMPLAINT"),
+            [(entry.recipe.name, entry.standing, entry.recipe.title) for entry in drills],
+        )
     for problem in problems:
         print(f"coach: {printable(problem.message)}", file=sys.stderr)
     return 2 if problems else 0
 
 
-def _as_json(recipe: Recipe, skipped: str | None) -> dict[str, object]:
-    unknown = ("planted", "run_dir", "diagnosed", "seconds_to_finding", "fixed", "throughput_ratio")
+def _as_json(entry: DrillEntry) -> dict[str, Any]:
+    drill, answer = entry.recipe.drill, entry.answer
+    is_told = drill is not None and answer is not None and answer.is_settled
     return {
-        "name": recipe.name,
-        "title": recipe.title,
-        **dict.fromkeys(unknown),
-        "skipped": skipped,
+        "name": entry.recipe.name,
+        "title": entry.recipe.title,
+        "planted": drill.planted if drill is not None and is_told else None,
+        "run_dir": entry.run.run_dir if entry.run is not None else None,
+        **dict.fromkeys(_UNTOLD),
+        "skipped": entry.skipped,
+        "is_solved": None if answer is None else answer.is_right,
     }
+
+
+def _judge(judgement: Judgement, format_: str) -> int:
+    answer = judgement.answer
+    if format_ == "json":
+        told = {
+            "name": judgement.drill,
+            "planted": judgement.planted,
+            "run_dir": judgement.run_dir,
+            **dict.fromkeys(_UNTOLD),
+            "skipped": None,
+            "is_solved": answer.is_right,
+            "num_tries": answer.num_tries,
+        }
+        print_json("drills", [told])
+        return int(not answer.is_right)
+    for line in judgement_lines(judgement):
+        print_line(line)
+    return int(not answer.is_right)
+
+
+def judgement_lines(judgement: Judgement) -> list[str]:
+    """The verdict, the proof and the lesson; of a wrong answer what speaks against it."""
+    answer = judgement.answer
+    if judgement.planted is None:
+        again = [word for word in judgement.choices if word != answer.answer]
+        return [
+            printable(f"{judgement.drill}: not {answer.answer}"),
+            *(printable(f"  {line}") for line in judgement.against),
+            printable(f"  try again: {', '.join(again)}; or --give-up"),
+        ]
+    how = f"right: {answer.answer}" if answer.is_right else f"given up: it is {judgement.planted}"
+    lines = [printable(f"{judgement.drill}: {how}")]
+    for finding in judgement.findings:
+        lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
+    if not judgement.findings:
+        lines.append("  nothing of it can be seen in its run yet")
+    return [*lines, "", *map(printable, judgement.lesson.splitlines())]

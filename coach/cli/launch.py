@@ -130,8 +130,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
         return 0 if _show_group(plan, settings, io, args.format) else 1
     if states == ["COMPLETED"]:
         return 0
-    if "drill" not in plan.run_json:
-        _say_why(plan, submitted[0], settings, io)
+    _say_why(plan, submitted[0], settings, io)
     return 1
 
 

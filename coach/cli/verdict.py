@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from coach.analysis.impact import num_gpus_of
 from coach.analysis.parts import Judged, worst_first
+from coach.analysis.withholding import why_withheld
 from coach.cli.text import UNKNOWN, format_duration, printable
 from coach.model.elsewhere import rough_age
 from coach.model.finding import Severity
@@ -67,6 +68,9 @@ def _verdict(judged: Sequence[Judged]) -> str:
         return f"✖ {named} went wrong: {', '.join(counts)} ({scope})"
     if blind:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"
+    held = sum(why_withheld(each.diagnosis) is not None for each in judged)
+    if held:
+        return f"? Nothing found, but {held} of {len(judged)} not told, drill: answer first ({scope})"
     return f"✓ Nothing is wrong in what was measured ({scope})"
 
 
@@ -85,6 +89,8 @@ def _head(each: Judged, now_s: float) -> str:
     finding, lost = each.worst, each.lost_gpu_hours
     if finding is not None:
         sign, said = _SIGNS[finding.severity], f"{finding.rule} {finding.name}"
+    elif withheld := why_withheld(each.diagnosis):
+        sign, said = "?", withheld.because
     elif each.is_unread:
         unread = (item.because for item in each.diagnosis.not_measured if item.what == "job")
         sign, said = "?", printable(next(unread, "no log and no metrics were found"))

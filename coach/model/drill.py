@@ -51,3 +51,19 @@ class Drill:
     """Fields of `LaunchRequest` for a launch."""
     mend: str | None = None
     """Where the fault is in the code: what the learner edits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a learner has said of a drill's run: the newest try."""
+
+    answer: str | None
+    """The cause that was named; None: given up."""
+    is_right: bool
+    time_s: float | None
+    num_tries: int = 1
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing left to find: it was named, or given up."""
+        return self.is_right or self.answer is None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coach.model.drill import Answer
 from coach.model.launch import AppliedFix, SweepPoint
 
 
@@ -51,6 +52,14 @@ class Run:
     """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its name."""
     submitted_time_s: float | None = None
     """When coach submitted it; None for a run that a job began by itself."""
+    drill: str | None = None
+    """The drill that it is of; None: no fault was planted in it."""
+    drill_answer: Answer | None = None
+
+    @property
+    def is_open_drill(self) -> bool:
+        """Whether what is wrong with it is still for the learner to find."""
+        return self.drill is not None and (self.drill_answer is None or not self.drill_answer.is_settled)
 
     @property
     def num_gpus(self) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from coach import runs
 from coach.model.cluster import is_final
+from coach.model.drill import Answer
 from coach.model.errors import UserError
 from coach.model.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
@@ -64,6 +65,7 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         user=text(value.get("user")),
         expects=_parse_texts(value.get("expects")),
         sweep=_parse_sweep(table(value.get("sweep"))),
+        drill=text(value.get("drill")),
     )
 
 
@@ -82,6 +84,17 @@ def _parse_sweep(value: Mapping[str, Any]) -> SweepPoint | None:
 def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:
     rule = text(value.get("rule"))
     return AppliedFix(rule, text(value.get("title")) or "", table(value.get("changes"))) if rule else None
+
+
+def parse_answer(value: Mapping[str, Any]) -> Answer:
+    """drill_answer.json as a value. Without an answer it was given up."""
+    tries = whole(value.get("num_tries"))
+    return Answer(
+        text(value.get("answer")),
+        value.get("is_right") is True,
+        finite(value.get("time_s")),
+        1 if tries is None else tries,
+    )
 
 
 def parse_exit(value: Mapping[str, Any]) -> RunExit:
@@ -140,7 +153,18 @@ def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
     path = runs.RunPaths(run_dir).run_json
     value = parse_json(read_whole(io, path), path)
     run = parse_run(value, str(run_dir))
+    if run.drill is not None:
+        run = replace(run, drill_answer=read_answer(io, run_dir))
     return as_seen(io, run, look(value)) if run.backend == "local" else run
+
+
+def read_answer(io: Io, run_dir: Path) -> Answer | None:
+    """What was answered to a drill's run; None while nothing that can be read was."""
+    path = runs.RunPaths(run_dir).drill_answer_json
+    try:
+        return parse_answer(parse_json(read_whole(io, path), path))
+    except (OSError, UserError):
+        return None
 
 
 def as_seen(io: Io, run: Run, seen: Sighting) -> Run:

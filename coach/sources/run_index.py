@@ -24,8 +24,8 @@ SCHEMA = 1
 MIN_RUNS = 100
 """Fewer runs are read as fast without an index."""
 
-_LEFT_OUT = frozenset({"run_dir", "parameter_info", "host", "is_visible", "last_word_time_s"})
-"""Fields of a run that its place tells, that only its own screen needs, or that an ended run does not have."""
+_LEFT_OUT = frozenset({"run_dir", "parameter_info", "host", "is_visible", "last_word_time_s", "drill_answer"})
+"""Fields of a run that its place tells, that only its own screen needs, that an ended run does not have, or that come after its end."""
 _KEPT = tuple(item.name for item in fields(Run) if item.name not in _LEFT_OUT)
 
 

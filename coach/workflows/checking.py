@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach.analysis.parts import Judged, whole, worst_first
+from coach.analysis.withholding import as_told
 from coach.config import Settings
 from coach.model.cluster import Job
 from coach.model.errors import UserError
@@ -140,7 +141,7 @@ class Checker:
         self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None
     ) -> Diagnosis:
         found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
-        return with_advice(joined(diagnosis, found), self._settings.advice)
+        return as_told(with_advice(joined(diagnosis, found), self._settings.advice), snapshot.run)
 
     def _read(
         self, target: Target, queue: JobList | None = None

@@ -12,7 +12,7 @@ from coach.config import Lock, Settings
 from coach.model.errors import UserError
 from coach.model.launch import LaunchRequest
 from coach.model.slurm_spelling import format_time, parse_time
-from coach.workflows.drill import with_drill
+from coach.workflows.drill_request import with_drill
 
 _KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
 """Fields of a request that the config, and the command line, call otherwise."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coach.analysis.withholding import as_told
 from coach.config import Advice, Settings
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Finding, Fix
@@ -77,7 +78,7 @@ class LazyEngine:
         diagnosis = engine.diagnose(snapshot, history)
         if self._past is not None:
             diagnosis = self._past.judge(engine.rules, snapshot, history, diagnosis)
-        return with_advice(diagnosis, self._settings.advice)
+        return as_told(with_advice(diagnosis, self._settings.advice), snapshot.run)
 
     def forget(self, targets: Iterable[str]) -> None:
         """Drop what is remembered about these targets."""

@@ -1,60 +1,71 @@
-"""Drills: which there are, what each needs that is not here, and how one is launched.
+"""Drills: which there are, what each needs that is not here, and how far a learner has come.
 
-The command line and the screen list, launch and judge through here, so that neither gives an answer away that the other keeps.
+The command line and the screen list through here, so that neither gives an answer away that the other keeps.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-from coach.launch.recipe import get_recipe
+from coach.config import Settings
+from coach.launch.recipe import Recipe, find_drills, get_recipe
 from coach.launch.resources import Site
-from coach.model.drill import Drill, Need
+from coach.model.drill import Answer, Drill, Need
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
-
-_TABLES = ("env", "sbatch")
-
-
-def with_drill(request: LaunchRequest) -> LaunchRequest:
-    """What a drill plants, where nobody has said otherwise: a drill is launched like any recipe, and comes with its fault.
-
-    A launch that has a parent brings along what that one was launched with. Raises UserError for an unknown recipe.
-    """
-    drill = get_recipe(request.recipe).drill
-    if drill is None or request.parent_run_id is not None:
-        return request
-    return _with(request, drill, drill.set, drill.options)
+from coach.model.run import Run
+from coach.sources.io import Io
+from coach.sources.run_files import read_answer
+from coach.sources.run_index import RunIndex
+from coach.workflows.prepare import look_at_site
+from coach.workflows.targets import list_runs
 
 
-def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
-    """The launch of the fault-free twin."""
-    return _with(LaunchRequest(drill.twin.recipe, backend), drill, drill.twin.set, drill.twin.options)
+@dataclass(frozen=True, slots=True)
+class DrillEntry:
+    """One drill of the list: what it needs that is not here, and how far the learner has come."""
+
+    recipe: Recipe
+    skipped: str | None
+    """Why it cannot show its symptom here; None where it can, or where nobody knows."""
+    run: Run | None = None
+    """The newest run of it."""
+    answer: Answer | None = None
+    """To that run."""
+
+    @property
+    def standing(self) -> str:
+        """In words: what the list shows."""
+        if self.answer is not None and self.answer.is_settled:
+            tries = f" at try {self.answer.num_tries}" if self.answer.num_tries > 1 else ""
+            return f"solved{tries}" if self.answer.is_right else "given up"
+        if self.run is not None:
+            state = (self.run.state or "launched").lower()
+            return f"{state}: answer first" if self.answer is None else f"{state}: try again"
+        return "" if self.skipped is None else f"skipped: {self.skipped}"
 
 
-def _with(
-    request: LaunchRequest, drill: Drill, values: Mapping[str, Any], options: Mapping[str, Any]
-) -> LaunchRequest:
-    """The request with these values and options, as far as it does not say others."""
-    unsaid: dict[str, Any] = {} if Need.GPU in drill.needs else {"gpus_per_node": 0}
-    unsaid |= {"has_local_nodes": True} if Need.TWO_NODES in drill.needs else {}
-    unsaid |= {name: value for name, value in options.items() if name not in _TABLES}
-    filled: dict[str, Any] = {
-        name: value
-        for name, value in unsaid.items()
-        if getattr(request, name) is None or name in request.defaulted
-    }
-    tables: dict[str, Any] = {name: {**options.get(name, {}), **getattr(request, name)} for name in _TABLES}
-    return replace(
-        request,
-        set={**values, **request.set},
-        defaulted=request.defaulted - filled.keys(),
-        **filled,
-        **tables,
-    )
+def known_drills(
+    settings: Settings, io: Io, backend: str
+) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+    """All drills by name, and what is wrong with those that cannot be read. `backend` is `slurm` or `local`."""
+    drills, problems = find_drills()
+    try:
+        site = look_at_site(backend, io)
+    except UserError as no_answer:  # what is needed is then told at the launch
+        site, problems = None, (*problems, no_answer)
+    newest: dict[str, Run] = {}
+    for run in list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root)):
+        if run.drill is not None:
+            newest.setdefault(run.drill, run)
+    return tuple(_entry(recipe, site, newest.get(recipe.name), io) for recipe in drills), problems
+
+
+def _entry(recipe: Recipe, site: Site | None, run: Run | None, io: Io) -> DrillEntry:
+    skipped = why_skipped(recipe.drill, site) if site is not None and recipe.drill is not None else None
+    answer = read_answer(io, Path(run.run_dir)) if run is not None else None
+    return DrillEntry(recipe, skipped, run, answer)
 
 
 def why_skipped(drill: Drill, site: Site) -> str | None:

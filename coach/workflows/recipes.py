@@ -69,13 +69,18 @@ def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
 def find_recipe(name: str, settings: Settings) -> Recipe:
     """A recipe by name, file or folder; a name may also be one of the config's recipes. Raises UserError with the nearest names."""
     try:
-        return get_recipe(name)
+        recipe = get_recipe(name)
     except UserError:
         own = [recipe for recipe in find_recipes(more=settings.recipe_paths)[0] if not is_shipped(recipe)]
         for recipe in own:
             if recipe.name == name:
                 return recipe
         raise
+    if recipe.drill is not None:
+        raise UserError(
+            f"{name} is a drill: what it is about is for the learner to find", f"coach drill {name}"
+        )
+    return recipe
 
 
 def launch_name(name: str, settings: Settings) -> str:
