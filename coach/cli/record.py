@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from coach.cli.acting import is_confirmed, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 
@@ -34,9 +35,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="follow this run; without it, all runs that are active",
     )
+    parser.add_argument(
+        "--attach",
+        dest="jobs",
+        action="append",
+        default=[],
+        metavar="JOB",
+        help="measure inside of this job of yours that coach did not launch, as `coach attach` does, and keep it",
+    )
+    parser.add_argument(
+        "--python", metavar="FILE", help="the interpreter on the nodes of JOB (default: coach's own)"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before a step is put into JOB")
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    from coach.sources.io import SystemIo, scrubbed_environment
+    from coach.workflows.attach import plan_attach
     from coach.workflows.backend import resolve_backend
     from coach.workflows.recording import record
 
@@ -44,6 +59,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
+    io = SystemIo(scrubbed_environment(os.environ))
+    python = args.python or sys.executable
+    measured = [plan_attach(job, settings, os.environ, io, python) for job in dict.fromkeys(args.jobs)]
+    if not all(is_confirmed(" && ".join(each.commands), args.yes, each.notes) for each in measured):
+        say("nothing was started in the job, nothing is recorded")
+        return 1
     with _until_signalled() as wait:
         until = "until Ctrl-C" if args.seconds is None else f"for {args.seconds:g} s"
         print(f"coach: recording {until}", file=sys.stderr)
@@ -53,13 +74,20 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             backend,
             os.environ,
             run_ids=args.runs,
+            measured=measured,
             is_anonymized=args.anonymize,
             duration_s=args.seconds,
             wait=wait,
         )
-    runs = f"{len(kept.runs)} run" + ("" if len(kept.runs) == 1 else "s")
+    for problem in kept.problems:
+        say(problem)
+    num_runs = len(kept.followed) - len(measured)
+    what = f"{num_runs} run" + ("" if num_runs == 1 else "s")
+    what += (
+        f" and from inside of {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
+    )
     print(
-        f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {runs}: {args.file} ({kept.size_bytes / 1e3:.0f} kB)"
+        f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {what}: {args.file} ({kept.size_bytes / 1e3:.0f} kB)"
     )
     return 0
 

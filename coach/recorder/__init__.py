@@ -1,8 +1,17 @@
 """Keep what sources read before it is parsed, and play it back: a better parser or rule can be tried on an old recording."""
 
 from coach.recorder.anonymize import Names, anonymize
-from coach.recorder.recording import Header, Recording, open_recording
+from coach.recorder.recording import Header, Recording, attached_path, open_recording
 from coach.recorder.recording_io import RecordingIo
 from coach.recorder.replay_io import ReplayIo
 
-__all__ = ["Header", "Names", "Recording", "RecordingIo", "ReplayIo", "anonymize", "open_recording"]
+__all__ = [
+    "Header",
+    "Names",
+    "Recording",
+    "RecordingIo",
+    "ReplayIo",
+    "anonymize",
+    "attached_path",
+    "open_recording",
+]

@@ -101,6 +101,7 @@ _WORDS = frozenset(
         "port",
         "mount",
         "gap",
+        "attached",
         "pending",
         "running",
         "completed",

@@ -10,8 +10,9 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from coach import __version__
@@ -38,6 +39,8 @@ class Header:
     """The one node of the local backend (fields of model.cluster.Node)."""
     targets: tuple[str, ...] = ()
     """Runs that were followed."""
+    attached: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Jobs that were measured from inside, by job id → name of the rung (model.telemetry.Rung); see `attached_path`."""
     is_anonymized: bool = False
     coach: str = __version__
 
@@ -54,6 +57,11 @@ class Recording:
         return max((entry["t"] for entry in self.entries), default=self.header.time_s)
 
 
+def attached_path(job_id: str) -> Path:
+    """Under which name a recording holds what was measured inside of a job: a file that grows, and no file of the world."""
+    return Path("attached") / job_id
+
+
 def encode_bytes(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -63,7 +71,10 @@ def decode_bytes(text: str) -> bytes:
 
 
 def write_header(file: gzip.GzipFile, header: Header) -> None:
-    write_line(file, {"kind": KIND, "schema": SCHEMA, **asdict(header)})
+    write_line(
+        file,
+        {"kind": KIND, "schema": SCHEMA, **asdict(replace(header, attached=dict(header.attached)))},
+    )
 
 
 def write_line(file: gzip.GzipFile, value: Mapping[str, Any]) -> None:
@@ -115,10 +126,11 @@ def _parse_header(line: bytes, path: Path) -> Header:
             runs_root=str(value["runs_root"]),
             machine=value["machine"] if isinstance(value.get("machine"), dict) else None,
             targets=tuple(str(name) for name in value.get("targets") or ()),
+            attached={str(job_id): str(rung) for job_id, rung in (value.get("attached") or {}).items()},
             is_anonymized=value.get("is_anonymized") is True,
             coach=str(value.get("coach")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: the recording's header is damaged: {error}") from None
 
 

@@ -115,6 +115,12 @@ class RecordingIo:
             self._fact("dir", path, {"names": names})
         return names
 
+    def append(self, path: Path, data: bytes) -> None:
+        """Keep what did not come out of a file, as one that grows."""
+        with self._lock:
+            self._write(self._io.now(), "bytes", {"path": str(path), "data": encode_bytes(data)})
+            self.num_bytes += len(data)
+
     def close(self) -> None:
         """Write the end. What is read after it is not kept."""
         with self._lock:

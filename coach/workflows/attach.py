@@ -7,7 +7,7 @@ the version, the memory that is left, and whether a sampler is there already.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from coach import runs
@@ -72,12 +72,20 @@ def begin_attach(action: JobAction, settings: Settings) -> None:
         raise UserError(describe(error), "the runs root must be writable, and seen by the nodes") from None
 
 
-def streams(action: JobAction, target: str, env: Mapping[str, str]) -> tuple[StreamSource, ...]:
-    """What was said yes to, one source for each of its commands."""
+def rung_of(action: JobAction) -> Rung:
+    """By which way its numbers come."""
+    return Rung.SSH if action.steps[0].argv[0] == "ssh" else Rung.STEP
+
+
+def streams(
+    action: JobAction,
+    target: str,
+    env: Mapping[str, str],
+    keep: Callable[[bytes], object] = lambda lines: None,
+) -> tuple[StreamSource, ...]:
+    """What was said yes to, one source for each of its commands. `keep` gets all that they print."""
     return tuple(
-        StreamSource(
-            target, step.argv, client_environment(env), Rung.SSH if step.argv[0] == "ssh" else Rung.STEP
-        )
+        StreamSource(target, step.argv, client_environment(env), rung_of(action), keep)
         for step in action.steps
     )
 

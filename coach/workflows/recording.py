@@ -5,21 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.cluster import GpuCount, Node, is_final
 from coach.model.errors import UserError
+from coach.model.job_action import JobAction
 from coach.model.snapshot import Snapshot, Watch
-from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
+from coach.model.telemetry import Rung
+from coach.recorder import (
+    Header,
+    Names,
+    RecordingIo,
+    ReplayIo,
+    anonymize,
+    attached_path,
+    open_recording,
+)
 from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import as_recorded
 from coach.sources.machine import read_machine
+from coach.sources.overlap import RecordedStream
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.slurm_config import RateLimitSource
 from coach.sources.user import user_name
+from coach.workflows.attach import begin_attach, rung_of, streams
 from coach.workflows.targets import SourceFactory, TargetKind, resolve_target
 from coach.workflows.watch import WatchSession, slurm_sources
 
@@ -35,7 +48,10 @@ class Kept:
     num_entries: int
     num_bytes: int
     size_bytes: int
-    runs: tuple[str, ...]
+    followed: tuple[str, ...]
+    """Runs, and jobs that were measured from inside."""
+    problems: tuple[str, ...] = ()
+    """Why a job was not measured any longer."""
 
 
 def open_replay(
@@ -68,15 +84,21 @@ def open_replay(
         nodes_interval_s=REPLAY_INTERVAL_S,
         is_readonly=True,
     )
-    return WatchSession(
+    io = ReplayIo(recording, clock, speed)
+    session = WatchSession(
         replayed,
         header.backend,
-        ReplayIo(recording, clock, speed),
+        io,
         header.user,
         cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
         can_write=False,
         look=as_recorded,
     )
+    for job_id, rung in header.attached.items():
+        if rung in Rung.__members__:
+            stream = RecordedStream(io, job_id, attached_path(job_id), Rung[rung], REPLAY_INTERVAL_S)
+            session.attach(job_id, (stream,))
+    return session
 
 
 def record(
@@ -86,12 +108,14 @@ def record(
     env: Mapping[str, str],
     *,
     run_ids: Sequence[str] = (),
+    measured: Sequence[JobAction] = (),
     is_anonymized: bool = False,
     duration_s: float | None = None,
     wait: Callable[[float | None], object],
 ) -> Kept:
     """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs that are active are followed as they come.
 
+    `measured` are jobs of others than coach to be measured from inside meanwhile, each as it was said yes to (`plan_attach`).
     Raises UserError when the file cannot be made or a run is not known.
     """
     budget, user = RpcBudget(), user_name()
@@ -101,6 +125,9 @@ def record(
     for run_id in run_ids:
         if resolve_target(run_id, settings, system, backend, user).kind is not TargetKind.RUN:
             raise UserError(f"{run_id}: not a run", "`coach runs` lists the runs")
+    attached = {action.job_ids[0]: action for action in measured}
+    for action in measured:
+        begin_attach(action, settings)
     # With names to strike, what is written first is for nobody's eyes.
     raw = file.with_name(f".{file.name}.raw") if is_anonymized else file
     header = Header(
@@ -110,6 +137,7 @@ def record(
         runs_root=str(settings.runs_root),
         machine=asdict(read_machine()) if backend == "local" else None,
         targets=tuple(run_ids),
+        attached={job_id: rung_of(action).name for job_id, action in attached.items()},
     )
     try:
         if file.exists():
@@ -120,7 +148,7 @@ def record(
     names = Names()
     names.users.add(user)
     names.add_path(env.get("HOME", ""))
-    followed = list(run_ids)
+    followed = [*run_ids, *attached]
     session = WatchSession(settings, backend, io, user, on_reading=names.add_reading)
 
     def follow(snapshot: Snapshot) -> None:
@@ -131,6 +159,9 @@ def record(
             session.watch(Watch(targets=tuple(followed)))
 
     session.watch(Watch(targets=tuple(followed)))
+    for job_id, action in attached.items():
+        keep = partial(io.append, attached_path(job_id))
+        session.attach(job_id, streams(action, job_id, env, keep))
     session.start(follow)
     try:
         wait(duration_s)
@@ -140,7 +171,9 @@ def record(
         io.close()
         if is_anonymized:
             _strike(raw, file, names)
-    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed))
+    told = (session.snapshot.sources.get(f"{RecordedStream.name}:{job_id}") for job_id in attached)
+    problems = tuple(status.error for status in told if status is not None and status.error is not None)
+    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed), problems)
 
 
 def _strike(raw: Path, file: Path, names: Names) -> None:

@@ -29,7 +29,7 @@ from coach.sources.io import Io, SystemIo, scrubbed_environment
 from coach.sources.job_files import OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
-from coach.sources.overlap import StreamSource
+from coach.sources.overlap import RecordedStream, StreamSource
 from coach.sources.polling import Pace
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.run_index import RunIndex
@@ -69,6 +69,7 @@ _SETTLE_S = 0.02
 
 OnUpdate = Callable[[Snapshot], None]
 OnReading = Callable[[Reading], None]
+_Stream = StreamSource | RecordedStream
 ClusterSources = Callable[[Io, Settings, str, Watch], Mapping[str, SourceFactory]]
 
 
@@ -168,7 +169,7 @@ class WatchSession:
         self._is_judging_new = False
         self._told_problem: str | None = None
         self._targets: dict[str, Target] = {}
-        self._attached: dict[str, tuple[StreamSource, ...]] = {}
+        self._attached: dict[str, tuple[_Stream, ...]] = {}
         """Streams from inside of jobs, which go on also while their job is not on the screen."""
         self._lingering: dict[str, float] = {}
         self._snapshot = Snapshot(io.now())
@@ -192,7 +193,7 @@ class WatchSession:
             self._watch, self._is_watch_new = watch, True
         self._poller.interrupt()
 
-    def attach(self, target: str, streams: Sequence[StreamSource]) -> None:
+    def attach(self, target: str, streams: Sequence[_Stream]) -> None:
         """Follow a target by these as well, until they end; one that is followed so goes on as it was. Returns at once."""
         with self._lock:
             self._attached.setdefault(target, tuple(streams))
@@ -388,5 +389,5 @@ class WatchSession:
         return target_sources(target, self._io, self._engine.signatures, self._output_paths, self._look)
 
 
-def _same(stream: StreamSource) -> StreamSource:
+def _same(stream: _Stream) -> _Stream:
     return stream

@@ -131,7 +131,7 @@ def test_an_anonymized_recording_of_all_active_runs_has_no_name_of_this_machine_
     (run_dir / "stdout.log").write_text("loss 2.0 of alice.smith\nsee /home/alice.smith/x\n")
     recorder = Recorder(file, settings, duration_s=3.0, is_anonymized=True)
     recorder.thread.join(timeout=30)
-    assert recorder.end().runs == (RUN,)
+    assert recorder.end().followed == (RUN,)
     text = gzip.decompress(file.read_bytes()).decode()
     assert "alice.smith" not in text
     assert f'"name":"{host}"' not in text
