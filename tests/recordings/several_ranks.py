@@ -32,6 +32,13 @@ class Training:
     stumbles: bool = False
     """Each rank sleeps now and then, none more than another."""
     num_steps: int = 140
+    only_rank_0: bool = False
+    """The others are started, and do nothing."""
+    is_parted: bool = True
+    """Whether each rank has its own part of the data; else parts are shared out by the place in a node of two."""
+    num_epochs: int = 1
+    is_shuffled: bool = True
+    """Whether each epoch has an order of its own."""
 
 
 TRAININGS = {
@@ -39,6 +46,10 @@ TRAININGS = {
     "straggler-by-data": Training(slow_loader=1),
     "even": Training(),
     "stumbling": Training(stumbles=True),
+    "idle-ranks": Training(only_rank_0=True, num_ranks=2),
+    "same-samples": Training(is_parted=False),
+    "same-order": Training(num_ranks=2, num_epochs=4, is_shuffled=False),
+    "epochs": Training(num_ranks=2, num_epochs=4),
 }
 
 
@@ -49,40 +60,52 @@ def train(training: Training, run_dir: str) -> None:
     from common.metrics import MetricsLog
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel as DDP
+    from torch.utils.data import DistributedSampler
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, batch = dist.get_rank(), 16
     torch.manual_seed(0)
-    x = torch.randn(batch * training.num_steps * training.num_ranks, 64)
+    num_steps_of_epoch = training.num_steps // training.num_epochs
+    x = torch.randn(batch * num_steps_of_epoch * training.num_ranks, 64)
     y = (x @ torch.randn(64, 10)).argmax(1)
-    order = torch.randperm(len(x))[rank :: training.num_ranks]
+    parts = None if training.is_parted else 2
+    sampler = DistributedSampler(x, parts, None if training.is_parted else rank % 2)
     chance = torch.Generator().manual_seed(rank)
     with MetricsLog(run_dir, torch.device("cpu")) as metrics:
         model = metrics.watch(DDP(nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         metrics.event("start", 0, rank=rank, world_size=training.num_ranks, node="node1")
-        ended = time.perf_counter()
-        for step in range(1, training.num_steps + 1):
-            if rank == training.slow_loader:
-                time.sleep(0.03)
-            samples = order[(step - 1) * batch : step * batch]
-            data_time = time.perf_counter() - ended
-            if rank == training.slow_rank:
-                time.sleep(0.03)
-            if training.stumbles and torch.rand(1, generator=chance).item() < 0.15:
-                time.sleep(0.06)
-            time.sleep(0.05)  # the work of a larger model, which the machine that records need not do
-            loss = nn.functional.cross_entropy(model(x[samples]), y[samples])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            now = time.perf_counter()
-            metrics.step(
-                step=step, epoch=0, loss=loss.detach(), lr=0.05, num_samples=batch, num_samples_global=batch * training.num_ranks,
-                data_time_s=data_time, step_time_s=now - ended,
-            )  # fmt: skip
-            ended = now
+        ended, step = time.perf_counter(), 0
+        for epoch in range(training.num_epochs):
+            if training.is_shuffled:
+                sampler.set_epoch(epoch)
+            order = list(sampler)
+            for start in range(0, batch * num_steps_of_epoch, batch):
+                if rank and training.only_rank_0:
+                    continue
+                step += 1
+                if rank == training.slow_loader:
+                    time.sleep(0.03)
+                samples = order[start : start + batch]
+                data_time = time.perf_counter() - ended
+                if rank == training.slow_rank:
+                    time.sleep(0.03)
+                if training.stumbles and torch.rand(1, generator=chance).item() < 0.15:
+                    time.sleep(0.06)
+                time.sleep(0.05)  # the work of a larger model, which the machine that records need not do
+                augmented = x[samples] + 0.2 * torch.randn(batch, 64, generator=chance)
+                trained = model.module if training.only_rank_0 else model
+                loss = nn.functional.cross_entropy(trained(augmented), y[samples])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                now = time.perf_counter()
+                metrics.step(
+                    step=step, epoch=epoch, loss=loss.detach(), lr=0.05, num_samples=batch,
+                    num_samples_global=batch * training.num_ranks, data_time_s=data_time, step_time_s=now - ended,
+                )  # fmt: skip
+                ended = now
     dist.destroy_process_group()
 
 

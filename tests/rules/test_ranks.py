@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from coach.model.finding import Diagnosis, Severity
-from coach.model.metrics import Step
-from tests.rules.examples import judge, run, steps
+from coach.model.metrics import MetricEvent, Step
+from tests.rules.examples import gpu_samples, judge, run, steps
 from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import loud, only
 
@@ -64,3 +64,43 @@ def test_stages_that_differ_by_design_and_short_runs_are_left_alone() -> None:
 def test_ranks_that_do_not_wait_for_each_other_are_compared_by_their_steps() -> None:
     series = [step for rank in range(4) for step in steps([1.0] * 120, rank, 0.15 if rank == 3 else 0.1)]
     assert only(judge(series, run=run()), "DST008").subject.rank == 3
+
+
+def test_ranks_that_were_started_and_make_no_step_are_counted() -> None:
+    finding = only(diagnose("ranks/idle-ranks"), "DST011")
+    assert (finding.severity, finding.subject.rank) == (Severity.WARNING, 1)
+    assert finding.summary.startswith("1 of 2 ranks trains")
+    assert finding.fixes[0].changes == {"recipe": "ddp"}
+
+
+def alone(world_size: int | None = 1, num_gpus: int = 4, busy: int = 1, count: int = 100) -> Diagnosis:
+    fields = {} if world_size is None else {"world_size": world_size}
+    launched = run(resources={"num_nodes": 1, "nproc_per_node": 1, "gpus_per_node": num_gpus})
+    samples = [
+        s
+        for gpu in range(num_gpus)
+        for s in gpu_samples([95.0 * (gpu < busy)] * 130, gpu, power_w=300.0 if gpu < busy else 70.0)
+    ]
+    return judge(
+        steps([1.0] * count), samples, launched, 1130.0, [MetricEvent(0, "start", 1000.0, 0, fields)]
+    )
+
+
+def test_one_rank_on_a_node_with_four_gpus_is_the_cause_of_the_idle_ones() -> None:
+    diagnosis = alone()
+    assert only(diagnosis, "DST011").severity is Severity.CRITICAL
+    assert only(diagnosis, "GPU003").consequence_of == "DST011"
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        lambda: alone(busy=4),
+        lambda: alone(world_size=None),
+        lambda: alone(count=10),
+        lambda: alone(num_gpus=1),
+    ],
+    ids=["one-process-uses-all", "nobody-says-how-many", "starts", "one-gpu"],
+)
+def test_a_process_that_has_all_it_needs_is_no_lonely_rank(quiet: Callable[[], Diagnosis]) -> None:
+    assert "DST011" not in [finding.rule for finding in quiet().findings]

@@ -1,0 +1,99 @@
+"""DST011: fewer ranks train than there are devices for, or than were started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_resource
+from coach.rules.placement import has_uneven_ranks, num_gpus_asked
+from coach.rules.quoting import ranks_text
+
+
+class IdleRanks(Rule):
+    """Fewer ranks train than were started, or than the job has GPUs for.
+
+    What it sees
+        The ranks that make steps, against the number of ranks that torchrun started (world_size), that the launch asked for, and against the GPUs of
+        the job. A rank that was started and has made no step, while others made many, does not train.
+    Why it matters
+        The job is as fast as the ranks that work, and holds, and pays for, all that it was given. Nothing fails, and the loss falls.
+    When it stays silent
+        In the first steps. Where the program does not say how many ranks it has. Where one process uses several GPUs (DataParallel, or
+        utilization on all of them).
+    What to do
+        One rank per device: `--nproc-per-node` as many as the node has GPUs, DistributedDataParallel around the model, DistributedSampler
+        for the data, and no `if rank == 0` around the training. Or ask for one device.
+    Sources
+        Princeton jobstats and job_defense_shield (GPUs that one job leaves idle); torchrun documentation.
+    """
+
+    code = "DST011"
+    name = "idle-ranks"
+    cause = "idle_ranks"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}),)
+    causal_rank = 5
+    thresholds = (
+        Threshold("min_steps", 20, "steps", "ranks start seconds apart, and not that many steps"),
+        Threshold("min_s", 5, "seconds of steps", "the same, where steps are very short"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        told = _world_size(snapshot)
+        if told is None or has_uneven_ranks(snapshot.run):
+            return
+        at_work = history.ranks
+        nodes, per_node = (int_resource(snapshot.run, name) for name in ("num_nodes", "nproc_per_node"))
+        asked = nodes * per_node if nodes and per_node else 0
+        gpus = 0 if _uses_all_gpus(history) else num_gpus_asked(snapshot) or 0
+        expected = max(told, asked, gpus)
+        if len(at_work) >= expected or not self._trains(history):
+            return
+        idle = [rank for rank in range(told) if rank not in at_work]
+        evidence = [
+            Evidence("ranks that make steps: " + ranks_text(at_work), value=len(at_work)),
+            Evidence("ranks that were started (world_size)", value=told),
+        ]
+        evidence += [Evidence("ranks that the launch asked for", value=asked)] if asked else []
+        evidence += [Evidence("GPUs of the job", value=gpus)] if gpus else []
+        what = "GPUs" if gpus == expected else "ranks"
+        yield Hit(
+            summary=f"{len(at_work)} of {expected} {what} train{'s' * (len(at_work) == 1)}"
+            + (f": {ranks_text(idle)} made no step" if idle else f": {told} was started" * (told == 1)),
+            evidence=tuple(evidence),
+            confidence=0.9,
+            subject=Subject(rank=idle[0]) if len(idle) == 1 else Subject(),
+            fixes=(
+                Fix(
+                    "One rank per device, each on its own part of the data: the recipe ddp",
+                    {"recipe": "ddp"},
+                    changes_learning=True,
+                ),
+                Fix("Or ask for one device: one is all that is used"),
+            ),
+            severity=Severity.CRITICAL if gpus == expected else None,
+        )
+
+    def _trains(self, history: History) -> bool:
+        """Whether the ranks at work have made so many steps that the others would have, too."""
+        steps = history.steps(history.ranks[0])
+        seconds = sum(step.step_time_s or 0.0 for step in steps)
+        return len(steps) >= self.values["min_steps"] and seconds >= self.values["min_s"]
+
+
+def _world_size(snapshot: TargetSnapshot) -> int | None:
+    """The number of ranks, as the program itself says at its start."""
+    sizes = [event.fields.get("world_size") for event in snapshot.events if event.event == "start"]
+    known = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    return known[-1] if known else None
+
+
+def _uses_all_gpus(history: History) -> bool:
+    """Whether a kernel ran on each GPU that was sampled."""
+    return bool(history.gpus) and all(
+        any(sample.utilization_pct for sample in history.gpu(*key)) for key in history.gpus
+    )
