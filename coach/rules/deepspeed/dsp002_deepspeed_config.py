@@ -17,6 +17,7 @@ _REFUSED = re.compile(
     r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with)"
     r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)"
     r"|AssertionError: zero stage \d requires an optimizer)"
+    r"|.*?[Ee]rror: (?=(?:\S+: )?DeepSpeed does not know )"
     r"|(?>.*?(?=Error: ))(?=.{0,200}?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S{0,200} .{0,200}?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer)))"
     r"(?P<words>.*)"
 )
@@ -27,7 +28,8 @@ class DeepSpeedConfig(EndingRule):
 
     What it sees
         DeepSpeedConfigError, "Check batch related parameters. train_batch_size is not equal to …", pydantic's validation errors of DeepSpeed's
-        sections, "'DeepSpeedConfig' object has no attribute …", and transformers' "Please correct the following DeepSpeed config values".
+        sections, "'DeepSpeedConfig' object has no attribute …", transformers' "Please correct the following DeepSpeed config values", and a
+        key that it does not know, where a trainer looks for such.
     Why it matters
         Nothing was trained. The numbers depend on the number of ranks: a file that was right for eight GPUs is wrong for four.
     When it stays silent
@@ -72,7 +74,10 @@ class DeepSpeedConfig(EndingRule):
         return f"DeepSpeed refused its configuration: {hit.fields['words'].removeprefix('AssertionError: ')[:180]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "atch" in hit.fields["words"]:
+        words = hit.fields["words"] if hit is not None else ""
+        if "does not know" in words:
+            yield Fix("Spell the key as DeepSpeed does; DeepSpeed itself would pass over it without a word")
+        elif "atch" in words:
             yield Fix(
                 "Give the micro-batch and the accumulation, and leave train_batch_size out: it follows from the ranks"
             )

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
@@ -16,6 +17,7 @@ from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
 from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, size_text
+from coach.rules.sampled import quarters, training_host_samples
 
 _KILLED_STATES = frozenset(
     {"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REQUEUED"}
@@ -48,8 +50,9 @@ class HostOutOfMemory(Rule):
         On CUDA out of memory (another pool). A killed process is ignored where Slurm killed the job for another reason (CANCELLED, TIMEOUT,
         PREEMPTED, NODE_FAIL). Without a measurement, a lone SIGKILL is MEM008's or DAT005's, which claim less.
     What to do
-        Ask for more memory: 1.3 times the measured peak. Or use less: fewer DataLoader workers, each of which holds its own copies, a
-        lower prefetch_factor, memory-mapped data. A smaller GPU batch does not help.
+        Where memory grew all through the training, find what is kept per step: more memory is used up as well. Else ask for more: 1.3
+        times the measured peak. Or use less: fewer DataLoader workers, each of which holds its own copies, a lower prefetch_factor,
+        memory-mapped data. A smaller GPU batch does not help.
     Sources
         slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch DataLoader; kernel oom_kill.
     """
@@ -73,6 +76,10 @@ class HostOutOfMemory(Rule):
             "times what was asked",
             "without a measured peak, doubling finds the need in few attempts",
         ),
+        Threshold(
+            "growth", 1.2, "times the first quarter", "a training that grew by a fifth to its end has a leak"
+        ),
+        Threshold("growth_samples", 12, "samples of training", "fewer are caches and workers that fill"),
         Threshold(
             "near_limit_share",
             0.9,
@@ -163,14 +170,15 @@ class HostOutOfMemory(Rule):
             hits, confidence, how = [], 0.9, "a rank was killed by signal 9 with memory near its limit"
         else:
             return
+        growth = self._growth(snapshot, history)
         nodes = sorted({hit.fields["node"] for hit in hits if "node" in hit.fields})
         node = nodes[0] if len(nodes) == 1 else peak.node if peak and len(history.nodes) == 1 else None
         yield Hit(
             summary=f"Host memory ran out{f' on {node}' if node else ''}: {how}",
-            evidence=tuple(_evidence(snapshot, hits, peak)),
+            evidence=(*_evidence(snapshot, hits, peak), *_grown(growth)),
             confidence=confidence,
             subject=Subject(node=node),
-            fixes=tuple(self._fixes(snapshot.run, hits, peak)),
+            fixes=(*_found_leak(growth), *self._fixes(snapshot.run, hits, peak)),
             severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             since_s=earliest(hits).time_s if hits else None,
         )
@@ -185,6 +193,25 @@ class HostOutOfMemory(Rule):
         return self._is_near_limit(peak) and any(
             not rank.is_bystander and (rank.signal == 9 or rank.exit_code in (-9, 137)) for rank in ranks
         )
+
+    def _growth(self, snapshot: TargetSnapshot, history: History) -> list[float]:
+        """The memory by quarters of the training, in MiB, where it grew to the end; else empty. What only filled grew ever more slowly."""
+        for node in history.nodes:
+            used = [
+                sample.memory_used_mib
+                for sample in training_host_samples(snapshot, history, node)
+                if sample.memory_used_mib is not None
+            ]
+            if history.ranks and len(used) >= self.values["growth_samples"]:
+                parts = quarters(used)
+                first, *_, last = (b - a for a, b in pairwise(parts))
+                if (
+                    parts == sorted(parts)
+                    and parts[-1] >= self.values["growth"] * parts[0]
+                    and 2 * last >= first
+                ):
+                    return parts
+        return []
 
     def _fixes(self, run: Run | None, hits: list[LogHit], peak: _Peak | None) -> Iterable[Fix]:
         wanted = self._wanted_mib(run, hits, peak)
@@ -228,6 +255,21 @@ class HostOutOfMemory(Rule):
                 "blind_growth"
             ], f"{self.values['blind_growth']:g} times the {size_text(limit)} asked"
         return None
+
+
+def _found_leak(growth: list[float]) -> Iterable[Fix]:
+    if growth:
+        yield Fix(
+            "Look for what is kept per step (tensors in a list, losses with their graph): more memory would only be used up later"
+        )
+
+
+def _grown(growth: list[float]) -> Iterable[Evidence]:
+    if growth:
+        yield Evidence(
+            "resident memory by quarters of the training, growing to the end: "
+            + ", ".join(size_text(part) for part in growth)
+        )
 
 
 def _asked_mib(run: Run | None) -> float | None:

@@ -10,6 +10,7 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
+from coach.rules.launched import int_parameter
 
 _SHM = re.compile(
     r"[Ee]rror while (?:creating|attaching to) shared memory segment"  # NCCL calls it a warning
@@ -85,6 +86,12 @@ class SharedMemory(EndingRule):
         return "A process ended with a bus error, most likely because shared memory (/dev/shm) was full"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        workers = int_parameter(snapshot.run, "num_workers")
+        if workers:
+            yield Fix(
+                f"DataLoader workers {workers} → 0: the training process loads its data itself, and nothing passes through shared memory",
+                {"num_workers": 0},
+            )
         yield Fix(
             "In a container, give it more: --shm-size=16g or --ipc=host (Docker), or bind the host's /dev/shm"
         )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import median
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
@@ -31,6 +32,7 @@ _STOPPED = re.compile(
 )
 _FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
 """transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0."""
+_NORMS_BEFORE, _FEWEST_NORMS = 50, 5
 _NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
 
 
@@ -42,6 +44,8 @@ class _Broken:
     last_finite: Step | None
     num_steps: int
     """Not finite in a row, up to the newest step; a floor where older steps are no longer kept."""
+    is_sudden: bool
+    """The gradient norm just before was an ordinary one: no update had grown too large."""
 
 
 class LossNotFinite(Rule):
@@ -58,8 +62,8 @@ class LossNotFinite(Rule):
         which fp16 produces while its loss scale settles. Info on a part of the loss (`aux_loss`, `kl loss`) beside a finite `loss`. On quantities that are not known yet or are no training loss: `val_loss`,
         `best_loss`, accuracies. On a single step that is finite again afterwards; a longer stretch that recovered is info.
     What to do
-        Lower the learning rate and warm it up, clip gradients, use bf16 instead of fp16, and look at the batch of that step. Resume
-        from a checkpoint before it. Clipping cannot repair a gradient that is NaN already, and no loss scale helps when the forward
+        Where the gradient norm grew before: lower the learning rate and warm it up, clip gradients, use bf16 instead of fp16. Where it
+        was ordinary until then: look at the batch of that step, and at divisions, roots and logarithms. Resume from a checkpoint before it. Clipping cannot repair a gradient that is NaN already, and no loss scale helps when the forward
         pass makes the NaN.
     Sources
         torch.autograd anomaly mode; torch GradScaler; Composer NaNMonitor; SageMaker Debugger ExplodingTensor; Megatron-LM.
@@ -93,7 +97,7 @@ class LossNotFinite(Rule):
         ),
     )
     signatures = (
-        Signature("NUM001", "not_finite", losslines.NOT_FINITE_LITERALS, losslines.NOT_FINITE),
+        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE),
         Signature(
             "NUM001",
             "stopped",
@@ -140,7 +144,7 @@ class LossNotFinite(Rule):
             evidence=tuple(_metric_evidence(worst)),
             confidence=0.99,
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
-            fixes=tuple(self._fixes(snapshot.run)),
+            fixes=tuple(self._fixes(snapshot.run, worst)),
             since_s=worst.first.time_s,
         )
 
@@ -221,15 +225,22 @@ class LossNotFinite(Rule):
             since_s=first.time_s,
         )
 
-    def _fixes(self, run: Run | None) -> Iterable[Fix]:
+    def _fixes(self, run: Run | None, broken: _Broken | None = None) -> Iterable[Fix]:
         lr = float_parameter(run, "lr")
+        usual = usual_range(run, "lr") if run is not None else None
+        is_usual = lr is None or usual is None or lr <= usual[1]
+        if broken is not None and broken.is_sudden and is_usual:
+            yield Fix(
+                f"Look at the samples of step {broken.first.step} for what is not finite, is empty or is constant, and at divisions,"
+                " roots and logarithms: gradients were ordinary until then, which a learning rate that is too high does not leave"
+            )
         if run is None or lr is None:
             yield Fix(
                 "Divide the learning rate by ten and warm it up; resume from a checkpoint before the first NaN",
                 changes_learning=True,
             )
             return
-        default, usual = parameter_default(run, "lr"), usual_range(run, "lr")
+        default = parameter_default(run, "lr")
         if usual is not None and lr > usual[1] and isinstance(default, (int, float)):
             yield Fix(
                 f"Learning rate {lr:g} → {default:g}: the recipe's default ({usual[0]:g} to {usual[1]:g} is usual)",
@@ -264,7 +275,12 @@ def _broken(history: History, rank: int) -> _Broken | None:
     first = steps[start]
     if start == 0:
         first = history.first_not_finite(rank) or first
-    return _Broken(first, steps[start - 1] if start else None, len(steps) - start)
+    return _Broken(first, steps[start - 1] if start else None, len(steps) - start, _is_sudden(steps[:start]))
+
+
+def _is_sudden(before: Sequence[Step]) -> bool:
+    norms = [step.grad_norm for step in before[-_NORMS_BEFORE:] if step.grad_norm is not None]
+    return len(norms) >= _FEWEST_NORMS and norms[-1] <= 2 * median(norms)
 
 
 def _longest_stretch(steps: Sequence[Step]) -> list[Step]:

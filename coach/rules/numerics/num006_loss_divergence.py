@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.curves import are_adversaries, courses
+from coach.rules.launched import float_parameter, int_parameter
 
 _MAX_BLOCKS = 100
 _NEAR_START = 0.25
@@ -59,6 +61,8 @@ class LossDivergence(Rule):
             "rise", 1.5, "times the highest before", "noise and schedules stay below it; divergence passes 2"
         ),
         Threshold("consecutive", 3, "values", "a spike is one value, or two"),
+        Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
+        Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
     )
 
@@ -70,10 +74,10 @@ class LossDivergence(Rule):
                 continue
             first = points[rise.start]
             if first.counter is not None or not _starts_anew(losses, rise):
-                yield self._hit(rise, first.evidence, first.time_s)
+                yield self._hit(rise, first.evidence, first.time_s, snapshot.run)
                 return
 
-    def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None) -> Hit:
+    def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
         return Hit(
             summary=f"The training loss left its course: {rise.highest_before:.4g} at most before, {rise.lowest_after:.4g} at least since",
             evidence=(
@@ -85,13 +89,23 @@ class LossDivergence(Rule):
                 ),
             ),
             confidence=0.8,
-            fixes=(
-                Fix(
-                    "Go back to a checkpoint before the jump, and on with a lower learning rate and gradients clipped at 1.0",
-                    changes_learning=True,
-                ),
-            ),
+            fixes=tuple(self._fixes(run)),
             since_s=time_s,
+        )
+
+    def _fixes(self, run: Run | None) -> Iterable[Fix]:
+        lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
+        if lr is not None and warmup is not None:
+            lower = float(f"{lr / self.values['lr_divisor']:.2g}")
+            longer = max(2 * warmup, int(self.values["warmup_steps"]))
+            yield Fix(
+                f"Learning rate {lr:g} → {lower:g}, warm-up {warmup} → {longer} steps",
+                {"lr": lower, "warmup_steps": longer},
+                changes_learning=True,
+            )
+        yield Fix(
+            "Go back to a checkpoint before the jump, and on with a lower learning rate and gradients clipped at 1.0",
+            changes_learning=True,
         )
 
     def _rise(self, losses: Sequence[float]) -> _Rise | None:
