@@ -1,0 +1,32 @@
+"""The baseline with the features of every step at hand, for a plot at the end.
+
+python trainers/drill_slow_leak.py --epochs 1
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import baseline
+import torch
+from common.distributed import run
+from common.models import build_model
+from torch import nn
+
+kept: list[torch.Tensor] = []
+
+
+def watch(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+    kept.append(output.detach())
+
+
+def watched_model(name: str, width: int) -> nn.Module:
+    model = build_model(name, width)
+    next(model.children()).register_forward_hook(watch)
+    return model
+
+
+baseline.build_model = watched_model
+
+if __name__ == "__main__":
+    run(baseline.main)
