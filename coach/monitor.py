@@ -311,8 +311,12 @@ def _apply_to_target(target: _Target, reading: Reading) -> bool:
         is_news, target.facts = payload != target.facts, payload
         return is_news
     if isinstance(payload, MetricsChunk):
+        if payload.is_restart:
+            target.history.forget_steps()
+            target.events.clear()
         target.history.add_steps(payload.steps)
         target.events.extend(payload.events)
+        _leave_earlier_attempts(target, payload.events, reading.time_s)
         if len(target.events) > MAX_EVENTS:
             # The first say what was started; the last what happened lately.
             target.events[MAX_EVENTS // 2 : -MAX_EVENTS // 2] = []
@@ -333,6 +337,20 @@ def _apply_to_target(target: _Target, reading: Reading) -> bool:
         is_news, target.files = payload.files != target.files, payload.files
         return is_news
     return False
+
+
+def _leave_earlier_attempts(target: _Target, events: Iterable[MetricEvent], read_s: float) -> None:
+    """A rank that says a second time that it starts was requeued, or started anew: what it wrote before then is of no account any more."""
+    for event in events:
+        start_s = event.time_s
+        if event.event != "start" or start_s is None or start_s > read_s + _MAX_CLOCK_SKEW_S:
+            continue
+        target.history.begin_attempt(event.rank, start_s)
+        target.events = [
+            each
+            for each in target.events
+            if each.rank != event.rank or each.time_s is None or each.time_s >= start_s
+        ]
 
 
 def _apply_log(target: _Target, chunk: LogChunk) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -243,6 +244,34 @@ def test_slurm_s_own_word_of_a_requeue_parts_the_attempts_once_the_job_was_start
     monitor.apply(log_chunk(old, ended))
     monitor.apply(reading("jobs", JobList((job,), True)))
     assert len(monitor.target(RUN_ID, 1000.0).log_hits) == num_hits
+
+
+def test_metrics_of_an_earlier_attempt_no_longer_count_once_the_next_has_started() -> None:
+    monitor = watching(Judge())
+    broken = [Step(rank, number, 900.0 + number, loss=math.nan) for rank in (0, 1) for number in (1, 2)]
+    fine = [Step(0, number, 960.0 + number, loss=1.0) for number in (2, 3)]
+    starts = [MetricEvent(rank, "start", 900.0, 0, {}) for rank in (0, 1)]
+    evaluated = MetricEvent(0, "eval", 902.0, 2, {"loss": 9.0})
+    monitor.apply(
+        reading("metrics", MetricsChunk(RUN_ID, tuple(broken), (*starts, evaluated)), target=RUN_ID)
+    )
+    assert monitor.history(RUN_ID).first_not_finite(0) == broken[0]
+    again = MetricEvent(0, "start", 960.0, 2, {})
+    monitor.apply(reading("metrics", MetricsChunk(RUN_ID, tuple(fine), (again,)), target=RUN_ID))
+    history = monitor.history(RUN_ID)
+    assert (list(history.steps(0)), history.num_steps(0), history.first_not_finite(0)) == (fine, 2, None)
+    assert [point.step for point in history.curve] == [2, 3]
+    assert list(history.steps(1)) == broken[2:]  # this rank has not come back yet
+    assert monitor.target(RUN_ID, 1000.0).events == (starts[1], again)
+
+
+def test_the_curve_of_another_file_takes_the_place_of_the_first() -> None:
+    monitor = watching(Judge())
+    monitor.apply(steps(1, 2))
+    other = MetricsChunk(RUN_ID, (Step(0, 1, None, loss=2.0),), (), is_restart=True)
+    monitor.apply(reading("metrics", other, target=RUN_ID))
+    assert [step.loss for step in monitor.history(RUN_ID).steps(0)] == [2.0]
+    assert len(monitor.history(RUN_ID).curve) == 1
 
 
 def test_nothing_is_judged_before_every_source_answered_and_all_bytes_were_read() -> None:

@@ -170,6 +170,24 @@ class History:
             if step.rank == min(self._steps):
                 self._curve.add(step)
 
+    def forget_steps(self) -> None:
+        """All of them belong to an earlier attempt."""
+        self._steps, self._num_steps, self._first_not_finite, self._curve = {}, {}, {}, Curve()
+        self._derived.clear()
+
+    def begin_attempt(self, rank: int, time_s: float) -> None:
+        """What this rank wrote before this time belongs to an earlier attempt, which no longer counts."""
+        steps = self._steps.get(rank, ())
+        kept = [step for step in steps if step.time_s is None or step.time_s >= time_s]
+        if len(kept) == len(steps):
+            return
+        if rank == min(self._steps):
+            self._curve = Curve()
+        self._steps.pop(rank)
+        self._num_steps.pop(rank)
+        self._first_not_finite.pop(rank, None)
+        self.add_steps(kept)
+
     def add_samples(self, samples: Iterable[TelemetrySample], rung: Rung = Rung.SAMPLER) -> None:
         self._derived.clear()
         for sample in samples:

@@ -44,6 +44,8 @@ class MetricsChunk:
     target: str
     steps: tuple[Step, ...]
     events: tuple[MetricEvent, ...]
+    is_restart: bool = False
+    """True when they are of another attempt: what was read before no longer holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from coach.sources.tensorboard_events import EventsDecoder, Scalar
 INTERVAL_S = 10.0
 MAX_STATE_BYTES = 64 << 20
 _MAX_LINE_BYTES = 1 << 20
+_STALE_S = 60.0
+"""A file that was last written so long before another one of its format is an earlier attempt's, and not another rank's."""
 _NUM_FIRST_ROWS = 8
 """By so many a file that was written anew is told from that of another attempt."""
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -170,15 +172,18 @@ class ForeignMetricsSource:
         self._paths: tuple[Path, ...] = ()
         self._places: dict[Path, Path] = {}
         self._chosen: tuple[Path, _Reader] | None = None
+        self._news_s = self._io.now()
 
     def poll(self) -> Iterable[Reading]:
         start_s = self._io.now()
         steps: list[Step] = []
         events: list[MetricEvent] = []
         error: str | None = None
+        before = self._chosen
         try:
             paths = tuple(self._files())
-            if self._chosen is None or paths != self._paths:
+            is_silent = not 0 <= start_s - self._news_s < _STALE_S
+            if self._chosen is None or paths != self._paths or is_silent:
                 steps, events = self._choose(paths)
                 self._paths = paths
             else:
@@ -188,7 +193,13 @@ class ForeignMetricsSource:
             error = describe(problem)
         now_s = self._io.now()
         reader_now = self._chosen[1] if self._chosen else None
-        payload = MetricsChunk(self._target, tuple(steps), tuple(events)) if error is None else None
+        if steps or events or _is_other(before, self._chosen):
+            self._news_s = now_s
+        payload = (
+            MetricsChunk(self._target, tuple(steps), tuple(events), _is_other(before, self._chosen))
+            if error is None
+            else None
+        )
         yield Reading(
             self.name,
             now_s,
@@ -213,7 +224,7 @@ class ForeignMetricsSource:
         ):
             if place == place_now and reader_now is not None:
                 if reader_now.course.has_loss:
-                    return reader_now.read(path)
+                    return self._read_later_attempt(path) or reader_now.read(path)
                 continue
             reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
             news = reader.read(path)
@@ -226,6 +237,24 @@ class ForeignMetricsSource:
             return reader_now.read(self._places[place_now])
         self._chosen = second[:2] if second else None
         return second[2] if second else ([], [])
+
+    def _read_later_attempt(self, followed: Path) -> tuple[list[Step], list[MetricEvent]] | None:
+        """A requeued training writes a file of its own: follow the newest of the same format, once it has a loss."""
+        stale_s = self._io.modified_s(followed) + _STALE_S
+        for place, path in self._places.items():
+            if _order_of(path) != _order_of(followed) or self._io.modified_s(path) < stale_s:
+                continue
+            reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
+            news = reader.read(path)
+            if reader.course.has_loss:
+                self._chosen = place, reader
+                return news
+        return None
+
+
+def _is_other(before: tuple[Path, _Reader] | None, after: tuple[Path, _Reader] | None) -> bool:
+    """Whether another place is followed than before."""
+    return before is not None and after is not None and before[0] != after[0]
 
 
 def records_of(scalars: Iterable[Scalar]) -> list[Record]:

@@ -164,6 +164,7 @@ def test_what_is_followed_goes_on_when_more_files_appear_and_until_it_is_gone(tm
     assert look(source) == ([], [])
     with paths[0].open("a") as file:
         file.write("2,2.5\n")
+    os.utime(paths[0], (2e9 + 2, 2e9 + 2))
     rank(2, "1,5.0")
     assert [step.loss for step in look(source)[0]] == [2.5]
     paths.pop(0).unlink()
@@ -172,6 +173,45 @@ def test_what_is_followed_goes_on_when_more_files_appear_and_until_it_is_gone(tm
     better.write_text('{"loss": 6.0, "step": 1}\n')
     paths.append(better)
     assert [step.loss for step in look(source)[0]] == [6.0]
+
+
+def test_a_requeued_training_s_second_file_is_followed_and_the_first_no_longer_counts(tmp_path: Path) -> None:
+    clock = _Clock()
+    paths: list[Path] = []
+    source = ForeignMetricsSource(clock, "17", lambda: paths)
+
+    def write(version: int, at_s: float, *rows: str) -> None:
+        path = tmp_path / f"version_{version}" / "metrics.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in ("step,train_loss", *rows)))
+        os.utime(path, (at_s, at_s))
+        if path not in paths:
+            paths.append(path)
+
+    write(0, 2e9, "1,3.0", "2,nan")
+    assert len(look(source)[0]) == 2
+    write(1, 2e9 + 30)  # it may still be another rank's
+    assert look(source) == ([], [])
+    write(1, 2e9 + 300, "1,2.9")
+    clock.now_s += 120.0
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert (reading.payload.is_restart, [step.loss for step in reading.payload.steps]) == (True, [2.9])
+    write(1, 2e9 + 310, "1,2.9", "2,2.8")
+    (reading,) = source.poll()
+    assert isinstance(reading.payload, MetricsChunk)
+    assert (reading.payload.is_restart, [step.loss for step in reading.payload.steps]) == (False, [2.8])
+
+
+class _Clock(SystemIo):
+    """The real files, and a clock that a test sets."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.now_s = 2e9
+
+    def now(self) -> float:
+        return self.now_s
 
 
 def test_what_has_no_loss_is_followed_only_until_something_has(tmp_path: Path) -> None:
