@@ -47,6 +47,8 @@ def carry_out(action: JobAction, args: argparse.Namespace) -> int:
     for each in action.left_out:
         say(f"left out: {each.words}")
     if args.dry_run:
+        for note in action.notes:
+            say(note)
         for command in action.commands:
             print_line(printable(command))
         return 2 if action.left_out else 0

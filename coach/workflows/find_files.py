@@ -85,7 +85,7 @@ def find_files(
 ) -> Found:
     """Look through a directory. `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have changed last."""
     found: dict[Kind, list[tuple[float, Path]]] = {}
-    walk = _Walk(io, directory, max_depth)
+    walk = Walk(io, directory, max_depth)
     for path in walk.paths():
         kind = is_kind(path)
         if kind is None:
@@ -103,7 +103,7 @@ def find_files(
     return Found(directory, newest, walk.is_whole, walk.problem)
 
 
-class _Walk:
+class Walk:
     """Breadth first, so that a deep tree hides nothing that lies above it."""
 
     def __init__(self, io: Io, root: Path, max_depth: int) -> None:

@@ -18,6 +18,7 @@ from coach.model.errors import UserError
 from coach.model.job_action import JobAction, LeftOut, Outcome, Step, Verb
 from coach.sources.io import Io
 from coach.sources.overlap import ask_why_no_step
+from coach.workflows.lost_work import lost_of_job
 from coach.workflows.own_jobs import HasEnded, Named, look_up, run_dirs_of
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -72,7 +73,7 @@ def plan_action(
         verb,
         tuple(steps),
         tuple(LeftOut(target, _reason(target, error)) for target, error in left_out),
-        _NOTES.get(verb, ()),
+        (*_NOTES.get(verb, ()), *_lost(verb, touched, settings, io)),
         _waiting(touched, settings) if verb is Verb.CANCEL else (),
     )
 
@@ -154,6 +155,18 @@ def _shell_step(touched: Sequence[Named], env: Mapping[str, str], io: Io) -> Ste
         raise UserError(too_old)
     row = rows[0]
     return Step(job_control.shell_command(row.raw_job_id, env.get("SHELL") or "/bin/sh"), (row.job_id,))
+
+
+def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> tuple[str, ...]:
+    """What is lost by it. Of one running job; of several at once nobody could read it."""
+    if verb not in (Verb.CANCEL, Verb.REQUEUE) or len(touched) != 1:
+        return ()
+    running = [
+        part.row for part in parts_of(touched[0].job_id, touched[0].rows) if part.row.state == "RUNNING"
+    ]
+    if len(running) != 1:
+        return ()
+    return lost_of_job(io, running[0].job_id, run_dirs_of(touched, settings).get(touched[0].job_id))
 
 
 def _waiting(touched: Sequence[Named], settings: Settings) -> tuple[tuple[str, str], ...]:

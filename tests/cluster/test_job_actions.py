@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,23 @@ def test_two_jobs_are_held_released_shortened_and_cancelled_by_one_command_each(
     assert f"to be confirmed: scancel {first}" in asked.stderr
     assert coach_lines(user_coach, "cancel", first, second, "--yes")[-1] == f"coach: {both} were cancelled"
     slurm.wait_state(first, "CANCELLED")
+
+
+def test_what_a_running_job_would_lose_is_said_before_it_is_ended(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    folder = user_coach.user.home / "work"
+    save = "import zipfile; zipfile.ZipFile('epoch=0-step=40.ckpt', 'w').writestr('data.pkl', 'x')"
+    job_id = slurm.submit(
+        f'mkdir -p {folder} && cd {folder} && {sys.executable} -c "{save}" && touch saved && sleep 300',
+        "--gres=gpu:1",
+        f"--chdir={user_coach.user.home}",
+    )
+    wait_until((folder / "saved").exists, what="the job has saved")
+    dry = user_coach("cancel", job_id, "--dry-run")
+    assert (dry.returncode, dry.stdout) == (0, f"scancel {job_id}\n")
+    assert "lost: 0.0 GPU-hours since the newest complete checkpoint" in dry.stderr
+    assert "epoch=0-step=40.ckpt (Lightning, step 40)" in dry.stderr
 
 
 @pytest.fixture
