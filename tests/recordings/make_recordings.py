@@ -86,6 +86,11 @@ def make_too_many_workers(home: Path) -> Path:
     return launch(home, "--gpus", "0", "--set", "num_workers=16")
 
 
+def make_small_batch(home: Path) -> Path:
+    """Two samples in each step."""
+    return launch(home, "--gpus", "0", "--set", "batch_size=2", "--set", "width=64", "--set", "max_steps=150")
+
+
 def make_input_bound(home: Path) -> Path:
     return _load(home, "input-bound", "0.015")
 
@@ -171,6 +176,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "host-oom": make_host_oom,
     "refused": make_refused,
     "too-many-workers": make_too_many_workers,
+    "small-batch": make_small_batch,
     "input-bound": make_input_bound,
     "input-ready": make_input_ready,
     "gpu-idle": make_gpu_idle,

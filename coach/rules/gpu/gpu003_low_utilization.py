@@ -57,7 +57,7 @@ class LowGpuUtilization(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY}),)
     causal_rank = 5
-    consequence_of = ("DST011", "GPU006", "GPU005", "DAT006")
+    consequence_of = ("DST011", "GPU006", "GPU005", "DAT006", "GPU011")
     keep_s = 10.0
     thresholds = (
         Threshold("warning_pct", 30, "percent", "TraceML's lower band: two thirds of the time are lost"),

@@ -1,0 +1,123 @@
+"""GPU011: so few samples in each step that what every step costs anyway makes up most of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.metrics import Step
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.launched import int_parameter, parameter_default, usual_range
+from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
+from coach.rules.windows import newest_steps, resumed_steps, steady_steps
+
+
+class BatchTooSmall(Rule):
+    """Each step has so few samples that its fixed costs make up most of it.
+
+    What it sees
+        Short steps that do not wait for data, and one of two signs: a micro-batch below the usual range of its recipe; or GPUs that are idle for a
+        third of the time and more, with most of their memory free (a step then is a row of small kernels, and launching them is the work).
+    Why it matters
+        Launching kernels, Python, the optimizer and the exchange of gradients cost a step as much for two samples as for two hundred. A larger batch
+        often makes several times the samples per second.
+    When it stays silent
+        On steps that take long, or that wait for data (GPU005). Where the GPU's memory is well used: a larger batch has no room. Where the batch is within
+        its recipe's usual range and no GPU was measured; with an idle GPU it is then info: the recipe's model is that small.
+    What to do
+        Double the batch until samples per second rise no more, then tune the learning rate anew: a larger batch changes what is learned. Where the
+        batch must stay small: torch.compile and CUDA graphs.
+    Sources
+        SageMaker Debugger's BatchSize rule (below 70 %); Google's tuning playbook, "Choosing the batch size".
+    """
+
+    code = "GPU011"
+    name = "batch-too-small"
+    cause = "batch_too_small"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}),)
+    causal_rank = 5
+    consequence_of = ("DST008", "DAT001", "GPU005")
+    keep_s = 10.0
+    thresholds = (
+        Threshold("step_s", 0.1, "seconds", "in longer steps the fixed costs, some milliseconds, are small"),
+        Threshold("gpu_step_s", 0.05, "seconds", "the same on a GPU, which computes faster"),
+        Threshold("gpu_pct", 70, "percent", "SageMaker's bound"),
+        Threshold("memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"),
+        Threshold("data_share", 0.10, "of step time", "then the wait for data is what to mend first"),
+        Threshold("min_steps", 40, "steady steps", "fewer vary too much"),
+        *WINDOW,
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        steps = steady_steps(newest_steps(history.steps(history.ranks[0]), 250), resumed_steps(snapshot), 3)
+        if len(steps) < max(1, self.values["min_steps"]):
+            return
+        # The fastest steps tell the machine's own pace, also while others use it.
+        pace_s = sorted(step.step_time_s or 0.0 for step in steps)[len(steps) // 10]
+        if pace_s > self.values["step_s"] or self._waits_for_data(steps):
+            return
+        uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
+        if any((use.memory_share or 0.0) >= self.values["memory_share"] for use in uses):
+            return
+        batch = _micro_batch(snapshot.run, steps)
+        usual = usual_range(snapshot.run, "batch_size") if snapshot.run is not None else None
+        signs = tuple(self._idle(uses, pace_s))
+        is_usual = batch is not None and usual is not None and batch >= usual[0]
+        if batch is not None and usual is not None and batch < usual[0]:
+            signs = (
+                Evidence("smallest batch that is usual for this recipe", value=usual[0], unit="samples"),
+                *signs,
+            )
+        if not signs:
+            return
+        size = "Few" if batch is None else f"{batch:g}"
+        yield Hit(
+            summary=f"{size} samples in each step of {1000 * pace_s:.0f} ms: most of it is what every step costs anyway",
+            evidence=(
+                *([Evidence("samples of a micro-batch on a rank", value=batch)] if batch is not None else []),
+                Evidence(
+                    f"step time, a tenth of the {len(steps)} steady steps is faster",
+                    value=round(pace_s, 4),
+                    unit="s",
+                ),
+                *signs,
+            ),
+            confidence=0.9 if len(signs) > 1 else 0.8,
+            fixes=(_fix(snapshot.run),),
+            severity=Severity.INFO if is_usual else None,
+        )
+
+    def _waits_for_data(self, steps: Sequence[Step]) -> bool:
+        waited_s = sum(step.data_time_s or 0.0 for step in steps)
+        return waited_s >= self.values["data_share"] * sum(step.step_time_s or 0.0 for step in steps)
+
+    def _idle(self, uses: list[GpuUse], pace_s: float) -> Iterable[Evidence]:
+        """What shows that the GPUs wait for their next kernel."""
+        shares = [share for use in uses if (share := use.memory_share) is not None]
+        busy = max((use.mean_pct for use in uses), default=100.0)
+        if shares and busy < self.values["gpu_pct"] and pace_s <= self.values["gpu_step_s"]:
+            yield Evidence("utilization of the busiest GPU, mean", value=round(busy, 1), unit="%")
+            yield Evidence(
+                "share of GPU memory in use, the fullest of them",
+                value=round(max(shares), 3),
+                unit="of memory",
+            )
+
+
+def _micro_batch(run: Run | None, steps: Sequence[Step]) -> float | None:
+    known = [step.num_samples for step in steps if step.num_samples]
+    return fmean(known) / (int_parameter(run, "gradient_accumulation") or 1) if known else None
+
+
+def _fix(run: Run | None) -> Fix:
+    batch = int_parameter(run, "batch_size")
+    if run is None or not batch:
+        return Fix("Double the batch until samples per second rise no more", changes_learning=True)
+    default = parameter_default(run, "batch_size")
+    wanted = default if isinstance(default, int) and default > batch else 4 * batch
+    return Fix(f"Batch size {batch} → {wanted}", {"batch_size": wanted}, changes_learning=True)
