@@ -18,6 +18,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
+from coach.rules.raised_in import exceptions_of
 
 UNHEEDED = r"^(?!\[[WI]\d{0,4} |[WI]\d{4} |.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
 """A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`. `NCCL_DEBUG=INFO` is advice, no level."""
@@ -87,7 +88,7 @@ class EndingRule(Rule):
             hit
             for hit in hits_of(snapshot, self.code)
             if hit.signature != "refused" and self.counts(hit, snapshot)
-        ]
+        ] or exceptions_of(self.code, snapshot)
         if hits and self.can_matter(snapshot):
             yield self._ended(hits, snapshot)
 

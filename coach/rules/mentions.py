@@ -31,7 +31,12 @@ def _is_mention(hit: LogHit, tails: Mapping[str, LogTail]) -> bool:
     if _MENTION.match(hit.text):
         return True
     tail = tails.get(hit.file)
-    return tail is not None and (_continues_an_option(hit, tail) or _stands_in_quotes(hit, tail))
+    # A process pool quotes a worker's whole traceback: that happened.
+    return (
+        tail is not None
+        and not hit.traceback
+        and (_continues_an_option(hit, tail) or _stands_in_quotes(hit, tail))
+    )
 
 
 def _continues_an_option(hit: LogHit, tail: LogTail) -> bool:

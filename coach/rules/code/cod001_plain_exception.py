@@ -13,9 +13,10 @@ from coach.rules.aftermath import lines_after, went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
+from coach.rules.raised_in import owner_of
 
 _EXCEPTION = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|\w+\.exc)\.[A-Z]\w+)"
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)|(?:\w+\.)+(?:error|timeout)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|\w+\.exc)\.[A-Z]\w+)"
     r"(?:: (?P<words>.*))?$"
 )
 _USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
@@ -37,6 +38,8 @@ _UNPREFIXED = re.compile(
 """What launchers put before the lines of a tail, which are kept as they are."""
 _BOXED_FRAME = re.compile(r"│ (?P<file>/\S+\.py):(?P<line>\d+) in (?P<name>\S+)")
 _INSIDE = re.compile(r"\s{2,}\S|[╰└]")
+_NOTEBOOK = re.compile(r"(?:-+> ?)?\s*\d+ ")
+"""What a notebook shows of the code, with an empty line behind it."""
 _NO_SIGN_OF_LIFE = re.compile(
     r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat|frame #|^\*+$|^[-=^~]+$|\bERROR\b"
 )
@@ -87,6 +90,13 @@ class PlainException(Rule):
                 "exception.",
                 ".exc.",
                 "StopIteration",
+                "Warning: ",
+                "Timeout",
+                "Violation: ",
+                "Invalid: ",
+                ".Empty",
+                ".error: ",
+                ".timeout: ",
             ),
             _EXCEPTION,
         ),
@@ -121,6 +131,7 @@ class PlainException(Rule):
             for hit in hits_of(snapshot, self.code)
             if (hit.file, hit.line) not in places
             and not _is_echo(hit)
+            and owner_of(hit) is None
             and not (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
             and not _is_chained_to(hit, words)
             and (hit.signature == "usage" or hit.traceback or _follows_frames(hit, snapshot))
@@ -171,7 +182,8 @@ def _follows_frames(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     for tail in snapshot.log_tails:
         index = hit.line - tail.first_line - 1
         if tail.file == hit.file and 0 <= index < len(tail.lines):
-            return bool(_INSIDE.match(_UNPREFIXED.sub("", tail.lines[index])))
+            above = [_UNPREFIXED.sub("", line) for line in tail.lines[max(0, index - 1) : index + 1]]
+            return bool(_INSIDE.match(above[-1]) or (not above[-1].strip() and _NOTEBOOK.match(above[0])))
     return False
 
 

@@ -72,7 +72,7 @@ class CompileFailed(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"torch.compile failed: {hit.fields['error'].rpartition('.')[2]}{(hit.fields.get('words') or '')[:140]}"
+        return f"torch.compile failed: {hit.fields.get('error', '').rpartition('.')[2]}{(hit.fields.get('words') or '')[:140]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if snapshot.run is not None and snapshot.run.parameters.get("compile") is True:

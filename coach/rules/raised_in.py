@@ -1,0 +1,49 @@
+"""Exceptions whose words nobody knows, raised within a library that a rule is about: told by the innermost frame.
+
+`KeyError: 'type'` from DeepSpeed's reader of its configuration is no mistake of the program's own code. Which frames belong to which
+rule stands here once, for those rules and for the one that calls the rest plain mistakes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from coach.model.log import LogHit
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.losslines import PROGRESS
+
+PLAIN = "COD001"
+"""The rule that has a hit for every exception."""
+
+_FRAMES = {
+    "DST024": re.compile(r"/torch/distributed/(?:fsdp|_composable/fsdp)/"),
+    "TOR003": re.compile(r"/torch/_(?:dynamo|inductor)/|/triton/compiler/"),
+    "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
+    "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
+}
+_FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
+
+
+def owner_of(hit: LogHit) -> str | None:
+    """The rule whose library raised an exception, by its innermost frame."""
+    frames = (found[1] for line in reversed(hit.traceback) if (found := _FRAME.match(line)))
+    innermost = next(frames, "")
+    return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
+
+
+def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
+    """The exceptions that the rule's library raised and whose words no rule knows, whole in the field `words`."""
+    if rule not in _FRAMES:
+        return []
+    known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule, "")}
+    return [
+        replace(
+            hit,
+            fields={
+                "words": hit.fields["type"] + (f": {words}" if (words := hit.fields.get("words")) else "")
+            },
+        )
+        for hit in snapshot.log_hits
+        if hit.rule == PLAIN and (hit.file, hit.line) not in known and owner_of(hit) == rule
+    ]
