@@ -94,7 +94,7 @@ def _as_json(entry: DrillEntry) -> dict[str, Any]:
 
 
 def _judge(judgement: Judgement, format_: str) -> int:
-    answer = judgement.answer
+    is_right = judgement.answer is not None and judgement.answer.is_right
     if format_ == "json":
         told = {
             "name": judgement.drill,
@@ -102,27 +102,26 @@ def _judge(judgement: Judgement, format_: str) -> int:
             "run_dir": judgement.run_dir,
             **dict.fromkeys(_UNTOLD),
             "skipped": None,
-            "is_solved": answer.is_right,
-            "num_tries": answer.num_tries,
+            "is_solved": is_right,
         }
         print_json("drills", [told])
-        return int(not answer.is_right)
+        return int(not is_right)
     for line in judgement_lines(judgement):
         print_line(line)
-    return int(not answer.is_right)
+    return int(not is_right)
 
 
 def judgement_lines(judgement: Judgement) -> list[str]:
     """The verdict, the proof and the lesson; of a wrong answer what speaks against it."""
-    answer = judgement.answer
+    said = judgement.answer.answer if judgement.answer is not None else None
     if judgement.planted is None:
-        again = [word for word in judgement.choices if word != answer.answer]
+        again = [choice.cause for choice in judgement.choices if choice.cause != said]
         return [
-            printable(f"{judgement.drill}: not {answer.answer}"),
+            printable(f"{judgement.drill}: not {said}"),
             *(printable(f"  {line}") for line in judgement.against),
             printable(f"  try again: {', '.join(again)}; or --give-up"),
         ]
-    how = f"right: {answer.answer}" if answer.is_right else f"given up: it is {judgement.planted}"
+    how = f"right: {said}" if said is not None else f"given up: it is {judgement.planted}"
     lines = [printable(f"{judgement.drill}: {how}")]
     for finding in judgement.findings:
         lines += finding_lines(finding, "    " if finding.consequence_of else "  ")

@@ -19,9 +19,9 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
-from coach.tui.answers import AnsweringApp
 from coach.tui.arranging import put_keys_first
 from coach.tui.desk import FINISH_TIMEOUT_S
+from coach.tui.drilling import DrillingApp
 from coach.tui.following import Following
 from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
@@ -33,7 +33,7 @@ from coach.tui.theme import NIGHT
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
 _LIKE_BEFORE = frozenset(
-    {"help", "plan", "confirm", "doctor", "recipes", "job", "node", "where", "history", "stacks"}
+    {"help", "plan", "confirm", "doctor", "recipes", "drills", "job", "node", "where", "history", "stacks"}
 )
 """Screens that leave what is followed as it was."""
 
@@ -68,7 +68,7 @@ def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]
     return said, f"nothing that was launched is affected; details are in {file}"
 
 
-class CoachApp(AnsweringApp):
+class CoachApp(DrillingApp):
     """Lives as long as the user looks."""
 
     CSS_PATH = "styles/coach.tcss"

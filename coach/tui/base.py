@@ -23,7 +23,7 @@ from coach.tui.asked import Answers, Question
 from coach.tui.key import Key
 from coach.tui.keys import Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
-from coach.tui.render.findings import worst_line
+from coach.tui.render.findings import withheld_line, worst_line
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.session import Session
@@ -165,7 +165,9 @@ class CoachScreen(Screen[None]):
         context, width = self.context, self.app.size.width
         now_s = context.now_s
         ages = ages_line(context.snapshot.sources, now_s)
-        gravest = worst_line(worst(context.found, now_s))
+        gravest = worst_line(worst(context.found, now_s)) or withheld_line(
+            context.diagnoses.get(target) for target in self.TARGETS
+        )
         ages = (*gravest, muted(" · "), *ages) if gravest and ages else gravest or ages
         top = top_line(self.crumbs, context.place, context.mode.value, ages, width)
         self.query_one(TopBar).set_lines([top])

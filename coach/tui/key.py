@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LISTS = frozenset({"cluster", "runs", "recipes", "history", "findings"})
+LISTS = frozenset({"cluster", "runs", "recipes", "drills", "history", "findings"})
 SHOWS = LISTS | {"run", "gpus", "job", "log", "node", "where", "finding", "compare"}
-ASKS = frozenset({"plan", "confirm", "fix", "stacks"})
+ASKS = frozenset({"plan", "confirm", "fix", "stacks", "answer"})
 JOBS = frozenset({"cluster", "run", "job"})
 VIEWS = frozenset({"cluster", "history"})
 EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.model.cluster import GpuAllocation
     from coach.sources.overlap import StreamSource
+    from coach.workflows.drill import DrillEntry
+    from coach.workflows.drill_answer import Judgement
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -154,6 +156,23 @@ class LiveLauncher:
         from coach.workflows.recipes import pages
 
         return pages(self._settings)
+
+    def drills(self, backend: str) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+        from coach.workflows.drill import known_drills
+
+        return known_drills(self._settings, self._io, backend)
+
+    def judgement(self, run_id: str) -> Judgement:
+        from coach.sources.user import user_name
+        from coach.workflows.drill_answer import read_judgement
+
+        return read_judgement(run_id, self._settings, self._io, user_name())
+
+    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
+        from coach.sources.user import user_name
+        from coach.workflows.drill_answer import answer_drill
+
+        return answer_drill(run_id, cause, self._settings, self._io, user_name())
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
         from coach.workflows.relaunch import script_diff

@@ -95,6 +95,27 @@ class PlanOpened(ScreenAsked):
         self.title = title
 
 
+class DrillsWanted(ScreenAsked):
+    """Read the drills, and how far their user is."""
+
+
+class AnswerOpened(ScreenAsked):
+    """Show the short list of a drill's run, or what was told of the answer."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__()
+        self.run_id = run_id
+
+
+class AnswerGiven(ScreenAsked):
+    """Judge the cause that was named; None: given up."""
+
+    def __init__(self, run_id: str, cause: str | None) -> None:
+        super().__init__()
+        self.run_id = run_id
+        self.cause = cause
+
+
 class ScriptRequested(Message):
     """Make the script of a launch, and what it changes from the recipe's defaults."""
 

@@ -23,6 +23,8 @@ from coach.model.stacks import Stacks, StacksPlan
 if TYPE_CHECKING:
     from coach.model.cluster import GpuAllocation
     from coach.sources.overlap import StreamSource
+    from coach.workflows.drill import DrillEntry
+    from coach.workflows.drill_answer import Judgement
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -103,6 +105,18 @@ class Launcher(Protocol):
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
+        ...
+
+    def drills(self, backend: str) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+        """All drills, and what is wrong with those that cannot be read."""
+        ...
+
+    def judgement(self, run_id: str) -> Judgement:
+        """How far a learner is with a drill's run."""
+        ...
+
+    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
+        """Judge and keep the cause that is named; None: given up."""
         ...
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:

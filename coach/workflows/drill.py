@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coach.config import Settings
-from coach.launch.recipe import Recipe, find_drills, get_recipe
+from coach.launch.recipe import Recipe, find_drills, get_recipe, lesson_of
 from coach.launch.resources import Site
 from coach.model.drill import Answer, Drill, Need
 from coach.model.errors import UserError
@@ -33,6 +33,8 @@ class DrillEntry:
     """The newest run of it."""
     answer: Answer | None = None
     """To that run."""
+    lesson: str = ""
+    """Empty until it is settled."""
 
     @property
     def standing(self) -> str:
@@ -41,8 +43,7 @@ class DrillEntry:
             tries = f" at try {self.answer.num_tries}" if self.answer.num_tries > 1 else ""
             return f"solved{tries}" if self.answer.is_right else "given up"
         if self.run is not None:
-            state = (self.run.state or "launched").lower()
-            return f"{state}: answer first" if self.answer is None else f"{state}: try again"
+            return "answer first" if self.answer is None else "try again"
         return "" if self.skipped is None else f"skipped: {self.skipped}"
 
 
@@ -65,7 +66,8 @@ def known_drills(
 def _entry(recipe: Recipe, site: Site | None, run: Run | None, io: Io) -> DrillEntry:
     skipped = why_skipped(recipe.drill, site) if site is not None and recipe.drill is not None else None
     answer = read_answer(io, Path(run.run_dir)) if run is not None else None
-    return DrillEntry(recipe, skipped, run, answer)
+    lesson = lesson_of(recipe) if answer is not None and answer.is_settled else ""
+    return DrillEntry(recipe, skipped, run, answer, lesson)
 
 
 def why_skipped(drill: Drill, site: Site) -> str | None:

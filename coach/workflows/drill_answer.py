@@ -6,7 +6,7 @@ Apart from launching drills: here alone the run is judged as it truly is while e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
@@ -34,14 +34,23 @@ from coach.workflows.targets import Target, TargetKind, list_runs
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A cause of the short list, and what the rule that looks for it says it is."""
+
+    cause: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is told to whoever answered."""
+    """How far a learner is with a run, and what is told."""
 
     run_id: str
     run_dir: str
     drill: str
-    answer: Answer
-    choices: tuple[str, ...]
+    choices: tuple[Choice, ...]
+    answer: Answer | None = None
+    """None while nothing was answered."""
     planted: str | None = None
     """None while there is something left to find. So are the next two."""
     findings: tuple[Finding, ...] = ()
@@ -78,13 +87,10 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
     return judgement
 
 
-def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement | None:
-    """What was told of the newest answer, again; None while there is none."""
+def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement:
+    """What was told of the newest answer, again; the short list alone while there is none."""
     run = run_of_drill(text, settings, io)
-    answer = read_answer(io, Path(run.run_dir))
-    if answer is None:
-        return None
-    return _judge(run, get_drill(run.drill or ""), answer, settings, io, user)
+    return _judge(run, get_drill(run.drill or ""), read_answer(io, Path(run.run_dir)), settings, io, user)
 
 
 def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
@@ -110,25 +116,27 @@ def _as_json(answer: Answer) -> dict[str, object]:
     }
 
 
-def _judge(run: Run, drill: Drill, answer: Answer, settings: Settings, io: Io, user: str) -> Judgement:
+def _judge(run: Run, drill: Drill, answer: Answer | None, settings: Settings, io: Io, user: str) -> Judgement:
     rules = rules_of(settings)
+    name = run.drill or ""
+    open_ = Judgement(run.run_id, run.run_dir, name, _choices(drill, rules), answer)
+    if answer is None:
+        return open_
     target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
     snapshot, history = read_once(target, settings, io, run.backend, user, signatures(rules))
     diagnosis = Engine(rules).diagnose(snapshot, history)
-    name = run.drill or ""
     if not answer.is_settled:
         against = speaks_against(answer.answer or "", diagnosis, rules, snapshot, history)
-        return Judgement(run.run_id, run.run_dir, name, answer, drill.choices, against=against)
-    return Judgement(
-        run.run_id,
-        run.run_dir,
-        name,
-        answer,
-        drill.choices,
-        planted=drill.planted,
-        findings=diagnosis.findings,
-        lesson=lesson_of(get_recipe(name)),
-    )
+        return replace(open_, against=against)
+    lesson = lesson_of(get_recipe(name))
+    return replace(open_, planted=drill.planted, findings=diagnosis.findings, lesson=lesson)
+
+
+def _choices(drill: Drill, rules: Sequence[Rule]) -> tuple[Choice, ...]:
+    meanings: dict[str, str] = {}
+    for rule in rules:
+        meanings.setdefault(rule.cause, rule_page(type(rule)).summary)
+    return tuple(Choice(cause, meanings.get(cause, "")) for cause in drill.choices)
 
 
 def speaks_against(

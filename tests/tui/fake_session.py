@@ -16,6 +16,7 @@ from coach.launch.recipe import Recipe, data_dir
 from coach.model.accounting import Part
 from coach.model.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.model.doctor import Report
+from coach.model.drill import Answer, Drill, Twin
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
 from coach.model.history import History
@@ -31,6 +32,8 @@ from coach.model.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
 from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.sources.overlap import StreamSource
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
+from coach.workflows.drill import DrillEntry
+from coach.workflows.drill_answer import Choice, Judgement
 from coach.workflows.history import PastJobs
 from coach.workflows.place_in_queue import PlaceInQueue
 from coach.workflows.recipes import Page
@@ -103,6 +106,7 @@ class FakeLauncher:
     """Refusals of submissions, one after the other."""
     report: Report = field(default_factory=lambda: Report((), 0.0))
     asked: list[str] = field(default_factory=list)
+    answered: list[tuple[str, str | None]] = field(default_factory=list)
     place: PlaceInQueue = field(default_factory=lambda: make_place())  # noqa: PLW0108 (it is defined below)
     held_gpus: tuple[GpuAllocation, ...] = ()
     past: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
@@ -112,6 +116,23 @@ class FakeLauncher:
         return (
             RecipeKey("1", "baseline", "One device"),
             RecipeKey("2", "ddp", "DDP: one process per device"),
+        )
+
+    def drills(self, backend: str) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+        return make_drills(), ()
+
+    def judgement(self, run_id: str) -> Judgement:
+        return make_judgement(run_id)
+
+    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
+        self.answered.append((run_id, cause))
+        is_right = cause == "input_bound"
+        answer = Answer(cause, is_right, NOW_S)
+        if not answer.is_settled:
+            return make_judgement(run_id, answer, against=(f"GPU000 saw nothing of {cause}",))
+        finding = replace(nan_diagnosis().findings[0], rule="GPU005", cause="input_bound")
+        return make_judgement(
+            run_id, answer, planted="input_bound", findings=(finding,), lesson="# The lesson\n\nMore workers."
         )
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
@@ -246,6 +267,25 @@ def make_place(**parts: Part[Any]) -> PlaceInQueue:
     untold: Part[Any] = Part(None, "Slurm accounting storage is disabled")
     named = {"priorities": untold, "fair_share": untold, "associations": untold, "qos": untold}
     return PlaceInQueue(**{**named, "reservations": Part(()), **parts})
+
+
+def make_drills() -> tuple[DrillEntry, ...]:
+    """One that was not launched yet, one whose run waits for its answer, one that needs what is not here."""
+    causes = ("input_bound", "slow_storage", "memory_pressure", "too_many_workers")
+    drill = Drill("input_bound", causes, Twin("baseline"))
+    names = {"idle_hands": "The epochs take long", "typo": "It worked yesterday", "full_card": "It stops"}
+    idle, typo, full = (
+        replace(make_pages()[0].recipe, name=name, title=title, summary="Since Monday.", drill=drill)
+        for name, title in names.items()
+    )
+    run = make_run(recipe="typo", drill="typo")
+    return (DrillEntry(idle, None), DrillEntry(typo, None, run), DrillEntry(full, "needs a GPU"))
+
+
+def make_judgement(run_id: str, answer: Answer | None = None, **told: object) -> Judgement:
+    choices = (Choice("slow_storage", "A disk is slow."), Choice("input_bound", "The steps wait."))
+    judgement = Judgement(run_id, f"/runs/{run_id}", "typo", choices, answer)
+    return replace(judgement, **told)  # type: ignore[arg-type]  # a test tells any field
 
 
 def make_pages() -> tuple[Page, ...]:

@@ -14,7 +14,7 @@ def test_a_letter_means_the_same_on_every_screen() -> None:
     for key in KEYS:
         meanings.setdefault(key.key, set()).add(key.id)
     assert {k: ids for k, ids in meanings.items() if len(ids) > 1} == {
-        "enter": {"open", "findings", "submit"}
+        "enter": {"open", "findings", "submit", "choose"}
     }
 
 

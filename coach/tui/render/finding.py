@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coach.analysis.withholding import why_withheld
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
 from coach.tui.render.text import (
@@ -27,6 +28,9 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> li
     """The top of the Run screen: the primary finding with its proof, the others below it, or that there is none."""
     if diagnosis is None:
         return [line(muted(" not judged yet"))]
+    if withheld := why_withheld(diagnosis):
+        names = (Span("   N", "key"), Span(" names the cause")) if can_fix else ()
+        return [(Span(f" {withheld.because}", "accent"), *names)]
     if not diagnosis.findings:
         blind = len(diagnosis.not_measured)
         note = f" · {plural(blind, 'thing')} not measured (Enter lists)" if blind else ""
@@ -102,9 +106,13 @@ def evidence_text(item: Evidence) -> str:
 
 def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
     """Every finding whole, then what could not be judged."""
+    if withheld := why_withheld(diagnosis):
+        return [
+            line(Span(f" {withheld.because}", "accent"), muted("   N on the run's screen names the cause"))
+        ]
     rows: list[Line] = []
     for finding in diagnosis.findings:
-        rows.extend(_whole(finding, width))
+        rows.extend(whole_lines(finding, width))
         rows.append(BLANK)
     if not diagnosis.findings:
         rows.extend((line(Span(" ✓ no finding", "good")), BLANK))
@@ -116,7 +124,8 @@ def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
     return rows
 
 
-def _whole(finding: Finding, width: int) -> list[Line]:
+def whole_lines(finding: Finding, width: int) -> list[Line]:
+    """One finding with its proof and its fixes."""
     where = subject_text(finding)
     rows: list[Line] = [
         line(

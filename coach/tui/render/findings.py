@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coach.analysis.ranking import RankedFinding
+from coach.analysis.withholding import why_withheld
+from coach.model.finding import Diagnosis
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
@@ -67,3 +69,9 @@ def worst_line(worst: RankedFinding | None) -> Line:
     severity = worst.finding.severity
     text = f"{severity_sign(severity).text} {worst.finding.rule} {short_id(worst.target)}"
     return (Span(text, severity_tone(severity)),)
+
+
+def withheld_line(diagnoses: Iterable[Diagnosis | None]) -> Line:
+    """That a drill among those is still to be answered; nothing where none is."""
+    held = [why_withheld(each) for each in diagnoses if each is not None]
+    return next(((Span(each.because, "accent"),) for each in held if each is not None), ())

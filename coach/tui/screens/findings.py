@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.analysis.ranking import RankedFinding, by_impact
+from coach.analysis.withholding import why_withheld
 from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of
@@ -48,6 +49,8 @@ class FindingsScreen(ListingScreen):
         title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'job')} judged"
         if num_unread:
             title += f" · {num_unread} still to be read"
+        if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
+            title += f" · {num_held} not told, drill: answer first"
         self.table.set_title(
             f'{title} · filter "{printable(query)}": {self.table.num_rows}' if query else title
         )

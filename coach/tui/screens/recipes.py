@@ -114,7 +114,7 @@ class RecipesScreen(ListingScreen):
         self.table.set_rows(
             recipe_rows(pages or ()), "reading the recipes…" if pages is None else "no recipe"
         )
-        self.table.set_title(plural(len(pages), "recipe") if pages is not None else "recipes")
+        self.table.set_title(f"{plural(len(pages), 'recipe')} · P drills" if pages is not None else "recipes")
         self.query_one("#ladder").styles.width = 28 if self.app.size.width < 110 else 36
         page = self.page
         if page is None:

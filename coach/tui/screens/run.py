@@ -10,8 +10,10 @@ from textual.widget import Widget
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
+from coach.tui.key import Key
 from coach.tui.keys import Mode, bindings_of
 from coach.tui.messages import (
+    AnswerOpened,
     CompareOpened,
     FindingsOpened,
     FixRequested,
@@ -118,6 +120,18 @@ class RunScreen(ChoosingScreen):
 
     def action_open(self) -> None:
         self.post_message(FindingsOpened(self.run_id))
+
+    def keys(self) -> tuple[Key, ...]:
+        run, keys = self.context.run(self.run_id), super().keys()
+        is_drill = run is not None and run.drill is not None
+        return tuple(key for key in keys if is_drill or key.id != "answer")
+
+    def action_answer(self) -> None:
+        run = self.context.run(self.run_id)
+        if run is None or run.drill is None:
+            self.note("this is no drill: P lists them")
+        else:
+            self.post_message(AnswerOpened(self.run_id))
 
     def action_gpus(self) -> None:
         self.post_message(GpusOpened(self.run_id, self.crumbs[-1]))

@@ -1,0 +1,88 @@
+"""Drills to read: the list of complaints, the short list of causes, and what is told of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.tui.render.finding import whole_lines
+from coach.tui.render.recipes import markdown_lines
+from coach.tui.render.table import Cell, Column, Row, searchable
+from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, strong, wrap
+from coach.workflows.drill import DrillEntry
+from coach.workflows.drill_answer import Judgement
+
+DRILL_COLUMNS = (
+    Column("drill", "DRILL", 15),
+    Column("title", "THE COMPLAINT", 24, grow=3),
+    Column("standing", "STATE", 12, grow=1),
+)
+CHOICE_COLUMNS = (Column("cause", "CAUSE", 24), Column("meaning", "WHAT IT IS", 24, grow=1))
+GIVE_UP = "give up"
+
+
+def drill_rows(entries: Iterable[DrillEntry]) -> list[Row]:
+    """One row per drill."""
+    rows = []
+    for entry in entries:
+        name, title, standing = (
+            printable(text) for text in (entry.recipe.name, entry.recipe.title, entry.standing)
+        )
+        cells = (Cell(name), Cell(title), Cell(standing, _tone(entry)))
+        rows.append(Row(entry.recipe.name, cells, searchable(name, title, standing)))
+    return rows
+
+
+def _tone(entry: DrillEntry) -> Tone:
+    if entry.answer is not None and entry.answer.is_right:
+        return "good"
+    return "muted" if entry.run is None or (entry.answer and entry.answer.is_settled) else "accent"
+
+
+def drill_lines(entry: DrillEntry, width: int) -> list[Line]:
+    """The complaint of one drill, what to do, and the lesson of one that is settled."""
+    rows: list[Line] = [line(strong(f" {printable(entry.recipe.title)}"))]
+    rows += [line(f" {text}") for text in wrap(printable(entry.recipe.summary), width - 2)]
+    rows.append(BLANK)
+    if entry.skipped is not None:
+        rows.append(line(Span(f" {printable(entry.skipped)}", "warning")))
+    elif entry.run is None or entry.lesson:
+        rows.append(line(Span(" Enter", "key"), " launches it"))
+    else:
+        rows.append(
+            line(Span(" N", "key"), " names its cause · ", Span("Enter", "key"), " launches it again")
+        )
+    return [*rows, BLANK, *markdown_lines(entry.lesson, width)] if entry.lesson else rows
+
+
+def choice_rows(judgement: Judgement) -> list[Row]:
+    """The short list, and at its end the way out."""
+    tried = judgement.answer.answer if judgement.answer is not None else None
+    rows = []
+    for choice in judgement.choices:
+        tone: Tone = "muted" if choice.cause == tried else ""
+        cells = (Cell(printable(choice.cause), tone), Cell(printable(choice.meaning), "muted"))
+        rows.append(Row(choice.cause, cells, choice.cause))
+    return [*rows, Row(GIVE_UP, (Cell(GIVE_UP, "muted"), Cell("be told the cause", "muted")), GIVE_UP)]
+
+
+def judgement_lines(judgement: Judgement, width: int) -> list[Line]:
+    """What speaks against a wrong answer; of a settled drill its proof and its lesson."""
+    answer = judgement.answer
+    if answer is None:
+        return [line(muted(" what is wrong with this run? ↑ ↓ Enter"))]
+    said = printable(answer.answer or "")
+    if judgement.planted is None:
+        rows: list[Line] = [line(Span(f" ✖ not {said}", "critical"))]
+        for text in judgement.against:
+            rows += [line(f"   {row}") for row in wrap(printable(text), width - 4)]
+        return rows
+    planted = printable(judgement.planted)
+    rows = [
+        line(Span(f" ✓ right: {said}", "good") if answer.is_right else strong(f" it is {planted}")),
+        BLANK,
+    ]
+    for finding in judgement.findings:
+        rows += [*whole_lines(finding, width), BLANK]
+    if not judgement.findings:
+        rows += [line(muted(" nothing of it can be seen in the run yet")), BLANK]
+    return rows + markdown_lines(judgement.lesson, width)

@@ -1,0 +1,79 @@
+"""The short list of a drill: the learner names a cause, and is told what speaks against it, or shown the proof and the lesson."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+
+from coach.tui.asking import AskingScreen
+from coach.tui.base import Context
+from coach.tui.key import Key
+from coach.tui.keys import bindings_of
+from coach.tui.messages import AnswerGiven
+from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
+from coach.tui.render.runs import short_id
+from coach.tui.render.text import line, muted
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+from coach.workflows.drill_answer import Judgement
+
+_LOOKING = "looking at the run…"
+
+
+class AnswerScreen(AskingScreen):
+    """Above the causes, below what is told; the causes go when there is nothing left to find."""
+
+    PLACE = "answer"
+    BINDINGS = bindings_of("answer")
+
+    def __init__(self, context: Context, run_id: str) -> None:
+        super().__init__(context, ("cluster", f"run {short_id(run_id)}", "answer"), _LOOKING)
+        self.run_id = run_id
+        self.TARGETS = (run_id,)
+        self._judgement: Judgement | None = None
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield KeyedTable(CHOICE_COLUMNS, id="choices")
+        yield LinesView(id="body")
+        yield LinesView(id="answer", can_focus=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#choices").focus()
+
+    def set_judgement(self, judgement: Judgement) -> None:
+        self._judgement = judgement
+        self.query_one("#choices", KeyedTable).set_rows(choice_rows(judgement))
+        self.ask()
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._judgement is not None and self._judgement.planted is not None
+
+    def show(self) -> None:
+        judgement, width = self._judgement, self.app.size.width
+        choices = self.query_one("#choices", KeyedTable)
+        choices.display = not self._is_settled
+        choices.styles.height = 1 + choices.num_rows
+        if self._is_settled and self.focused is not self.query_one("#body"):
+            self.query_one("#body").focus()
+        self.pane("#body").set_lines(judgement_lines(judgement, width - 2) if judgement is not None else [])
+        if self._is_settled and not self.is_busy:
+            answer = [line(muted(" Esc goes back"))]
+        else:
+            answer = self.answer_lines("Enter", "names this cause", width)
+        self.pane("#answer").styles.height = len(answer)
+        self.pane("#answer").set_lines(answer)
+
+    def reason_off(self, key: Key) -> str | None:
+        return super().reason_off(key) if key.id != "choose" or not self._is_settled else "it is settled"
+
+    def action_choose(self) -> None:
+        cause = self.query_one("#choices", KeyedTable).cursor_key
+        if cause is None or self.is_off("choose") or not self.admits_key():
+            return
+        self.work(_LOOKING)
+        self.post_message(AnswerGiven(self.run_id, None if cause == GIVE_UP else cause))
+
+    def on_keyed_table_opened(self) -> None:
+        self.action_choose()

@@ -1,0 +1,91 @@
+"""The Drills screen: planted faults to practise on, each under the complaint of whoever has it. Enter opens the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from textual.widget import Widget
+
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest
+from coach.tui.base import Context
+from coach.tui.keys import bindings_of
+from coach.tui.listing import ListingScreen
+from coach.tui.messages import AnswerOpened, DrillsWanted, PlanOpened
+from coach.tui.render.drills import DRILL_COLUMNS, drill_lines, drill_rows
+from coach.tui.render.text import plural, printable
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+from coach.workflows.drill import DrillEntry
+
+
+class DrillsScreen(ListingScreen):
+    """Above the drills, below what is known of the one under the cursor."""
+
+    PLACE = "drills"
+    BINDINGS = bindings_of("drills")
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "drills"))
+        self._entries: Sequence[DrillEntry] | None = None
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield KeyedTable(DRILL_COLUMNS, id="drills")
+        yield LinesView(id="page")
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.table.focus()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.post_message(DrillsWanted())  # what was launched or answered meanwhile
+
+    def set_drills(self, entries: Sequence[DrillEntry], problems: tuple[UserError, ...]) -> None:
+        """The drills have been read."""
+        self._entries = entries
+        self.refresh_all()
+        if problems:
+            self.note(problems[0].message)
+
+    @property
+    def entry(self) -> DrillEntry | None:
+        """The drill under the cursor."""
+        key = self.table.cursor_key
+        return next((each for each in self._entries or () if each.recipe.name == key), None)
+
+    def show(self) -> None:
+        entries = self._entries
+        self.table.set_rows(
+            drill_rows(entries or ()), "reading the drills…" if entries is None else "no drill"
+        )
+        solved = sum(each.answer is not None and each.answer.is_right for each in entries or ())
+        self.table.set_title(f"{plural(len(entries or ()), 'drill')} · {solved} solved")
+        self._show_page()
+
+    def _show_page(self) -> None:
+        entry, page = self.entry, self.pane("#page")
+        if entry is not None:
+            page.set_title(printable(entry.recipe.name))
+            page.set_lines(drill_lines(entry, max(30, page.room.width or 60)))
+
+    def action_open(self) -> None:
+        entry = self.entry
+        if entry is None:
+            return
+        if entry.skipped is not None:
+            self.note(entry.skipped)
+            return
+        self.post_message(PlanOpened(LaunchRequest(entry.recipe.name), entry.recipe.name))
+
+    def action_answer(self) -> None:
+        entry = self.entry
+        if entry is None or entry.run is None:
+            self.note("not launched yet: Enter launches it")
+        else:
+            self.post_message(AnswerOpened(entry.run.run_id))
+
+    def on_keyed_table_moved(self) -> None:
+        self.pane("#page").scroll_home(animate=False)
+        self._show_page()

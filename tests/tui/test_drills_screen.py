@@ -1,0 +1,126 @@
+"""The Drills screen and the short list, driven by keys: launch a planted fault, name it wrong, name it right, read the lesson."""
+
+from __future__ import annotations
+
+from coach.analysis.withholding import as_told
+from coach.tui.guard import GUARD_S
+from coach.tui.keys import Mode
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import (
+    RUN_ID,
+    FakeSession,
+    make_history,
+    make_run,
+    make_snapshot,
+    make_target,
+    nan_diagnosis,
+)
+
+
+def a_drill_that_went_wrong() -> FakeSession:
+    run = make_run(drill="typo")
+    snapshot = make_snapshot(
+        runs=(run,), targets={RUN_ID: make_target(run)}, diagnoses={RUN_ID: as_told(nan_diagnosis(), run)}
+    )
+    return FakeSession(snapshot, {RUN_ID: make_history()})
+
+
+async def open_run(driver: Driver) -> None:
+    await driver.press("r")
+    await driver.reaches("runs")
+    await driver.press("enter")
+    await driver.reaches("run")
+
+
+async def test_a_drill_is_launched_like_any_recipe_its_plan_first() -> None:
+    async with opened() as driver:
+        await driver.press("R")
+        await driver.reaches("recipes")
+        await driver.press("P")
+        await driver.reaches("drills")
+        await driver.sees("3 drills · 0 solved")
+        await driver.sees("The epochs take long")
+        assert "input_bound" not in driver.text()
+        await driver.press("enter")
+        await driver.reaches("plan")
+        await driver.until(lambda: driver.launcher.requests, "planned")
+        assert driver.launcher.requests[-1].recipe == "idle_hands"
+
+
+async def test_a_drill_that_cannot_show_its_symptom_here_is_not_launched() -> None:
+    async with opened() as driver:
+        await driver.press("P")
+        await driver.sees("3 drills")
+        await driver.press("end", "enter")
+        await driver.sees("needs a GPU")
+        assert driver.place == "drills"
+
+
+async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
+    async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
+        await open_run(driver)
+        await driver.sees("drill: answer first   N names the cause")
+        assert "NUM001" not in driver.text()
+        assert "drill: answer first" in driver.text().splitlines()[0]
+        await driver.press("enter")
+        await driver.reaches("finding")
+        await driver.sees("drill: answer first")
+        assert "NUM001" not in driver.text()
+        await driver.press("f")
+        await driver.reaches("findings")
+        await driver.sees("1 not told, drill: answer first")
+        assert "NUM001" not in driver.text()
+
+
+async def test_a_wrong_answer_is_told_what_speaks_against_it_and_the_right_one_shows_proof_and_lesson() -> (
+    None
+):
+    async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
+        await open_run(driver)
+        await driver.press("N")
+        await driver.reaches("answer")
+        await driver.sees("names this cause")
+        await driver.press("enter")
+        assert driver.launcher.answered == []  # typed for the screen before
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        await driver.sees("not slow_storage")
+        await driver.sees("GPU000 saw nothing of slow_storage")
+        await driver.sees("names this cause")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("down", "enter")
+        await driver.sees("right: input_bound")
+        await driver.sees("rank-0.jsonl:3")
+        await driver.press("end")
+        await driver.sees("More workers.")
+        assert driver.launcher.answered == [(RUN_ID, "slow_storage"), (RUN_ID, "input_bound")]
+
+
+async def test_giving_up_is_the_last_line_of_the_short_list() -> None:
+    async with opened(a_drill_that_went_wrong()) as driver:
+        await open_run(driver)
+        await driver.press("N")
+        await driver.sees("names this cause")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("end", "enter")
+        await driver.sees("it is input_bound")
+        assert driver.launcher.answered == [(RUN_ID, None)]
+
+
+async def test_a_run_that_is_no_drill_has_no_answer() -> None:
+    async with opened() as driver:
+        await open_run(driver)
+        await driver.press("N")
+        await driver.sees("no drill")
+        assert driver.place == "run"
+
+
+async def test_who_may_change_nothing_answers_nothing() -> None:
+    async with opened(a_drill_that_went_wrong(), mode=Mode.READONLY) as driver:
+        await open_run(driver)
+        await driver.press("N")
+        await driver.sees("names this cause")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("enter")
+        await driver.sees("read-only")
+        assert driver.launcher.answered == []
