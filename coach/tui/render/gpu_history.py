@@ -12,21 +12,24 @@ from coach.analysis.gpu_quantities import (
     UTILIZATION,
     Band,
     GpuKey,
-    Quantity,
+    Spread,
     bands,
+    spread,
 )
 from coach.model.history import History
-from coach.tui.render.chart import Chart, chart_lines
+from coach.tui.render.chart import STROKES, Chart, Point, chart_lines
+from coach.tui.render.gpus import newest_samples, short_name_of
 from coach.tui.render.text import UNKNOWN, Line, line, muted, number
 
 MAX_PAST_S = 3600.0
 _ALWAYS = (POWER, UTILIZATION, MEMORY, TEMPERATURE)
+_OF_MANY = ("median", "most", "least")
 
 
 def history_lines(
     history: History, gpus: Sequence[GpuKey], now_s: float, width: int, height: int
 ) -> list[Line]:
-    """Charts of the loss and of each quantity: of one GPU its value, of several the least, the median and the most."""
+    """Charts of the loss and of each quantity: of a few GPUs each, of more the median, the most and the least."""
     firsts = [history.gpu(*key)[0].time_s for key in gpus]
     timed = [point for point in history.curve if point.time_s is not None]
     firsts = firsts or [point.time_s for point in timed[:1] if point.time_s is not None]
@@ -41,19 +44,41 @@ def history_lines(
     charts = [Chart("loss", number(loss[-1][1] if loss else None), (loss,))]
     has_sm = any(history.gpu(*key)[-1].sm_activity_pct is not None for key in gpus)
     quantities = (SM_ACTIVITY, *_ALWAYS) if has_sm else _ALWAYS
-    found = bands(history, gpus, quantities, start_s, now_s, max(1, width))
+    groups = [[key] for key in gpus] if len(gpus) <= len(STROKES) else [gpus]
+    found = [bands(history, group, quantities, start_s, now_s, max(1, width)) for group in groups]
+    samples = list(newest_samples(history, gpus, now_s).values())
     for quantity in quantities if gpus else ():
-        charts.append(_chart(quantity, found[quantity.name], len(gpus)))
-    return chart_lines(charts, width, height, start_s, now_s)
+        lines = _lines([each[quantity.name] for each in found], is_each=len(groups) == len(gpus))
+        told = _told(spread(quantity, samples), len(gpus))
+        charts.append(Chart(quantity.name, told, lines, 100.0 if quantity.unit == "%" else None))
+    names = [_name_among(key, gpus) for key in gpus] if len(groups) == len(gpus) else _OF_MANY
+    return chart_lines(charts, width, height, start_s, now_s, names if len(gpus) > 1 else ())
 
 
-def _chart(quantity: Quantity, rows: Sequence[Band], num_gpus: int) -> Chart:
-    newest = rows[-1] if rows else None
-    middle = newest.middle if newest is not None else None
-    told = UNKNOWN if middle is None else f"{number(middle, 3)} {quantity.unit}"
-    lines = [[(row.time_s, row.middle) for row in rows]]
-    if num_gpus > 1 and newest is not None and newest.low is not None and newest.high is not None:
-        told = f"median {told}, {number(newest.low, 3)} to {number(newest.high, 3)}"
-        lines = [[(r.time_s, r.low) for r in rows], *lines, [(r.time_s, r.high) for r in rows]]
-    top = 100.0 if quantity.unit == "%" else None
-    return Chart(quantity.name, told, tuple(lines), top)
+def _lines(rows: Sequence[Sequence[Band]], *, is_each: bool) -> tuple[list[Point], ...]:
+    if is_each:
+        return tuple([(band.time_s, band.middle) for band in each] for each in rows)
+    (all_,) = rows
+    return (
+        [(band.time_s, band.middle) for band in all_],
+        [(band.time_s, band.high) for band in all_],
+        [(band.time_s, band.low) for band in all_],
+    )
+
+
+def _told(found: Spread | None, num_gpus: int) -> str:
+    """The newest values, and how far apart the GPUs are."""
+    if found is None:
+        return UNKNOWN
+    middle = f"{number(found.middle, 3)} {found.quantity.unit}"
+    if num_gpus == 1:
+        return middle
+    low, high = number(found.low, 3), number(found.high, 3)
+    if low == high:
+        return f"{middle}, all alike"
+    ends = f"{low} ({short_name_of(found.low_gpu)}) to {high} ({short_name_of(found.high_gpu)})"
+    return f"median {middle}, {ends}, {number(found.high - found.low, 2)} apart"
+
+
+def _name_among(key: GpuKey, gpus: Sequence[GpuKey]) -> str:
+    return f"gpu {key[1]}" if len({node for node, _ in gpus}) == 1 else short_name_of(key)

@@ -225,10 +225,10 @@ def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> lis
                 line(
                     f" {quantity.name:<18}",
                     Span(f"{low:>6}  ", "warning" if found.middle - found.low >= quantity.outlier else ""),
-                    muted(fit(_who(found.low_gpu) if is_uneven else "", who)),
+                    muted(fit(short_name_of(found.low_gpu) if is_uneven else "", who)),
                     strong(f"{middle:>6}  "),
                     Span(f"{high:>6}  ", "warning" if found.high - found.middle >= quantity.outlier else ""),
-                    muted(fit(_who(found.high_gpu) if is_uneven else "", who)),
+                    muted(fit(short_name_of(found.high_gpu) if is_uneven else "", who)),
                     muted(f"{found.num_measured}/{num_gpus}"),
                 ),
                 width,
@@ -239,7 +239,8 @@ def spread_lines(samples: Sequence[GpuSample], num_gpus: int, width: int) -> lis
     return rows
 
 
-def _who(key: GpuKey) -> str:
+def short_name_of(key: GpuKey) -> str:
+    """For example `node17:3`; of a long name the end."""
     node = printable(key[0])
     return f"{node if len(node) <= 9 else '…' + node[-8:]}:{key[1]}"
 
@@ -255,9 +256,9 @@ def quantity_line(quantity: Quantity, samples: Sequence[GpuSample], width: int) 
     if found is not None:
         parts += [
             Span(f"  min {found.low:.0f} "),
-            muted(_who(found.low_gpu)),
+            muted(short_name_of(found.low_gpu)),
             Span(f"  median {found.middle:.0f}  max {found.high:.0f} "),
-            muted(_who(found.high_gpu)),
+            muted(short_name_of(found.high_gpu)),
         ]
     return clip(tuple(parts), width)
 

@@ -50,6 +50,21 @@ def test_charts_keep_to_their_place(size: tuple[int, int], points: list[tuple[fl
     assert all(line_width(row) <= width for row in rows)
 
 
+def test_lines_are_told_apart_by_how_they_are_drawn_and_the_legend_draws_them_so() -> None:
+    ends = (0, 100)
+    lines = tuple([(at, value) for at in ends] for value in (0.0, 33.0, 67.0, 100.0))
+    legend, _, *rows = chart_lines([Chart("power", "–", lines, 100.0)], 50, 7, 0, 100, ["a", "b", "c", "d"])
+    drawn = [plain(row)[8:48] for row in rows[:-1]]
+    kinds = {_flat(row): index for index, row in enumerate(reversed(drawn))}
+    marks = [_flat(span.text) for span in legend if 0x2800 <= ord(span.text[0]) < 0x2900]
+    assert [kinds[mark] for mark in marks] == [0, 1, 2, 3]
+
+
+def _flat(cells: str) -> str:
+    """Which dots along the first eight are set, whatever their height."""
+    return "".join("#" if ord(cell) & dots else " " for cell in cells[:4] for dots in (0x47, 0xB8))
+
+
 def test_a_quantity_without_a_value_says_so() -> None:
     rows = chart_lines([Chart("power", "–", ([],), 100.0)], 60, 6, 0, 100)
     assert "not measured" in plain(rows[1])

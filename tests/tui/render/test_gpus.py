@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from coach.analysis.gpu_quantities import UTILIZATION
@@ -128,9 +130,11 @@ def test_each_rank_has_a_row_with_what_it_holds() -> None:
 def test_the_past_has_the_loss_above_the_gpus() -> None:
     history = make_gpu_job()
     rows = text(history_lines(history, history.gpus, NOW_S, 79, 20)).splitlines()
+    assert rows[0].split()[1::2] == ["median", "most", "least"]
     titles = [row.split("─")[1].strip() for row in rows if row.startswith("─")]
     assert [title.split()[0] for title in titles] == ["loss", "power", "utilization", "memory", "temperature"]
-    assert "median 97 %, 97 to 97" in titles[2]
+    assert "median 73 %, 15.7 (node01:3) to 73 (node01:0), 57 apart" in titles[1]
+    assert "97 %, all alike" in titles[2]
     (one,) = (
         row
         for row in text(history_lines(history, [("node01", 3)], NOW_S, 79, 20)).splitlines()
@@ -138,6 +142,21 @@ def test_the_past_has_the_loss_above_the_gpus() -> None:
     )
     assert "15.7 %" in one
     assert "median" not in one
+
+
+def test_a_few_gpus_have_a_line_each_and_one_that_is_silent_has_its_past_but_no_newest_value() -> None:
+    history = make_gpu_job(per_node=4)
+    head = text(history_lines(history, history.gpus, NOW_S, 79, 40)).splitlines()[0]
+    assert re.findall(r"gpu \d", head) == ["gpu 0", "gpu 1", "gpu 2", "gpu 3"]
+    marks = re.findall("[\u2800-\u28ff]+", head)
+    assert len(set(marks)) == 4, "without colour, too, they are told apart"
+    (silent,) = (
+        row
+        for row in text(history_lines(history, [("node01", 3)], NOW_S + 60, 79, 20)).splitlines()
+        if "power" in row
+    )
+    assert "–" in silent
+    assert "median" not in silent
 
 
 @pytest.mark.parametrize("width", [60, 79, 119])
