@@ -124,6 +124,7 @@ DISTRIBUTED = {
     "gloo-peer-raised": "if rank == 1:\n    raise TypeError('expected a list of samples')\n"
     "dist.all_reduce(torch.ones(1))\ndist.all_reduce(torch.ones(1))",
     "gloo-timeout": "if rank == 1:\n    time.sleep(12)\ndist.all_reduce(torch.ones(1))",
+    "waited-apart": "def step():\n    dist.all_reduce(torch.ones(1000))\ndef end():\n    dist.barrier()\n(end if rank else step)()",
     "collective-mismatch": "os.environ['TORCH_DISTRIBUTED_DEBUG'] = 'DETAIL'\ndist.set_debug_level_from_env()\n"
     "group = dist.new_group(backend='gloo')\n"
     "if rank == 0:\n    dist.barrier(group)\nelse:\n    dist.all_reduce(torch.ones(1), group=group)",

@@ -34,6 +34,7 @@ ENDED = {
     "gloo-timeout": ("DST020", "gloo_connect"),
     "collective-mismatch": ("DST006", "rank_mismatch_collective"),
     "collective-sizes": ("DST006", "rank_mismatch_collective"),
+    "waited-apart": ("DST006", "rank_mismatch_collective"),
     "fsdp": ("DST024", "fsdp_error"),
     "fsdp-mixed": ("DST024", "fsdp_error"),
     "extension-build": ("DSP001", "deepspeed_build"),

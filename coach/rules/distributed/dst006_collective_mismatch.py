@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
+from coach.model.finding import Evidence, Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.quoting import hits_of, own_frame
 
 _MISMATCH = re.compile(
     UNHEEDED + r".*?(?P<words>Detected mismatch between collectives on ranks.*"
@@ -19,6 +20,11 @@ _MISMATCH = re.compile(
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
     r"|(?:Error|what\(\)): .*?(?:[Mm]ismatched? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
+_GLOO = re.compile(
+    UNHEEDED + r".*?Error: .*?(?:(?P<waited>Timed out waiting \d+ms for (?:send|recv) operation to complete)"
+    r"|Connection (?:closed|reset) by peer)"
+)
+"""What ranks say that gloo has kept waiting for each other."""
 
 
 class CollectiveMismatch(EndingRule):
@@ -27,7 +33,8 @@ class CollectiveMismatch(EndingRule):
     What it sees
         "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed to pass monitoredBarrier", DDP's
         "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), and the
-        verdicts of the flight recorder.
+        verdicts of the flight recorder. Ranks that gloo kept waiting for each other until the time was up, in different lines of the program:
+        one in its backward pass, the other at a barrier.
     Why it matters
         A collective only ends when all ranks make the same call. The ranks have gone different ways in the program before it.
     When it stays silent
@@ -63,9 +70,18 @@ class CollectiveMismatch(EndingRule):
             ),
             _MISMATCH,
         ),
+        Signature("DST006", "waited", ("Timed out waiting", "by peer"), _GLOO),
     )
 
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature == "mismatch" or ("waited" in hit.fields and len(_places(hit, snapshot)) > 1)
+
+    def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
+        yield from _places(hit, snapshot)[1:] if hit.signature == "waited" else ()
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if hit.signature == "waited":
+            return f"The ranks waited for each other in different calls: {hit.fields['waited']}"
         return f"The ranks did not make the same call: {hit.fields['words'][:180]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
@@ -73,3 +89,17 @@ class CollectiveMismatch(EndingRule):
             "Make all ranks call the same collectives in the same order with the same shapes; see what differs by rank"
         )
         yield Fix("Have the calls compared as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})
+
+
+def _places(hit: LogHit, snapshot: TargetSnapshot) -> list[Evidence]:
+    """The lines of the program in which its ranks waited for each other: that of a hit first, each once."""
+    waited = [hit, *(each for each in hits_of(snapshot, hit.rule, "waited") if each.file == hit.file)]
+    frames = [own_frame(each) for each in waited if not _is_mixed(each)]
+    known = [frame for frame in frames if frame is not None]
+    return list({frame.text: frame for frame in reversed(known)}.values())[::-1]
+
+
+def _is_mixed(hit: LogHit) -> bool:
+    """Whether two ranks wrote their tracebacks into each other: then a frame stands in it twice, and none can be trusted."""
+    frames = [line.strip() for line in hit.traceback if line.lstrip().startswith('File "')]
+    return len(frames) > len(set(frames))
