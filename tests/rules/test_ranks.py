@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -104,3 +107,61 @@ def test_one_rank_on_a_node_with_four_gpus_is_the_cause_of_the_idle_ones() -> No
 )
 def test_a_process_that_has_all_it_needs_is_no_lonely_rank(quiet: Callable[[], Diagnosis]) -> None:
     assert "DST011" not in [finding.rule for finding in quiet().findings]
+
+
+def test_nodes_that_read_the_same_samples_are_seen_in_their_losses() -> None:
+    diagnosis = diagnose("ranks/same-samples")
+    assert loud(diagnosis) == [("DST025", Severity.WARNING)]
+    assert "4 parts of the data there are 2" in diagnosis.findings[0].summary
+
+
+def jittering(num_parts: int, num_ranks: int = 4, num_global: int = 4, augment: float = 0.0) -> Diagnosis:
+    """Ranks of one model: its own jitter is in the loss of each, and `num_parts` have samples of their own."""
+    chance = random.Random(0)
+    jitter = [1.0 + chance.gauss(0, 0.3) for _ in range(120)]
+    parts = [[chance.gauss(0, 0.1) for _ in jitter] for _ in range(num_parts)]
+    series = [
+        step
+        for rank in range(num_ranks)
+        for step in steps(
+            [
+                a + b + augment * chance.gauss(0, 0.1)
+                for a, b in zip(jitter, parts[rank % num_parts], strict=True)
+            ],
+            rank,
+            num_samples=16,
+            num_samples_global=16 * num_global,
+        )
+    ]
+    return judge(series, run=run())
+
+
+def test_a_model_that_jitters_on_all_ranks_alike_hides_no_twins_and_makes_none() -> None:
+    assert "DST025" not in [f.rule for f in jittering(4).findings]
+    assert "DST025" not in [f.rule for f in jittering(64, 64, 64).findings]
+    assert only(jittering(2, augment=0.3), "DST025").evidence[2].text.endswith("ranks 0, 2; ranks 1, 3")
+
+
+def test_ranks_that_all_read_the_same_are_told_unless_they_say_that_they_share_a_model() -> None:
+    assert only(jittering(1, 2, 2), "DST025")
+    assert "DST025" not in [f.rule for f in jittering(1, 2, 1).findings]
+    assert "DST025" not in [f.rule for f in jittering(1, 2, 2, augment=0.3).findings]
+
+
+def test_epochs_of_one_order_are_seen_in_the_loss_and_shuffled_ones_are_not() -> None:
+    diagnosis = diagnose("ranks/same-order")
+    assert loud(diagnosis) == [("DAT009", Severity.WARNING)]
+    assert "set_epoch" in diagnosis.findings[0].fixes[0].title
+    assert not loud(diagnose("ranks/epochs"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_course_that_is_alike_in_every_epoch_is_no_order_of_samples(seed: int) -> None:
+    chance = random.Random(seed)
+    losses = [
+        2 - 0.1 * epoch + math.exp(-place / 3) + chance.gauss(0, 0.05)
+        for epoch in range(6)
+        for place in range(16)
+    ]
+    series = [replace(step, epoch=(step.step - 1) // 16) for step in steps(losses)]
+    assert "DAT009" not in [finding.rule for finding in judge(series, run=run()).findings]
