@@ -65,7 +65,7 @@ class Verdicts:
 
     def _append(self, record: bytes) -> None:
         with open(self._file, "ab") as file:
-            file.write(record)
+            file.write(b"\n" + record)  # what a killed coach left torn ends here
             size = file.tell()
         self._file.chmod(0o600)
         if size > _MAX_FILE_BYTES // 2:
