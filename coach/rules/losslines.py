@@ -79,7 +79,6 @@ _OF_THE_WHOLE = frozenset(
 """What the name of the loss that is trained on may be made of; with any other word it is a part of it, or another quantity."""
 _LAST_WORD = re.compile(r"([A-Za-z]+) $")
 LITERALS = ("loss", "Loss", "LOSS")
-NOT_FINITE_LITERALS = ("nan", "NaN", "NAN", "Nan", "inf", "Inf", "INFINITY")
 
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""

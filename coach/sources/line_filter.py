@@ -1,7 +1,8 @@
 """Which lines of a log are worth decoding: those that hold a literal of a signature and are of a kind not yet turned down.
 
-The lines of a log differ mostly in their digits, so a kind of line is looked at once. That must not change what is found, and
-is therefore kept apart from how lines are read: the scanner asks, and could do without. Pure: bytes in, places out.
+The lines of a log differ mostly in their digits, so a kind of line is looked at once; where no line is like another, each literal is
+looked at with what follows it. That must not change what is found, and is therefore kept apart from how lines are read: the scanner
+asks, and could do without. Pure: bytes in, places out.
 """
 
 from __future__ import annotations
@@ -9,22 +10,31 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, count
+from itertools import accumulate, chain, compress, count
 from operator import add
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from coach.model.log import Signature
+from coach.sources.literal_probe import probes_of
+from coach.sources.log_text import MAX_PREFIXES, PREFIX
 
 _MAX_KNOWN_BYTES = 16 << 20
 _BYTES_PER_KIND = 200
 """What Python needs to remember one, beside its text."""
 
+_MANY_LINES = 4096
+_MAX_NEW_SHARE = 1 / 8
+"""Where more of many lines are of a kind that was never seen, it does not pay to learn them."""
+_NUM_STRANGE = 8
+"""So often after that it is not asked again."""
+
 _DIGITS = b"0123456789"
 _NOTHING: frozenset[int] = frozenset()
 _KIND = bytes.maketrans(b"123456789\r", b"000000000\n")
+_PREFIXES = b"(?:%s){0,%d}" % (PREFIX.pattern.replace(r"\w", r"\w\x80-\xff").encode(), MAX_PREFIXES)
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _NO_DIGIT_MEANT = re.compile(r"(?<!\\)\{\d*,?\d*\}|\(\?P<\w+>|\\u(?!00)[0-9a-fA-F]{4}")
 _DIGIT_MEANT = re.compile(r"[0-9]|\(\?P=")
@@ -39,10 +49,14 @@ def is_digit_blind(pattern: re.Pattern[str]) -> bool:
 class Block:
     """The complete lines of a piece of log, and which of them may match which signature."""
 
-    def __init__(self, kinds: list[bytes]) -> None:
-        self.kinds = kinds
+    def __init__(self, text: bytes) -> None:
+        self._text = text
         self.places: dict[int, list[int]] = defaultdict(list)
         """Signature → numbers of lines, ascending."""
+
+    @cached_property
+    def kinds(self) -> list[bytes]:
+        return self._text.translate(_KIND).split(b"\n")
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -62,77 +76,136 @@ class LineFilter:
     """Remembers the kinds of lines of one log: one kind are lines that differ in nothing but digits."""
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
-        self._is_blind = [
-            is_digit_blind(signature.pattern) and not _DIGIT_MEANT.search("".join(signature.literals))
-            for signature in signatures
-        ]
-        wanted: dict[bytes, frozenset[int]] = {}
+        self._signatures = signatures
+        self._blind = {
+            index
+            for index, signature in enumerate(signatures)
+            if is_digit_blind(signature.pattern) and not _DIGIT_MEANT.search("".join(signature.literals))
+        }
+        wanted: dict[bytes, frozenset[int]] = defaultdict(frozenset)
+        by_kind: dict[bytes, frozenset[int]] = defaultdict(frozenset)
+        by_text: dict[bytes, frozenset[int]] = defaultdict(frozenset)
         for index, signature in enumerate(signatures):
-            for literal in signature.literals:
-                wanted[literal.encode()] = wanted.get(literal.encode(), _NOTHING) | {index}
-        self._wanted = wanted
-        # A number says nothing in a kind: it is looked for in the lines themselves, if the words around it were seen.
-        self._numbers = [literal for literal in wanted if not literal.strip(_DIGITS)]
-        self._numbers_automaton = BytesAhoCorasick(self._numbers)
+            for literal in map(str.encode, signature.literals):
+                (by_kind if index in self._blind else by_text)[literal] |= {index}
+                wanted[literal] |= {index}
+        self._by_kind, self._by_text = by_kind, by_text
         self._literals = [literal for literal in wanted if literal.strip(_DIGITS)]
         self._automaton = BytesAhoCorasick(
             [literal.translate(_KIND) for literal in self._literals], implementation=Implementation.DFA
         )
-        self._has_digit = [literal.translate(None, _DIGITS) != literal for literal in self._literals]
+        self._all = _Probes(signatures, wanted)
+        # A number says nothing in a kind: it is looked for in the lines themselves, if the words around it were seen.
+        self._seen = {literal for literal in by_text if not literal.strip(_DIGITS)}
+        self._in_text = self._probes_of_seen()
+        self._num_strange = 0
         self._known: dict[bytes, frozenset[int]] = {}
         self.num_known_bytes = 0
 
+    def _probes_of_seen(self) -> _Probes:
+        return _Probes(self._signatures, {literal: self._by_text[literal] for literal in sorted(self._seen)})
+
     def look_at(self, text: bytes) -> Block:
         """The lines of this text, and where to look further."""
-        kinds = text.translate(_KIND).split(b"\n")
+        block = Block(text)
+        if self._num_strange:
+            self._num_strange -= 1
+            self._all.look_at(block, text)
+            return block
+        kinds = block.kinds
         distinct = set(kinds)
         if self.num_known_bytes > _MAX_KNOWN_BYTES:
             self._known, self.num_known_bytes = {}, 0
         new = distinct.difference(self._known)
+        if len(new) > max(_MANY_LINES, _MAX_NEW_SHARE * len(kinds)):
+            self._num_strange = _NUM_STRANGE
+            self._all.look_at(block, text)
+            return block
         if new:
             self._learn(list(new))
-        block = Block(kinds)
-        known, places = self._known, block.places
-        if any(map(known.__getitem__, distinct)):
-            for line, kind in enumerate(kinds):
-                for index in known[kind]:
-                    places[index].append(line)
-        self._add_numbers(block, text)
+        among: dict[frozenset[int], list[int]] = defaultdict(list)
+        wanted = [*map(self._known.__getitem__, kinds)]
+        for line in compress(count(), wanted):
+            among[wanted[line]].append(line)
+        for index in frozenset().union(*among):
+            lists = [lines for indices, lines in among.items() if index in indices]
+            block.places[index] = sorted(chain(*lists)) if len(lists) > 1 else lists[0]
+        self._in_text.look_at(block, text)
         return block
 
     def turn_down(self, kind: bytes, index: int) -> None:
         """A line of this kind was searched for a signature, in vain."""
-        if self._is_blind[index]:
-            self._known[kind] = self._known[kind] - {index} or _NOTHING
+        if index in self._known.get(kind, _NOTHING):
+            self._known[kind] -= {index}
 
     def is_turned_down(self, kind: bytes, index: int) -> bool:
-        return self._is_blind[index] and index not in self._known[kind]
+        return kind in self._known and index in self._blind and index not in self._known[kind]
 
     def _learn(self, kinds: list[bytes]) -> None:
         joined = b"\n".join(kinds)
         self.num_known_bytes += len(joined) + _BYTES_PER_KIND * len(kinds)
         known, ends = self._known, _ends(kinds)
         known.update(dict.fromkeys(kinds, _NOTHING))
-        seen: set[int] = set()
+        seen: set[bytes] = set()
         for number, begin, _ in self._automaton.find_matches_as_indexes(joined, overlapping=True):
-            if self._has_digit[number]:
-                seen.add(number)
-                continue
-            kind, wanted = kinds[bisect_right(ends, begin)], self._wanted[self._literals[number]]
-            known[kind] = known[kind] | wanted if known[kind] else wanted
-        numbers = {self._literals[number] for number in seen}.difference(self._numbers)
-        if numbers:
-            self._numbers += numbers
-            self._numbers_automaton = BytesAhoCorasick(self._numbers)
+            literal = self._literals[number]
+            if literal in self._by_text:
+                seen.add(literal)
+            if literal in self._by_kind:
+                known[kinds[bisect_right(ends, begin)]] |= self._by_kind[literal]
+        if not seen <= self._seen:
+            self._seen |= seen
+            self._in_text = self._probes_of_seen()
 
-    def _add_numbers(self, block: Block, text: bytes) -> None:
-        """The lines that hold a literal with digits in it."""
+
+_Probe = Callable[[bytes, int], object]
+
+
+class _Probes(dict[int, _Probe]):
+    """Number of a literal → whether any signature may go on behind it. Made when a literal is first met."""
+
+    def __init__(self, signatures: Sequence[Signature], wanted: Mapping[bytes, frozenset[int]]) -> None:
+        super().__init__()
+        self._signatures = signatures
+        self._wanted = wanted
+        self._literals = list(wanted)
+        self._begins: dict[int, _Probe] = {}
+        self._one_by_one: dict[int, list[tuple[int, _Probe | None]]] = {}
+
+    @cached_property
+    def _automaton(self) -> BytesAhoCorasick:
+        return BytesAhoCorasick(self._literals, implementation=Implementation.DFA)
+
+    def look_at(self, block: Block, text: bytes) -> None:
+        """Adds to a block the lines of this text that are to be searched."""
+        if not self._literals:
+            return
+        met = self._automaton.find_matches_as_indexes(text, overlapping=True)
         found: dict[int, set[int]] = defaultdict(set)
-        for number, begin, _ in self._numbers_automaton.find_matches_as_indexes(text, overlapping=True):
-            for index in self._wanted[self._numbers[number]]:
-                found[index].add(block.line_at(begin))
+        for number, _, end in [place for place in met if self[place[0]](text, place[2])]:
+            for index, probe in self._one_by_one[number]:
+                if probe is None or probe(text, end):
+                    found[index].add(block.line_at(end - 1))
         for index, lines in found.items():
-            block.places[index] = sorted(lines.union(block.places[index]))
+            is_such = self._begins.get(index)
+            block.places[index] = sorted(
+                line for line in lines if is_such is None or is_such(text, block.start_of(line))
+            )
+
+    def __missing__(self, number: int) -> _Probe:
+        literal = self._literals[number]
+        behind: dict[int, bytes] = {}
+        for index in sorted(self._wanted[literal]):
+            probes = probes_of(self._signatures[index])
+            if literal.decode() in probes.behind:
+                behind[index] = probes.behind[literal.decode()]
+            if probes.begin:
+                self._begins[index] = re.compile(_PREFIXES + b"(?:" + probes.begin + b")").match
+        self[number] = re.compile(b"|".join(behind.values()) if behind else rb"(?!)").match
+        self._one_by_one[number] = [
+            (index, re.compile(probe).match if len(behind) > 1 else None) for index, probe in behind.items()
+        ]
+        return self[number]
 
 
 def _ends(lines: Sequence[bytes]) -> list[int]:

@@ -16,7 +16,7 @@ ANSI = re.compile(
 )
 """Terminal control sequences: colours, cursor movements, titles."""
 
-_PREFIX = re.compile(
+PREFIX = re.compile(
     r"\[rank(?P<rank>\d{1,6})\]: ?"  # torch
     r"|\[default(?P<default>\d{1,6})\]:"  # torchrun --tee
     r"|\[\d+,(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
@@ -27,7 +27,7 @@ _PREFIX = re.compile(
     r"|(?:(?:ERROR|CRITICAL) )?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"  # containers
     r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"  # vLLM's logger, before each line of a traceback
 )
-_MAX_PREFIXES = 3
+MAX_PREFIXES = 3
 
 _TIME_STAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
@@ -61,8 +61,8 @@ def decoder_of(data: bytes) -> codecs.IncrementalDecoder | None:
 def split_prefix(line: str) -> tuple[int | None, str]:
     """(rank, words): the prefixes that launchers put before a line are taken away, several of them if need be."""
     rank, position = None, 0
-    for _ in range(_MAX_PREFIXES):
-        found = _PREFIX.match(line, position)
+    for _ in range(MAX_PREFIXES):
+        found = PREFIX.match(line, position)
         if found is None:
             break
         for value in found.groupdict().values():

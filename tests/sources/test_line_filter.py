@@ -48,18 +48,24 @@ def found_by_hand(text: bytes, wanted: tuple[Signature, ...]) -> Counter[tuple[s
     return found
 
 
-def found_by_scanner(text: bytes, wanted: tuple[Signature, ...]) -> Counter[tuple[str, str, int]]:
+def found_by_scanner(
+    text: bytes, wanted: tuple[Signature, ...], bite_bytes: int
+) -> Counter[tuple[str, str, int]]:
     scanner = LogScanner(wanted)
-    hits = [*scanner.feed(text), *scanner.flush()]
+    bites = [text[start : start + bite_bytes] for start in range(0, len(text), bite_bytes)]
+    hits = [*(hit for bite in bites for hit in scanner.feed(bite)), *scanner.flush()]
     return Counter((hit.rule, hit.signature, hit.line) for hit in hits if hit.rule)
 
 
-def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter() -> None:
+@pytest.mark.parametrize(
+    "bite_bytes", [1 << 16, 1 << 30], ids=["kinds-are-learned", "no-line-is-like-another"]
+)
+def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int) -> None:
     wanted, text = signatures(build()), all_fixture_text()
     by_hand = found_by_hand(text, wanted)
     assert len({(rule, name) for rule, name, _ in by_hand}) > len(wanted) // 2
     frequent = Counter((rule, name) for rule, name, _ in by_hand)
-    by_scanner = found_by_scanner(text, wanted)
+    by_scanner = found_by_scanner(text, wanted, bite_bytes)
     # Of what stands in very many lines, the middle is passed over on purpose.
     missed = {hit[:2] for hit in by_hand - by_scanner if frequent[hit[:2]] <= MAX_FIRST_HITS}
     assert not missed
@@ -113,10 +119,10 @@ def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
     chosen = LineFilter(signatures(build()))
     draw = random.Random(5)
     size = 0
-    for _ in range(12):
+    for _ in range(40):
         data = b"".join(
             b"%s\n" % draw.randbytes(40).hex().translate({48 + n: 103 + n for n in range(10)}).encode()
-            for _ in range(12_000)
+            for _ in range(4_000)
         )
         chosen.look_at(data)
         size = max(size, chosen.num_known_bytes)

@@ -1,0 +1,225 @@
+"""What must follow a literal where a pattern holds: a cheap look at the bytes behind it, before a line is decoded and searched.
+
+A log may hold a literal in every line, and patterns are dear. What is asked here is implied by the pattern and derived from it, so that
+rules say each thing once. Wherever a pattern is too clever less is asked, never more. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from coach.model.log import Signature
+
+_parser = import_module("re._parser")  # what `re` itself reads patterns with; it has no stubs
+
+_CATEGORIES = {
+    "CATEGORY_DIGIT": r"\d",
+    "CATEGORY_SPACE": r"\s",
+    "CATEGORY_WORD": r"\w",
+    "CATEGORY_NOT_DIGIT": r"\D",
+    "CATEGORY_NOT_SPACE": r"\S",
+    "CATEGORY_NOT_WORD": r"\W",
+}
+_CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
+_ASCII = "".join(map(chr, range(128))).translate({ord("\n"): None, ord("\r"): None})
+_MAX_BYTES_PER_CHAR = 4
+_MAX_WIDE = 100
+"""What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is asked."""
+_MAX_FEW = 4
+_MAX_PATHS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a pattern: one character, alternatives, or neither."""
+
+    asked: bytes | None
+    """As a pattern over bytes; None: neither this nor anything behind it is asked."""
+    chars: str = ""
+    """Which character it is, where it is one of few."""
+    paths: tuple[tuple[_Piece, ...], ...] = ()
+
+
+_ANYTHING = _Piece(None)
+_BEGIN = _Piece(b"")
+_PLACES = {"AT_BEGINNING": [_BEGIN], "AT_END": [_Piece(rb"(?![^\r\n])")]}
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What a line says that a signature's pattern matches, as patterns over its bytes; it passes at one of the literals at least."""
+
+    behind: dict[str, bytes]
+    """For each literal that counts, what stands behind it."""
+    begin: bytes = b""
+    """What the line begins with, freed of its prefix."""
+
+
+@cache
+def probes_of(signature: Signature) -> Probes:
+    """Never more than the pattern asks."""
+    flags, literals = signature.pattern.flags, signature.literals
+    behind: dict[str, list[bytes]] = {}
+    begins: list[bytes] = []
+    paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
+    for path in paths:
+        found = _found(path, literals)
+        inner = _divided(path, literals) if not found and len(paths) <= _MAX_PATHS else []
+        if inner:
+            paths += inner
+            continue
+        # Where the path shows no literal, one may stand anywhere in the line.
+        found = found or [(len(path), literal) for literal in literals]
+        first = min(found)[0]
+        for literal in (literal for at, literal in found if at == first):
+            behind.setdefault(literal, []).append(_asked(path[first + len(literal) :])[0])
+        begins.append(_asked(path[: first + 1])[0] if path[0] is _BEGIN else b"")
+    begin = b"" if b"" in begins else b"|".join(dict.fromkeys(begins))
+    return Probes({literal: b"|".join(dict.fromkeys(tails)) for literal, tails in behind.items()}, begin)
+
+
+def _divided(path: tuple[_Piece, ...], literals: Sequence[str]) -> list[tuple[_Piece, ...]]:
+    """The path once for each alternative of one of its pieces: of the first that brings a literal to light, else of the first that may."""
+    divided = [
+        [(*path[:at], *inner, *path[at + 1 :]) for inner in piece.paths]
+        for at, piece in enumerate(path)
+        if piece.paths
+    ]
+    for among in divided:
+        if any(_found(inner, literals) for inner in among):
+            return among
+    may = [
+        among
+        for among in divided
+        if any(piece.paths for inner in among for piece in inner if piece not in path)
+    ]
+    return may[0] if may else []
+
+
+def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, str]]:
+    return [(at, literal) for literal in literals for at in _places(path, literal)]
+
+
+def _places(path: Sequence[_Piece], literal: str) -> Iterator[int]:
+    """Where in a path the literal stands, whatever else the path takes."""
+    for start in range(len(path) - len(literal) + 1):
+        if all(char in path[start + n].chars for n, char in enumerate(literal)):
+            yield start
+
+
+def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
+    """A pattern for a path, and whether it asks all that the path does."""
+    asked = b""
+    for piece in path:
+        if piece.asked is None:
+            return asked, False
+        asked += piece.asked
+    return asked, True
+
+
+def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece, ...]:
+    pieces: list[_Piece] = []
+    for operation, said in tree:
+        name = str(operation)
+        if name == "SUBPATTERN":
+            _, added, removed, inner = said
+            is_inner = bool(added & re.IGNORECASE) or (is_any_case and not removed & re.IGNORECASE)
+            pieces += _pieces(inner, is_inner)
+        elif name == "BRANCH":
+            pieces += _branch(tuple(_pieces(inner, is_any_case) for inner in said[1]))
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            low, high, inner = said
+            pieces += _repeated(low, int(high), inner, is_any_case)
+        elif name == "AT":
+            pieces += _PLACES.get(str(said), [])
+        elif name in _CHARACTERS:
+            pieces.append(_one(name, said, is_any_case))
+        elif name in ("ASSERT", "ASSERT_NOT"):
+            pieces += _looked_ahead(name, said[1], is_any_case) if said[0] > 0 else []
+        else:
+            pieces.append(_ANYTHING)
+    return tuple(pieces)
+
+
+def _looked_ahead(name: str, tree: Sequence[tuple[Any, Any]], is_any_case: bool) -> list[_Piece]:
+    """Of what must not be there only a character that is known for certain."""
+    if name == "ASSERT":
+        return [_Piece(b"(?=" + _asked(_pieces(tree, is_any_case))[0] + b")")]
+    if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS:
+        chars, _ = _chars(str(tree[0][0]), tree[0][1], is_any_case)
+        return [_Piece(b"(?!" + _class(chars, False) + b")")] if chars else []
+    return []
+
+
+def _branch(paths: tuple[tuple[_Piece, ...], ...]) -> list[_Piece]:
+    asked = [_asked(path) for path in paths]
+    piece = _Piece(b"(?:" + b"|".join(text for text, _ in asked) + b")", paths=paths)
+    return [piece] if all(is_whole for _, is_whole in asked) else [piece, _ANYTHING]
+
+
+def _repeated(low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case: bool) -> list[_Piece]:
+    bounds = b"{%d,%s}" % (
+        low,
+        b"" if high == int(_parser.MAXREPEAT) else b"%d" % (high * _MAX_BYTES_PER_CHAR),
+    )
+    if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS and (low, high) != (0, 1):
+        chars, has_others = _chars(str(tree[0][0]), tree[0][1], is_any_case)
+        is_asked = len(chars) <= _MAX_WIDE
+        return [_Piece(_class(chars, has_others) + bounds if is_asked else None)]
+    inner = _pieces(tree, is_any_case)
+    if (low, high) == (0, 1):
+        return _branch((inner, ()))
+    asked, is_whole = _asked(inner)
+    if is_whole:
+        return [_Piece(b"(?:" + asked + b")" + bounds)]
+    return [_Piece(asked), _ANYTHING] if low else [_ANYTHING]
+
+
+def _one(name: str, said: Any, is_any_case: bool) -> _Piece:
+    chars, has_others = _chars(name, said, is_any_case)
+    several = b"{1,%d}" % _MAX_BYTES_PER_CHAR if has_others else b""
+    return _Piece(
+        _class(chars, has_others) + several, chars if len(chars) <= _MAX_FEW and not has_others else ""
+    )
+
+
+def _chars(name: str, said: Any, is_any_case: bool) -> tuple[str, bool]:
+    """The ASCII characters that are taken, and whether others may be."""
+    if name == "ANY":
+        return _ASCII, True
+    items = said if name == "IN" else [(name, said)]
+    names = [str(item) for item, _ in items]
+    is_negated = names[0] in ("NEGATE", "NOT_LITERAL")
+    taken = {char for item in items for char in _ASCII if _takes(item, char)}
+    if is_any_case:
+        taken |= {other for char in taken for other in (char.lower(), char.upper())}
+    chars = "".join(char for char in _ASCII if (char in taken) != is_negated)
+    has_others = is_negated or any(
+        ord(_last(item)) > 127 if str(item[0]) in ("LITERAL", "RANGE") else True for item in items
+    )
+    return chars, has_others
+
+
+def _last(item: tuple[Any, Any]) -> str:
+    return chr(item[1][1] if str(item[0]) == "RANGE" else item[1])
+
+
+def _takes(item: tuple[Any, Any], char: str) -> bool:
+    name, said = str(item[0]), item[1]
+    if name == "RANGE":
+        return bool(said[0] <= ord(char) <= said[1])
+    if name == "CATEGORY":
+        return re.match(_CATEGORIES[str(said)], char) is not None
+    return name != "NEGATE" and ord(char) == said
+
+
+def _class(chars: str, has_others: bool) -> bytes:
+    if len(chars) == 1 and not has_others:
+        return re.escape(chars).encode()
+    inner = re.escape(chars).encode()
+    return b"[" + inner + (rb"\x80-\xff" if has_others else b"") + b"]"

@@ -1,0 +1,75 @@
+"""What is asked behind a literal must never be more than the pattern asks, and be enough to let most lines go."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from coach.model.log import Signature
+from coach.sources.literal_probe import probes_of
+
+
+def passes(pattern: str, literals: tuple[str, ...], line: str) -> bool:
+    """Whether a line passes at any place where it holds a literal."""
+    probes = probes_of(Signature("X", "x", literals, re.compile(pattern)))
+    data = line.encode()
+    return any(
+        re.compile(behind).match(data, place.end())
+        for literal, behind in probes.behind.items()
+        for place in re.finditer(re.escape(literal.encode()), data)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literals", "matched", "let_go"),
+    [
+        (r"loss: (\d+)", ("loss",), "my loss: 12", "no loss here: 12"),
+        (
+            r"(?:CUDA error|CUDA failure): \w+",
+            ("CUDA error", "CUDA failure"),
+            "CUDA failure: é",
+            "CUDA error 7",
+        ),
+        (r"(?i:lo(?P<kind>ss|st)) is", ("Loss", "lost"), "Loss is", "Loss was, lost too"),
+        (r"errors?\.[A-Z]", ("error.", "errors."), "errors.X", "error.x"),
+        (r"code (?:137|143)$", ("code ",), "exit code 143", "exit code 14"),
+        (r"(?<!no )memory(?! left)[^a-z]{2,3}!", ("memory",), "a memory é !", "memory is fine"),
+        (r"inf(?![\w.])(?=\s*,)", ("inf",), "inf ,", "information, inf."),
+        (
+            r"^\w+ failed(?:, \d+ of \d+)?: .*disk",
+            ("failed",),
+            "it failed, 1 of 2: the disk",
+            "it failed again: disk",
+        ),
+    ],
+)
+def test_a_line_that_cannot_match_is_let_go_at_its_literal(
+    pattern: str, literals: tuple[str, ...], matched: str, let_go: str
+) -> None:
+    assert re.search(pattern, matched)
+    assert passes(pattern, literals, matched)
+    assert not passes(pattern, literals, let_go)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"(\w+) and \1 error", "x and x error"),
+        (r"(?P<all>.*) error (?P=all)", "a error a"),
+        (r"(?:[a-z]+ ){2}error$", "one two error"),
+        (r"(?:er|ter)ror", "terror"),
+        (r"(?>er)ror", "error"),
+        ("é error: \u2502", "é error: \u2502"),
+    ],
+)
+def test_of_a_pattern_that_is_too_clever_less_is_asked(pattern: str, line: str) -> None:
+    assert re.search(pattern, line)
+    assert passes(pattern, ("error", "rror"), line)
+
+
+def test_what_a_line_begins_with_is_asked_of_a_pattern_that_begins_there() -> None:
+    probes = probes_of(Signature("X", "x", ("Error",), re.compile(r"^(?:[A-Z]\w*)?Error: ")))
+    assert re.match(probes.begin, b"ValueError: x")
+    assert not re.match(probes.begin, b"it said ValueError: x")
+    assert not probes_of(Signature("X", "x", ("Error",), re.compile(r"Error: "))).begin
