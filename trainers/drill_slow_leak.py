@@ -22,7 +22,7 @@ def watch(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
 
 def watched_model(name: str, width: int) -> nn.Module:
     model = build_model(name, width)
-    next(model.children()).register_forward_hook(watch)
+    model.get_submodule("features.1.0").register_forward_hook(watch)
     return model
 
 

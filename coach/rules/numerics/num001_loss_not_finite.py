@@ -234,6 +234,12 @@ class LossNotFinite(Rule):
                 f"Look at the samples of step {broken.first.step} for what is not finite, is empty or is constant, and at divisions,"
                 " roots and logarithms: gradients were ordinary until then, which a learning rate that is too high does not leave"
             )
+        if run is not None and run.parameters.get("precision") == "fp16":
+            yield Fix(
+                "bf16 instead of fp16: it has the range of fp32, fp16 ends at 65504 and at 6e-8",
+                {"precision": "bf16"},
+                changes_learning=True,
+            )
         if run is None or lr is None:
             yield Fix(
                 "Divide the learning rate by ten and warm it up; resume from a checkpoint before the first NaN",
