@@ -14,7 +14,7 @@ _ILLEGAL = re.compile(
     UNHEEDED
     + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS"
     r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress|CUDA_ERROR_MISALIGNED_ADDRESS"
-    r"|error: (?:misaligned address|unspecified launch failure|an illegal instruction was encountered)"
+    r"|error(?::| \(\d+\) :) (?:misaligned address|unspecified launch failure|an illegal instruction was encountered)"
     r"|Memory access fault by GPU node)"
 )
 

@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _DIED = re.compile(
     UNHEEDED + r".*?(?:DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
     r"(?:is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)\.|exited unexpectedly)"
-    r"|RuntimeError: Pin memory thread exited unexpectedly)"
+    r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly)"
 )
 
 
@@ -51,7 +51,14 @@ class WorkerDied(EndingRule):
         "JOB003",
         "ENV010",
     )
-    signatures = (Signature("DAT005", "died", ("DataLoader worker (pid", "Pin memory thread exited"), _DIED),)
+    signatures = (
+        Signature(
+            "DAT005",
+            "died",
+            ("DataLoader worker (pid", "DataLoader timed out", "Pin memory thread exited"),
+            _DIED,
+        ),
+    )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         signal = hit.fields.get("signal")
@@ -59,6 +66,8 @@ class WorkerDied(EndingRule):
             return "A DataLoader worker was killed (signal 9), most likely for lack of host memory"
         if signal is not None:
             return f"A DataLoader worker was ended by a signal: {signal}"
+        if "waited" in hit.fields:
+            return f"A DataLoader worker gave no batch within {hit.fields['waited']} s"
         return "A DataLoader worker ended without saying why"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

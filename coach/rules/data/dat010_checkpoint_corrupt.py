@@ -13,6 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _CORRUPT = re.compile(
     UNHEEDED + r"(?:.*?(?:"
     r"PytorchStreamReader failed (?P<stream>.+)"
+    r"|\[enforce fail at inline_container\.cc:\d+\] \. (?P<archive>file not found: .*|invalid .*)"
     r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
     r"|Error: (?P<eof>unexpected EOF, expected \d+ more bytes\. The file might be corrupted.*)"
@@ -62,6 +63,7 @@ class CheckpointCorrupt(EndingRule):
             "corrupt",
             (
                 "PytorchStreamReader failed",
+                "inline_container.cc",
                 "UnpicklingError: ",
                 "WeightsUnpickler error",
                 "unexpected EOF, expected",

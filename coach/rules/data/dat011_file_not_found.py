@@ -23,6 +23,7 @@ _MISSING = re.compile(
     r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
     r"|OSError: (?P<weights>Error no file named .*? found in directory \S+|Can't load \w+ for '[^']+')"
     r"|(?:\S+\.)?\w*(?:Repository|Entry|Dataset)NotFoundError: (?P<hub>.*)|RuntimeError: Parent directory (?P<parent>\S+) does not exist"
+    r"|OSError: (?P<offline>We couldn't connect to '\S+' to load (?:this file|the files), (?:and )?couldn't find (?:it|them) in the cached files.*)"
     r"|IOError: \[Errno 2\] No such file or directory: '(?P<old>[^']+)'"
     r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S: )No such file or directory)"
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
@@ -41,6 +42,7 @@ _FIELDS = (
     "hub",
     "parent",
     "old",
+    "offline",
     "opened",
     "words",
 )
@@ -88,6 +90,7 @@ class FileNotFound(EndingRule):
                 "execve(): ",
                 "NotFoundError: ",
                 "Parent directory ",
+                "We couldn't connect to ",
                 "No such file or directory",
             ),
             _MISSING,

@@ -20,6 +20,9 @@ _NUM_PARTS = 8
 _MIN_PARTS = 7
 """In so many parts of the window a rank must be late: chance does that to one of 25 windows at most, and for the same rank to hardly any."""
 
+_NUM_FIRST = 48
+"""Steps of the first look."""
+
 _Measure = Callable[[Step], float | None]
 
 
@@ -72,11 +75,15 @@ class Straggler(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         if len(history.ranks) < 2 or has_uneven_ranks(snapshot.run):
             return
-        window = {
-            rank: newest_steps(history.steps(rank), int(self.values["window_steps"]))
-            for rank in history.ranks
+        newest = {rank: newest_steps(history.steps(rank), _NUM_FIRST) for rank in history.ranks}
+        measures = {
+            what: measure for what, measure in _MEASURES.items() if self._may_be_late(newest, measure)
         }
-        for what, measure in _MEASURES.items():
+        if not measures:
+            return
+        count = int(self.values["window_steps"])
+        window = {rank: newest_steps(history.steps(rank), count) for rank in history.ranks}
+        for what, measure in measures.items():
             late = self._late(window, measure)
             if late and 2 * len(late) <= len(window):
                 behind = self._late(window, _wait_for_data) if measure is not _wait_for_data else late
@@ -86,8 +93,6 @@ class Straggler(Rule):
 
     def _late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> list[_Late]:
         """The ranks that are behind by this measure, the last one first."""
-        if not self._may_be_late(window, measure):
-            return []
         values = {
             rank: {s.step: value for s in steps if (value := measure(s)) is not None}
             for rank, steps in window.items()
@@ -111,15 +116,15 @@ class Straggler(Rule):
                 late.append(_Late(rank, median(lags), median(mine), median(others)))
         return sorted(late, key=lambda found: -found.lag_s)
 
-    def _may_be_late(self, window: Mapping[int, Sequence[Step]], measure: _Measure) -> bool:
-        """A look at the means alone: most runs need no closer one."""
+    def _may_be_late(self, newest: Mapping[int, Sequence[Step]], measure: _Measure) -> bool:
+        """A look at the means of the newest steps alone: most runs need no closer one."""
         means = []
-        for steps in window.values():
+        for steps in newest.values():
             known = [value for step in steps if (value := measure(step)) is not None]
             if not known:
                 return False
-            means.append(fmean(known))
-        step_times = _step_times(window)
+            means.append(sum(known) / len(known))
+        step_times = _step_times(newest)
         least_s = 0.25 * self.values["lag_share"] * median(step_times) if step_times else 0.0
         return bool(step_times) and max(means) - median(means) >= least_s
 

@@ -16,7 +16,7 @@ _UNKNOWN = re.compile(
     UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
     r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno -[235]\]|Name or service not known|[Tt]emporary failure in name resolution"
     r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
-    r"|No address associated with hostname|[Uu]nknown host))"
+    r"|No address associated with hostname|[Uu]nknown host|HTTPS?ConnectionPool.*?\[Errno 101\] Network is unreachable))"
 )
 
 _COMMAND = re.compile(r"(?:ssh|scp|rsync|curl|wget|ping|git|fatal)\b")
@@ -62,6 +62,7 @@ class HostnameResolution(EndingRule):
                 "Failed to resolve",
                 "associated with hostname",
                 "nknown host",
+                "[Errno 101]",
             ),
             _UNKNOWN,
         ),

@@ -21,11 +21,12 @@ _NONE = re.compile(
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
     r"|Error: CUDA is not available|(?:Error|Exception): No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
     r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b|your machine only has: \[\]"
-    r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires a GPU|CUDA unavailable, invalid device|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False|returned False)"
+    r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires a GPU|CUDA unavailable, invalid device|Error: Invalid CUDA '(?:--)?device|RuntimeError: CUDA unknown error|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False|returned False)"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
 _ORDINAL = re.compile(
-    UNHEEDED + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|Error: Invalid device id\b"
+    UNHEEDED
+    + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error \(10\) : invalid device ordinal|Error: Invalid device id\b"
     r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d)"
 )
 
@@ -41,7 +42,7 @@ class NoGpuInJob(EndingRule):
     Why it matters
         Without an error the same job would train on the CPU, hundreds of times slower, while it holds its GPUs.
     When it stays silent
-        Where a logger gives the words as a warning, and on "CUDA unknown error", which is the node's fault. It is info when the program
+        Where a logger gives the words as a warning. It is info when the program
         went on and nothing says that GPUs were asked for.
     What to do
         Ask for GPUs (`--gpus N`; `--gres=gpu:N` or `--gpus-per-node=N` of sbatch), in the partition that has them. In a container pass
@@ -75,6 +76,8 @@ class NoGpuInJob(EndingRule):
                 "doesn't support bf16/gpu",
                 "requires a GPU",
                 "CUDA unavailable, invalid",
+                "Invalid CUDA '",
+                "CUDA unknown error",
                 "torch.cuda.is_available()",
                 "cudaGetDeviceCount",
             ),

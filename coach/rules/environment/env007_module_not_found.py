@@ -14,11 +14,13 @@ _MISSING = re.compile(
     UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
     r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
     r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
+    r"|ImportError: .*?the package (?P<package_of>[\w.-]+) seems to be not installed"
+    r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )
 
-_FIELDS = ("module", "started", "library", "distribution", "package")
+_FIELDS = ("module", "started", "library", "distribution", "package", "package_of", "wanted")
 
 
 class ModuleNotFound(EndingRule):
@@ -54,6 +56,9 @@ class ModuleNotFound(EndingRule):
             (
                 "No module named",
                 "library but it was not found",
+                "seems to be not installed",
+                "equires ",
+                "lease install ",
                 "DistributionNotFound",
                 "PackageNotFoundError",
             ),

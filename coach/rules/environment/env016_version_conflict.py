@@ -23,6 +23,8 @@ _CONFLICT = re.compile(
     r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
     r"|RuntimeError: (?P<cuda>Detected that PyTorch and torchvision were compiled with different CUDA(?: major)? versions)"
     r"|(?:ImportError|OSError): (?!.*torch_extensions)\S+\.so\S*: (?P<symbol>undefined symbol: _Z\S+)"
+    r"|^(?!.*torch_extensions)\S+\.so\S*: (?P<bare_symbol>undefined symbol: _Z\S+)"
+    r"|RuntimeError: (?P<operators>Couldn't load custom C\+\+ ops)"
     r"|pkg_resources\.(?P<packages>(?:Contextual)?VersionConflict: .*)"
     r")"
 )
@@ -41,6 +43,8 @@ _FIELDS = (
     "cuda",
     "packages",
     "symbol",
+    "bare_symbol",
+    "operators",
 )
 
 
@@ -88,6 +92,7 @@ class VersionConflict(EndingRule):
                 "Descriptors cannot",
                 "with different CUDA",
                 "undefined symbol: _Z",
+                "load custom C++ ops",
             ),
             _CONFLICT,
         ),

@@ -47,9 +47,14 @@ class NodeFailed(Rule):
         Signature(
             "JOB003",
             "node_failure",
-            ("Node failure on ", "NODE FAILURE", "UNCORRECTABLE MEMORY ERROR"),
+            (
+                "Node failure on ",
+                "NODE FAILURE",
+                "UNCORRECTABLE MEMORY ERROR",
+                "Communication connection failure",
+            ),
             re.compile(
-                r"^(?:srun|salloc|sbatch): error: .*?Node failure on (?P<node>\S+)"
+                r"^(?:srun|salloc|sbatch): error: .*?(?:Node failure on (?P<node>\S+)|Task launch for \S+ failed on node (?P<unreached>\S+): Communication connection failure)"
                 r"|(?:CANCELLED AT|FAILED) .*?DUE TO NODE FAILURE|ON \S+ UNCORRECTABLE MEMORY ERROR"
             ),
         ),

@@ -18,7 +18,7 @@ _REFUSED = re.compile(
     r"|Failed to submit job): (?P<why>.+)"
     r"|(?P<words>(?:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
     r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"
-    r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*"
+    r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
     r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"
     r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*))"
     r"|^(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+|option .+ requires an argument.*)"
