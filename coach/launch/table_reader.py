@@ -69,13 +69,16 @@ class TableReader:
         heading = f"[{'.'.join(tables)}]"
         headings = [number for number, line in enumerate(self._lines) if line.strip() == heading]
         start = headings[0] + 1 if tables and headings else 0
+        named = (leaf, dotted) if headings or not tables else (dotted,)
         for number, line in enumerate(self._lines[start:], start):
             stripped = line.strip()
-            if stripped.split("=")[0].strip() in (leaf, dotted) or stripped == f"[{dotted}]":
+            if stripped.split("=")[0].strip() in named or stripped == f"[{dotted}]":
                 return f"{self.path}:{number + 1}"
             if tables and headings and stripped.startswith("["):
                 break
-        return f"{self.path}:{headings[0] + 1}" if headings else str(self.path)
+        if headings:
+            return f"{self.path}:{headings[0] + 1}"
+        return self.at(".".join(tables))  # written inside of its table's line, or not at all
 
     def words(
         self, table: Mapping[str, Any], key: str, pattern: re.Pattern[str], wanted: str

@@ -54,6 +54,7 @@ CASES: dict[str, tuple[str, Site, dict[str, Any]]] = {
     ),
     "ddp-gpm": ("ddp", CLUSTER, {"partition": "gpu", "has_gpm": True}),
     "ddp-short-no-signal": ("ddp", CLUSTER, {"time_limit_s": 60}),
+    "ddp-2-nodes-local": ("ddp", MACHINE, {"num_nodes": 2, "has_local_nodes": True}),
     "ddp-local": ("ddp", MACHINE, {"resume_from": "/runs/other/checkpoints/step-00000040.pt"}),
 }
 

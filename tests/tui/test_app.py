@@ -321,7 +321,8 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job", "stacks"})
+    "place",
+    sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job", "stacks", "answer"}),
 )
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
     path: dict[str, list[str]] = {
@@ -330,6 +331,7 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "run": ["enter"],
         "doctor": ["d"],
         "recipes": ["R"],
+        "drills": ["P"],
         "history": ["H"],
         "log": ["l"],
         "where": ["W"],

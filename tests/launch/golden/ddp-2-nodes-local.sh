@@ -1,0 +1,205 @@
+#!/bin/bash
+# Recipe ddp, run 20261121-142233-ddp-4f2a, written by coach 0.1.0.
+# coach's local supervisor runs this script and enforces the limits of time and memory.
+set -euo pipefail
+umask 077
+
+# The run directory, and trainers and node code as they were at launch: both on the shared file system.
+RUN_DIR=/runs/20261121-142233-ddp-4f2a
+CODE=/runs/.code/0123456789abcdef
+
+mkdir -p -m 700 "$RUN_DIR"
+
+# The record of this run, unless coach has written it already.
+if [[ ! -e $RUN_DIR/run.json ]]; then
+  cat > "$RUN_DIR/.run.json.new" <<'COACH_RUN_JSON'
+{
+  "schema": 1,
+  "run_id": "20261121-142233-ddp-4f2a",
+  "recipe": "ddp",
+  "trainer": "ddp.py",
+  "parameters": {
+    "lr": 0.05,
+    "batch_size": 64,
+    "num_workers": 2,
+    "optimizer": "sgd",
+    "log_metrics": true
+  },
+  "parameter_info": {
+    "lr": {
+      "default": 0.05,
+      "usual": [
+        0.0001,
+        1.0
+      ]
+    },
+    "batch_size": {
+      "default": 64,
+      "usual": [
+        8.0,
+        4096.0
+      ]
+    },
+    "num_workers": {
+      "default": 2,
+      "usual": null
+    },
+    "optimizer": {
+      "default": "sgd",
+      "usual": null
+    },
+    "log_metrics": {
+      "default": true,
+      "usual": null
+    }
+  },
+  "resources": {
+    "num_nodes": 2,
+    "gpus_per_node": 0,
+    "nproc_per_node": 1,
+    "cpus_per_task": 3,
+    "time_limit_s": 1800,
+    "mem": null,
+    "partition": null,
+    "account": null,
+    "qos": null,
+    "reservation": null,
+    "constraint": null,
+    "gpu_type": null,
+    "gpu_request": "gpus-per-node",
+    "cpus_per_gpu": null,
+    "exclude": null,
+    "signal": "USR1@120"
+  },
+  "launch": {
+    "recipe": "ddp",
+    "backend": "auto",
+    "num_nodes": 2,
+    "has_local_nodes": true
+  },
+  "backend": "local",
+  "cluster": null,
+  "job_id": "20261121-142233-ddp-4f2a",
+  "user": "anna",
+  "created_time_s": 1795271000.0,
+  "submitted_time_s": null,
+  "started_time_s": null,
+  "ended_time_s": null,
+  "state": null,
+  "environment": {
+    "kind": "none",
+    "name": null,
+    "path": null,
+    "modules": [],
+    "image": null,
+    "binds": [],
+    "python": "/env/bin/python",
+    "setup": [],
+    "torch": null
+  },
+  "requires": {},
+  "versions": {
+    "coach": "0.1.0",
+    "python": null,
+    "torch": null
+  },
+  "device": {
+    "type": null,
+    "name": null
+  },
+  "dataset": {
+    "name": null,
+    "path": null,
+    "is_synthetic": null
+  },
+  "git": {
+    "commit": "c0ffee",
+    "is_dirty": false
+  },
+  "parent_run_id": null,
+  "fix": null,
+  "resume_from": null
+}
+COACH_RUN_JSON
+  mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"
+fi
+if [[ ! -e $RUN_DIR/job.sh && -f $0 ]]; then cp -- "$0" "$RUN_DIR/job.sh"; fi
+
+# A requeued job starts here again: forget how it ended before.
+rm -f "$RUN_DIR/exit.json"
+
+# What the training cannot do without is missing: say so, here and in the run directory, and end.
+stop() {
+  local cause=$1 text=${2//[[:cntrl:]\"\\]/ } node=${SLURMD_NODENAME:-$HOSTNAME}
+  echo "coach: $cause: $text on $node" >&2
+  {
+    echo "{\"schema\": 1, \"state\": \"FAILED\", \"exit_code\": 78, \"ended_time_s\": $(date +%s),"
+    echo " \"refused\": {\"cause\": \"$cause\", \"text\": \"$text\", \"node\": \"$node\"}}"
+  } > "$RUN_DIR/exit.json" || true
+  exit 78
+}
+
+# The interpreter of the training environment; it need not be the one that coach runs under.
+PYTHON=/env/bin/python
+if ! command -v "$PYTHON" > /dev/null; then stop file_not_found "$PYTHON: no such interpreter"; fi
+
+# What is printed appears at once.
+export PYTHONUNBUFFERED=1
+# Compute threads of each rank: more than its share of the CPUs makes every rank slower.
+export OMP_NUM_THREADS=3
+# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).
+export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100
+# No GPU was asked for: none may be used, even where the site would let it be.
+export CUDA_VISIBLE_DEVICES=""
+
+# The nodes of this run are agents on this machine. They meet at a port on which nobody listens.
+export MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 10000))
+while (exec 3<> "/dev/tcp/localhost/$MASTER_PORT") 2> /dev/null; do
+  MASTER_PORT=$((20000 + RANDOM % 10000))
+done
+
+# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside.
+TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0
+trap 'SIGNALLED=1 INTERRUPTED=1; kill -USR1 "$TRAINING" || true' USR1
+trap 'TERMINATED=1 INTERRUPTED=1; kill -TERM "$TRAINING" || true' TERM
+
+# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks.
+agent() {
+  export SLURM_NNODES=2 SLURM_NODEID=$1 SLURMD_NODENAME=${HOSTNAME%%.*}-$1
+  exec "$PYTHON" "$CODE/coach/node" run --run-dir "$RUN_DIR" -- \
+  "$PYTHON" -m torch.distributed.run --nnodes=2 --nproc-per-node=1 \
+  --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
+  --rdzv-id=20261121-142233-ddp-4f2a \
+  "$CODE/trainers/"ddp.py --run_dir="$RUN_DIR" \
+  --cache_dir='/home/a user/.cache/coach' \
+  --gpus_per_node=0 \
+  --lr=0.05 \
+  --batch_size=64 \
+  --num_workers=2 \
+  --optimizer=sgd \
+  --log_metrics=true
+}
+OTHERS=()
+for NODE in {1..1}; do
+  agent "$NODE" &
+  OTHERS+=($!)
+done
+agent 0 &
+TRAINING=$!
+
+# A signal ends `wait`, not the training: wait again.
+STATUS=0 INTERRUPTED=1
+while ((INTERRUPTED)); do
+  STATUS=0 INTERRUPTED=0
+  wait "$TRAINING" || STATUS=$?
+done
+
+for OTHER in "${OTHERS[@]}"; do wait "$OTHER" || STATUS=$?; done
+
+# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.
+if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then
+  STATE=COMPLETED
+  if ((STATUS)); then STATE=FAILED; fi
+  "$PYTHON" "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true
+fi
+exit "$STATUS"

@@ -1,0 +1,212 @@
+"""A learner's way through a drill on the command line: listed, withheld, named wrong, named right; and the engine that never knows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.cli import guarded, run_command
+from coach.config import Settings, load
+from coach.launch.resources import Site
+from coach.model.drill import Drill, Need, Twin
+from coach.model.errors import UserError
+from coach.model.launch import LaunchRequest
+from coach.workflows.defaults import with_defaults
+from coach.workflows.drill import why_skipped
+from coach.workflows.drill_request import twin_request
+from coach.workflows.recipes import find_recipe
+from tests.installed import REPOSITORY
+from tests.launch.examples import CLUSTER, MACHINE
+
+RECORDINGS = REPOSITORY / "tests" / "recordings"
+RUN_ID = "20261121-043902-strange_loss-bca6"
+
+RECIPE = """
+schema = 1
+name = "strange_loss"
+title = "It worked with the other optimizer"
+summary = "Since this morning."
+trainer = "baseline.py"
+devices = "single"
+time = "00:02:00"
+parameters_of = "baseline"
+
+[drill]
+planted = "nan_loss"
+choices = ["input_bound", "nan_loss", "gradient_not_finite", "hang"]
+set = { lr = 1e20 }
+options = { mem = "900M", env = { A = "drill", B = "drill" } }
+
+[drill.twin]
+recipe = "baseline"
+set = { lr = 0.01 }
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A coach with one drill, of which one run has ended."""
+    data = tmp_path / "data"
+    shutil.copytree(REPOSITORY / "recipes", data / "recipes", ignore=shutil.ignore_patterns("drills"))
+    (data / "trainers").symlink_to(REPOSITORY / "trainers")
+    drills = data / "recipes" / "drills"
+    drills.mkdir()
+    (drills / "strange_loss.toml").write_text(RECIPE)
+    (drills / "strange_loss.md").write_text("# Too high a learning rate\n\nLook at lr first.\n")
+    monkeypatch.setattr("coach.launch.recipe.data_dir", lambda: data)
+    home = tmp_path / "home"
+    run_dir = home / "runs" / RUN_ID
+    shutil.copytree(RECORDINGS / "nan", run_dir)
+    record = json.loads((run_dir / "run.json").read_text())
+    record |= {"run_id": RUN_ID, "recipe": "strange_loss", "drill": "strange_loss", "state": "COMPLETED"}
+    (run_dir / "run.json").write_text(json.dumps(record))
+    monkeypatch.setenv("COACH_HOME", str(home))
+    return home
+
+
+def coach(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = guarded(lambda: run_command(words[0], words[1:]))
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+def listed(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    status, out, _ = coach(capfd, "drill", "--backend", "local", "--format", "json")
+    assert status == 0
+    (drill,) = json.loads(out)["drills"]
+    return dict(drill)
+
+
+@pytest.fixture
+def settings(home: Path) -> Settings:
+    return load({"COACH_HOME": str(home)})
+
+
+def test_until_it_is_answered_check_and_list_tell_nothing(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local", "--format", "json")
+    told = json.loads(out)
+    assert (status, told["findings"], told["state"]) == (0, [], "COMPLETED")
+    (gap,) = told["not_measured"]
+    assert (gap["what"], gap["because"]) == ("diagnosis", "drill: answer first")
+    assert f"coach drill {RUN_ID} --answer" in gap["how"]
+    _, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local")
+    assert "drill: answer first" in out
+    assert "NUM001" not in out
+    assert "nothing found" not in out
+    drill = listed(capfd)
+    assert drill["planted"] is None
+    assert drill["run_dir"] == str(home / "runs" / RUN_ID)
+
+
+def test_the_engine_judges_a_copy_without_the_names_like_any_other_run(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = home / "copy"
+    shutil.copytree(home / "runs" / RUN_ID, copy)
+    record = json.loads((copy / "run.json").read_text())
+    del record["drill"]
+    (copy / "run.json").write_text(json.dumps(record).replace("strange_loss", "x").replace("baseline", "y"))
+    _, out, _ = coach(capfd, "check", str(copy), "--backend", "local", "--format", "json")
+    first = json.loads(out)["findings"][0]
+    assert (first["cause"], first["primary"]) == ("nan_loss", True)
+
+
+def test_a_wrong_answer_says_what_speaks_against_it_and_leaves_the_drill_open(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = coach(capfd, "drill", "strange_loss", "--answer", "input_bound")
+    assert status == 1
+    assert "not input_bound" in out
+    assert "GPU005 saw nothing of it" in out
+    assert "NUM001" not in out
+    _, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local")
+    assert "drill: answer first" in out
+    assert (listed(capfd)["planted"], listed(capfd)["is_solved"]) == (None, False)
+
+
+def test_the_right_answer_shows_the_proof_and_the_lesson_and_is_kept_with_its_tries(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    coach(capfd, "drill", "strange_loss", "--answer", "hang")
+    status, out, _ = coach(capfd, "drill", RUN_ID, "--answer", "nan_loss")
+    assert status == 0
+    assert "right: nan_loss" in out
+    assert "NUM001" in out
+    assert "Look at lr first." in out
+    kept = json.loads((home / "runs" / RUN_ID / "drill_answer.json").read_text())
+    assert (kept["schema"], kept["answer"], kept["is_right"], kept["num_tries"]) == (1, "nan_loss", True, 2)
+    _, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local")
+    assert "NUM001" in out
+    assert (listed(capfd)["planted"], listed(capfd)["is_solved"]) == ("nan_loss", True)
+    status, _, err = coach(capfd, "drill", RUN_ID, "--answer", "hang")
+    assert status == 2
+    assert "answered already: nan_loss, right" in err
+
+
+def test_who_gives_up_is_told_and_it_does_not_count_as_solved(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = coach(capfd, "drill", "strange_loss", "--give-up")
+    assert status == 1
+    assert "given up: it is nan_loss" in out
+    kept = json.loads((home / "runs" / RUN_ID / "drill_answer.json").read_text())
+    assert (kept["answer"], kept["is_right"]) == (None, False)
+    _, out, _ = coach(capfd, "check", RUN_ID, "--backend", "local")
+    assert "NUM001" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("strange_loss", "--answer", "nanloss"), "not on the list"),
+        (("strange_los", "--answer", "nan_loss"), "did you mean strange_loss?"),
+        (("baseline",), "baseline is no drill"),
+        (("--answer", "nan_loss"), "which drill?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_kept(
+    home: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    status, out, err = coach(capfd, "drill", *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert not (home / "runs" / RUN_ID / "drill_answer.json").exists()
+
+
+def test_the_lesson_is_not_to_be_read_among_the_recipes(settings: Settings) -> None:
+    with pytest.raises(UserError, match="is a drill"):
+        find_recipe("strange_loss", settings)
+
+
+def test_a_drill_comes_with_its_fault_and_what_a_person_says_wins(settings: Settings) -> None:
+    plain = with_defaults(LaunchRequest("strange_loss"), settings)
+    assert (plain.set["lr"], plain.mem, plain.gpus_per_node) == (1e20, "900M", 0)
+    asked = LaunchRequest("strange_loss", set={"lr": 2}, mem="2G", env={"A": "mine"})
+    said = with_defaults(asked, settings)
+    assert (said.set["lr"], said.mem, said.env) == (2, "2G", {"A": "mine", "B": "drill"})
+    again = with_defaults(said, settings)  # a plan that is changed is planned again
+    assert (again.set, again.mem, again.env) == (said.set, said.mem, said.env)
+    child = with_defaults(LaunchRequest("strange_loss", parent_run_id=RUN_ID), settings)
+    assert (dict(child.set), child.mem) == ({}, None)
+
+
+def test_what_a_drill_needs_is_told_where_it_is_missing() -> None:
+    def why(need: Need, site: Site) -> str | None:
+        return why_skipped(Drill("a", ("a", "b", "c", "d"), Twin("baseline"), needs=(need,)), site)
+
+    assert why(Need.GPU, CLUSTER) is None
+    assert "GPU" in (why(Need.GPU, MACHINE) or "")
+    assert "Slurm" in (why(Need.SLURM, MACHINE) or "")
+    assert why(Need.TWO_NODES, MACHINE) is None
+
+
+def test_a_twin_is_launched_on_as_many_nodes_that_one_machine_plays() -> None:
+    drill = Drill("a", ("a", "b", "c", "d"), Twin("ddp", options={"num_nodes": 2}), needs=(Need.TWO_NODES,))
+    twin = twin_request(drill, "local")
+    assert (twin.recipe, twin.num_nodes, twin.has_local_nodes, twin.gpus_per_node) == ("ddp", 2, True, 0)
