@@ -196,6 +196,45 @@ def test_where_a_stack_is_not_to_be_had_the_collectives_are(
     assert said.read_bytes() == b""
 
 
+TRAINS_ALONE = f"""
+import os, sys, torch
+import torch.distributed as dist
+sys.path.insert(0, {str(TRAINERS)!r})
+from common import flight
+flight.offer()
+backend, store = sys.argv[2:]
+dist.init_process_group(backend, init_method=f"file://{{store}}", rank=0, world_size=1)
+on = torch.ones(8, device="cuda" if backend == "nccl" else "cpu")
+for _ in range(3):
+    dist.all_reduce(on)
+"""
+"""One rank of its own group: as small as a training gets, above the real torch."""
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.gpu)])
+def test_the_collectives_of_a_real_training_are_told_while_it_hangs(
+    start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]], backend: str
+) -> None:
+    there, store = tmp_path / "there", tmp_path / "store"
+    command = [sys.executable, "-c", TRAINS_ALONE + HOLDS_UP, str(there), backend, str(store)]
+    foreign.append(subprocess.Popen(command, env=with_py_spy(tmp_path)))
+    wait_until(there.exists, 60, "three collectives and a hang")
+
+    def told() -> dict[str, Any] | None:
+        (rank,) = looked_at(start, tmp_path, foreign[0])
+        assert rank["rung"] == "flight recorder", rank["missed"]
+        return (
+            rank["flight"] if rank["flight"]["is_done"] else None
+        )  # NCCL's watchdog notes it a moment later
+
+    assert wait_until(told, 20, "the third is done") == {
+        "operation": f"{backend}:all_reduce",
+        "number": 3,
+        "is_done": True,
+    }
+
+
 def test_a_rank_that_has_recorded_no_collective_is_one_of_which_none_is_known(
     start: Start, tmp_path: Path, foreign: list[subprocess.Popen[bytes]]
 ) -> None:

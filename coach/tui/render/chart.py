@@ -21,7 +21,7 @@ MIN_HEIGHT = 3
 MAX_HEIGHT = 10
 """Lines of one chart among several, with its title."""
 
-_EMPTY = 0x2800
+_EMPTY, _BLANK = 0x2800, "\u2800"
 _LEFT, _RIGHT = 0x47, 0xB8
 """Braille: the code of the cell without dots, and the dots of a cell's two columns."""
 _MIDDLE = 0x12
@@ -156,6 +156,8 @@ def _drawn(
 def _cell(layers: Sequence[tuple[Stroke, str]], at: int) -> Span:
     bits, tone = 0, None
     for stroke, cell in layers:
+        if cell == _BLANK:
+            continue
         mine = (ord(cell) - _EMPTY) & stroke.kept(at)
         tone = stroke.tone if mine and tone is None else tone
         bits |= mine
