@@ -58,7 +58,11 @@ async def test_a_drill_that_cannot_show_its_symptom_here_is_not_launched() -> No
 
 async def test_until_it_is_answered_no_screen_tells_what_is_wrong() -> None:
     async with opened(a_drill_that_went_wrong(), size=(80, 24)) as driver:
-        await open_run(driver)
+        await driver.press("r")
+        await driver.reaches("runs")
+        await driver.sees("drill: answer first")
+        await driver.press("enter")
+        await driver.reaches("run")
         await driver.sees("drill: answer first   N names the cause")
         assert "NUM001" not in driver.text()
         assert "drill: answer first" in driver.text().splitlines()[0]

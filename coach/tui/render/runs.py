@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from coach.analysis.withholding import why_withheld
 from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, is_final
 from coach.model.elsewhere import place
@@ -78,6 +79,8 @@ def _row(
     if finding is not None:
         sign = severity_sign(finding.severity).text
         verdict = Cell(f"{sign} {finding.rule} {printable(finding.name)}", severity_tone(finding.severity))
+    elif diagnosis is not None and (withheld := why_withheld(diagnosis)):
+        verdict = Cell(withheld.because, "accent")
     else:
         verdict = Cell("none" if diagnosis is not None else UNKNOWN, "muted")
     lr = run.parameters.get("lr")
