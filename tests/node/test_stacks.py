@@ -223,10 +223,9 @@ def test_the_collectives_of_a_real_training_are_told_while_it_hangs(
 
     def told() -> dict[str, Any] | None:
         (rank,) = looked_at(start, tmp_path, foreign[0])
-        assert rank["rung"] == "flight recorder", rank["missed"]
-        return (
-            rank["flight"] if rank["flight"]["is_done"] else None
-        )  # NCCL's watchdog notes it a moment later
+        flight: dict[str, Any] | None = rank["flight"]
+        # NCCL's watchdog notes a moment later that it is done.
+        return flight if flight is not None and flight["is_done"] else None
 
     assert wait_until(told, 20, "the third is done") == {
         "operation": f"{backend}:all_reduce",
