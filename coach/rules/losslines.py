@@ -74,6 +74,7 @@ _OF_THE_WHOLE = frozenset(
             "current",
         ),
         *("smoothed", "step", "iter", "iteration", "batch", "epoch"),
+        *("nan", "inf", "s", "ms", "the"),  # what stands before it may be the end of another value
     )
 )
 """What the name of the loss that is trained on may be made of; with any other word it is a part of it, or another quantity."""

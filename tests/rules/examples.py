@@ -7,7 +7,7 @@ from typing import Any
 
 from coach.model.finding import Diagnosis
 from coach.model.history import History
-from coach.model.log import LogHit
+from coach.model.log import LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
@@ -117,3 +117,11 @@ def judge(
 def causes(diagnosis: Diagnosis) -> list[str]:
     """Causes at warning or above, in order."""
     return [finding.cause for finding in diagnosis.findings if finding.severity >= 2]
+
+
+def of_a_whole_log(*lines: str) -> list[str]:
+    """The causes that are told of a log that ended, seen from its first line to its last."""
+    text = "\n".join(lines) + "\n"
+    tail = LogTail("train.log", 1, lines, len(text), len(lines))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,))
+    return causes(Engine(build()).diagnose(snapshot, History()))

@@ -10,7 +10,7 @@ from coach.model.log import LogTail
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import causes, diagnose_log, run, scan
+from tests.rules.examples import causes, diagnose_log, of_a_whole_log, run, scan
 from tests.rules.recorded import RECORDINGS, diagnose
 
 ENDED = {
@@ -366,14 +366,6 @@ def test_an_exception_that_was_caught_is_not_worth_a_word() -> None:
     progress = "".join(f"downloading part {part}\n" for part in range(60))
     assert not diagnose_log(traceback + progress, run(state="COMPLETED")).findings
     assert causes(diagnose_log(traceback, run(state="FAILED"))) == ["code_error"]
-
-
-def of_a_whole_log(*lines: str) -> list[str]:
-    """What is said of a log that ended, seen from its first line to its last."""
-    text = "\n".join(lines) + "\n"
-    tail = LogTail("train.log", 1, lines, len(text), len(lines))
-    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,))
-    return causes(Engine(build()).diagnose(snapshot, History()))
 
 
 RAISED = ("Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "    main()")

@@ -1,0 +1,227 @@
+"""Many short logs, as people write and get them: those of one cause in all its words, and healthy ones that sound bad."""
+
+from __future__ import annotations
+
+import math
+from textwrap import dedent
+
+import pytest
+
+from coach.model.finding import Severity
+from tests.rules.examples import causes, diagnose_log, of_a_whole_log
+
+FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
+WORDINGS = {
+    "disk_quota": [
+        "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed writing file data/53: file write failed",
+        "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs 13216421968",
+    ],
+    "cublas_cudnn_error": [
+        "RuntimeError: cublas runtime error : library not initialized at /pytorch/aten/src/THC/THCGeneral.cpp:216"
+    ],
+    "cuda_oom": [
+        "RuntimeError: Triton Error [CUDA]: out of memory",
+        "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
+        "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096).",
+        'multiprocessing.pool.RemoteTraceback:\n"""\n'
+        + FRAMES
+        + 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"""',
+    ],
+    "host_oom": ["RuntimeError: CUDA error: out of host memory", "MemoryError: std::bad_alloc"],
+    "cuda_unavailable": [
+        "ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU with cuda>=11.0",
+        "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA device(s)",
+        "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment",
+    ],
+    "invalid_device_ordinal": [
+        "RuntimeError: cuda runtime error (10) : invalid device ordinal at torch/csrc/cuda/Module.cpp:87",
+        "MisconfigurationException: You requested gpu: [0, 1, 2, 3]\n But your machine only has: [0, 1]",
+    ],
+    "cuda_version_mismatch": [
+        "RuntimeError:\nThe detected CUDA version (11.8) mismatches the version that was used to compile\nPyTorch (12.1)."
+    ],
+    "driver_too_old": ["Failed to initialize NVML: Driver/library version mismatch"],
+    "no_kernel_image": [
+        "RuntimeError: cutlassF: no kernel found to launch!",
+        "ptxas fatal   : Value 'sm_90' is not defined for option 'gpu-name'",
+    ],
+    "file_not_found": [
+        "huggingface_hub.utils._errors.RepositoryNotFoundError: 404 Client Error. (Request ID: Root=1-65)",
+        "RuntimeError: Parent directory /scratch/out does not exist.",
+        "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files",
+    ],
+    "permission_denied": [
+        "huggingface_hub.utils._errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-6)",
+        "OSError: You are trying to access a gated repo.\nMake sure to have access to it at https://huggingface.co/x/y.",
+    ],
+    "module_not_found": [
+        "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`: Please run `pip install transformers[torch]`",
+        "ImportError: Please install apex from https://www.github.com/nvidia/apex to use distributed and fp16 training.",
+    ],
+    "fsdp_error": [
+        "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while rank 1 is all-gathering 2",
+        FRAMES
+        + '  File "/env/lib/python3.11/site-packages/torch/distributed/fsdp/_init_utils.py", line 127, in _init\n'
+        "    state = x[1]\nIndexError: list index out of range",
+    ],
+    "torch_compile_error": [
+        FRAMES
+        + '  File "/env/lib/python3.11/site-packages/torch/_inductor/codecache.py", line 12, in load\n    raise x\nAssertionError'
+    ],
+    "nan_loss": [
+        "ValueError: The parameter loc has invalid values",
+        "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+        "FloatingPointError: Predicted boxes or scores contain Inf/NaN. Training has diverged.",
+        "it 1 D loss: nan  G loss: 0.3\nit 2 D loss: nan  G loss: 0.2",
+    ],
+    "nccl_timeout": [
+        "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+        "but store->get('0') got error: Socket Timeout"
+    ],
+    "pg_not_initialized": ["AssertionError: tensor model parallel group is not initialized"],
+    "port_in_use": [
+        "ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it."
+    ],
+    "shape_mismatch": [
+        "ValueError: Using a target size (torch.Size([64])) that is different to the input size (torch.Size([64, 1])) is deprecated."
+    ],
+    "version_conflict": [
+        "AttributeError: _ARRAY_API not found",
+        "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
+        "RuntimeError: Failed to import x because of the following error:\n/env/x.so: undefined symbol: _ZN3c105ErrorC2E",
+    ],
+    "slurm_node_fail": [
+        "srun: error: Task launch for StepId=88.0 failed on node gpu3: Communication connection failure"
+    ],
+    "gloo_connect": ["RuntimeError: Application timeout caused pair closure"],
+    "dataloader_worker_killed": ["RuntimeError: DataLoader timed out after 120 seconds"],
+    "checkpoint_corrupt": [
+        "RuntimeError: [enforce fail at inline_container.cc:222] . file not found: archive/data.pkl"
+    ],
+    "code_error": [
+        FRAMES + "cv2.error: OpenCV(4.5.5) resize.cpp:4052: error: (-215:Assertion failed) !ssize.empty()",
+        FRAMES + "torch._C._LinAlgError: linalg.cholesky: the input is not positive-definite",
+        FRAMES + "UserWarning: taken as an error",
+        "<ipython-input-5-1> in <module>\n      1 for b in loader:\n----> 2     print(b['x'])\n\nKeyError: 'x'",
+    ],
+}
+HEALTHY = {
+    "a help text": """
+        usage: train.py [-h] [--lr LR]
+          --shm-size   raise it when you see 'DataLoader worker (pid 1) is killed by signal: Bus error'
+          --port PORT  change it on 'RuntimeError: Address already in use'
+          --retry      catch
+                       'RuntimeError: CUDA error: an illegal memory access was encountered'
+        Epoch 1 done""",
+    "a text in quotes": '''
+        """Known problems
+        RuntimeError: CUDA error: device-side assert triggered
+            happens when labels are out of range.
+        RuntimeError: Default process group has not been initialized
+        Segmentation fault
+        Killed
+        """
+        training done, accuracy 0.93''',
+    "comments and shown commands": """
+        # RuntimeError: CUDA error: device-side assert triggered
+        + trap 'echo "RuntimeError: No CUDA GPUs are available"' TERM
+        accuracy 0.93""",
+    "tests that went as they should": """
+        tests/test_ddp.py::test_oom PASSED
+        E   RuntimeError: CUDA error: an illegal memory access was encountered
+        XFAIL tests/test_x.py::test_b - RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)
+        ==== 20 passed, 1 xfailed in 3.2s ====""",
+    "dynamo's fall back": """
+        torch._dynamo.convert_frame: [WARNING] last reason
+        WON'T CONVERT forward train.py line 3
+        due to:
+        Traceback (most recent call last):
+          File "/env/site-packages/torch/_dynamo/x.py", line 1, in f
+            g()
+        torch._dynamo.exc.Unsupported: call_function
+        step 1 accuracy 0.3""",
+    "a thread of a tracker": """
+        Training finished, best acc 0.93
+        Exception in thread Thread-3:
+        Traceback (most recent call last):
+          File "/env/site-packages/wandb/sdk/a.py", line 1, in run
+            self.f()
+        BrokenPipeError: [Errno 32] Broken pipe""",
+    "a job that requeued itself": """
+        Received SIGTERM, saving checkpoint
+        Checkpoint saved to ckpt.pt
+        Requeued job 17""",
+    "an attempt that was preempted, and the next": """
+        slurmstepd: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-21T04:00:00 DUE TO PREEMPTION ***
+        Resuming from checkpoint last.ckpt at step 12000
+        step 12100 loss 1.21
+        step 12200 loss 1.20
+        Training complete.""",
+    "a helper's end": """
+        container tb-sidecar exited with code 137
+        Training finished successfully""",
+    "a step that was ended at the end": """
+        srun: Force Terminated StepId=17.3
+        Done""",
+    "a command that a script went on without": """
+        ssh: Could not resolve hostname backup: Name or service not known
+        Done""",
+    "words about memory": """
+        note: DefaultCPUAllocator: not enough memory would appear with batch 4096
+        std::bad_alloc handler installed
+        Done""",
+    "words about ports": """
+        hparams: {'on_error': 'EADDRINUSE'}
+        error_handlers: [Errno 98] Address already in use -> retry
+        Done""",
+    "what is not known yet": """
+        Epoch 1: val_loss improved from inf to 0.41235, saving model
+        best_val_loss=inf
+        epoch 1 train_loss 2.0 val_loss nan
+        epoch 2 train_loss 1.9 val_loss nan""",
+    "TensorFlow on a CPU": """
+        W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file
+        E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8454] Unable to register cuDNN factory
+        100/100 [==============================] - 5s 2ms/step - loss: 0.2976""",
+    "what others say in data": """
+        Example 0: Q: Why do I get "Segmentation fault (core dumped)"? A: Because of a null pointer.
+        Example 1: Q: ModuleNotFoundError: No module named 'numpy' A: pip install numpy
+        {'loss': 1.9, 'epoch': 0.01}""",
+}
+PARTS = [
+    "{'loss': %s, 'aux_loss': nan}",
+    "epoch 1 train_loss %s reg_loss nan",
+    "step 1 | loss: %s | kd_loss: nan | lr: 0.1",
+    "step 1 cls_loss 0.1 KL loss: nan total_loss: %s",
+]
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"), [(cause, text) for cause, texts in WORDINGS.items() for text in texts]
+)
+def test_every_wording_at_the_end_of_a_log_leads_to_its_cause(cause: str, text: str) -> None:
+    assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_log_that_sounds_bad_is_no_alarm(name: str) -> None:
+    assert not of_a_whole_log(*dedent(HEALTHY[name]).strip("\n").split("\n"))
+
+
+@pytest.mark.parametrize("line", PARTS)
+def test_a_nan_of_another_series_is_info_beside_a_finite_training_loss(line: str) -> None:
+    text = "".join(f"{line % loss}\n" for loss in (2.0, 1.9, 1.8))
+    findings = diagnose_log(text).findings
+    assert [(finding.rule, finding.severity) for finding in findings] == [("NUM001", Severity.INFO)]
+
+
+@pytest.mark.parametrize("line", PARTS)
+def test_a_nan_in_the_training_loss_is_an_alarm_whatever_stands_beside_it(line: str) -> None:
+    assert causes(diagnose_log(f"{line % 2.0}\n" + f"{line % math.nan}\n" * 3)) == ["nan_loss"]
+
+
+def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> None:
+    died = ("RuntimeError: CUDA error: an illegal memory access was encountered", "Training finished", "Done")
+    assert of_a_whole_log(*died) == ["illegal_memory_access"]
+    assert of_a_whole_log(*FRAMES.splitlines(), "ValueError: bad label", "Done") == ["code_error"]
+    assert of_a_whole_log("slurm_script: line 9: 4242 Killed      python train.py", "Done") == ["host_oom"]
