@@ -70,6 +70,17 @@ def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> lis
     return recent
 
 
+def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
+    """Of each job that went wrong its worst cause, in the order of `coach check`: by severity, then by cost. A remark is nothing wrong."""
+    of_job: dict[str, RankedFinding] = {}
+    for each in sorted(
+        by_impact(found, now_s), key=lambda each: (-each.finding.severity, not each.finding.is_primary)
+    ):
+        if each.finding.severity > Severity.INFO and each.finding.consequence_of is None:
+            of_job.setdefault(each.target, each)
+    return sorted(of_job.values(), key=lambda each: (-each.finding.severity, -(each.lost_gpu_hours or 0.0)))
+
+
 def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedFinding | None:
     """The gravest of all, of those the most costly; a remark is none."""
     causes = [each for each in by_impact(found, now_s) if each.finding.severity > Severity.INFO]

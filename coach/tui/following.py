@@ -45,7 +45,7 @@ class Following:
             start = int(context.now_s // TURN_S) * MAX_LIVE % len(live)
             live = [*live[start:], *live[:start]][:MAX_LIVE]
         ended = [job.job_id for job in foreign if is_final(job.state)]
-        if place == "findings":
+        if place == "findings" or (place == "cluster" and self._can_read_foreign):
             ended += self._ended_within_a_day(newest)
         context.unread = [name for name in dict.fromkeys(ended) if not self._is_settled(name)]
         return (*live, *context.unread[:MAX_ENDED])

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from coach.model.accounting import PastJob
 from coach.model.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.history import PastJobs
 from tests.tui.driving import opened
 from tests.tui.fake_session import (
@@ -90,3 +91,42 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
         await driver.until(lambda: "41" in session.watches[-1].targets, "the ended job is read")
         assert "40" not in session.watches[-1].targets
         assert "still to be read" in driver.text()
+
+
+async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:
+    async with opened(with_foreign_job(), size=(80, 24)) as driver:
+        await driver.sees("2 of 2 jobs judged went wrong")
+        rows = [line for line in driver.text().splitlines() if " GPU003 " in line or " NUM001 " in line]
+        assert "NUM001" in rows[1], rows  # the first is the worst in the top line
+        assert "GPU003" in rows[2], rows
+        await driver.press("tab")
+        await driver.until(lambda: getattr(driver.app.focused, "id", "") == "verdicts", "Tab goes there")
+        await driver.press("end", "enter")
+        await driver.reaches("finding")
+        await driver.sees("The GPUs hardly work")
+
+
+async def test_what_goes_wrong_while_one_works_takes_neither_the_focus_nor_the_cursor() -> None:
+    session = with_foreign_job()
+    wrong = session.snapshot
+    async with opened(session) as driver:
+        driver.app.context.found.clear()
+        driver.session.push(replace(wrong, diagnoses=MappingProxyType({})))
+        await driver.until(lambda: "went wrong" not in driver.text(), "nothing is wrong")
+        await driver.press("down")
+        queue = driver.app.screen.query_one("#queue", KeyedTable)
+        key = queue.cursor_key
+        session.push(wrong)
+        await driver.sees("2 of 2 jobs judged went wrong")
+        assert (driver.app.focused, queue.cursor_key) == (queue, key)
+
+
+async def test_when_all_is_well_again_the_room_is_the_clusters_and_the_keys_go_to_the_queue() -> None:
+    async with opened(with_foreign_job()) as driver:
+        await driver.sees("jobs judged went wrong")
+        await driver.press("tab")
+        await driver.until(lambda: getattr(driver.app.focused, "id", "") == "verdicts", "Tab goes there")
+        driver.app.context.found.clear()
+        driver.session.push(replace(driver.session.snapshot, diagnoses=MappingProxyType({})))
+        await driver.until(lambda: "went wrong" not in driver.text(), "nothing is wrong any more")
+        assert getattr(driver.app.focused, "id", "") == "queue"

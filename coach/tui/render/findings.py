@@ -12,6 +12,8 @@ from coach.tui.render.severity import job_state_tone, severity_sign, severity_to
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import UNKNOWN, Line, Span, age, number, printable
 
+VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
+"""Of a job's worst finding, where the screen is about something else."""
 FINDING_COLUMNS = (
     Column("severity", "SEVERITY", 10),
     Column("rule", "RULE", 6),
@@ -60,6 +62,12 @@ def _row(ranked: RankedFinding, now_s: float) -> Row:
         ),
         searchable(printable(ranked.target), name, state, severity, finding.rule, finding.name, summary),
     )
+
+
+def verdict_title(num_wrong: int, num_judged: int, num_unread: int) -> str:
+    """Over the jobs that went wrong."""
+    unread = f" · {num_unread} still to be read" if num_unread else ""
+    return f"{num_wrong} of {num_judged} jobs judged went wrong · Enter opens, f lists all{unread}"
 
 
 def worst_line(worst: RankedFinding | None) -> Line:

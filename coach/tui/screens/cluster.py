@@ -13,13 +13,14 @@ from coach.analysis.arrays import group_id, is_part
 from coach.analysis.free_gpus import free_by_partition
 from coach.analysis.job_query import job_vocabulary
 from coach.analysis.node_query import count_free, node_vocabulary
+from coach.analysis.ranking import went_wrong
 from coach.model.cluster import Job, Node
 from coach.sources.node_sets import expand_nodes
 from coach.tui.arranging import Arranged
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
-from coach.tui.messages import Done, JobOpened, NodeOpened, RunOpened, ScreenShown
+from coach.tui.messages import Done, FindingsOpened, JobOpened, NodeOpened, RunOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     FreeGpus,
@@ -27,6 +28,13 @@ from coach.tui.render.cluster import (
     nodes_in_order,
     nodes_title,
     partition_lines,
+)
+from coach.tui.render.findings import (
+    FINDING_COLUMNS,
+    VERDICT_COLUMNS,
+    finding_key,
+    finding_rows,
+    verdict_title,
 )
 from coach.tui.render.queue import (
     JOB_COLUMNS,
@@ -49,9 +57,12 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
+MAX_VERDICTS = 5
+
 
 class ClusterScreen(ViewingScreen, ChoosingScreen):
-    """Home."""
+    """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes its room from the nodes, and
+    neither focus nor cursor from anybody."""
 
     PLACE = "cluster"
     BINDINGS = bindings_of("cluster")
@@ -68,6 +79,8 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         )
         super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
         self._unfolded: set[str] = set()
+        self._wrong: dict[str, str] = {}
+        """The targets of the jobs that went wrong, by the keys of their rows."""
         self._free: Arranged[FreeGpus] = Arranged({}, self._deliver)
         self._found: Arranged[Rows] = Arranged(node_rows(()), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
@@ -75,6 +88,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         """The jobs in their place; of which queue, and whether everybody's."""
 
     def compose_body(self) -> Iterator[Widget]:
+        yield KeyedTable(FINDING_COLUMNS, id="verdicts")
         yield LinesView(id="partitions", can_focus=False)
         yield KeyedTable(NODE_COLUMNS, id="nodes")
         yield KeyedTable(JOB_COLUMNS, id="queue")
@@ -82,6 +96,10 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
 
     def on_mount(self) -> None:
         self.query_one("#queue").focus()
+
+    @property
+    def verdicts(self) -> KeyedTable:
+        return self.query_one("#verdicts", KeyedTable)
 
     @property
     def nodes(self) -> KeyedTable:
@@ -94,6 +112,7 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
     def show(self) -> None:
         snapshot, context = self.context.snapshot, self.context
         width, height = self.app.size
+        num_lines = self._show_verdicts(2 if height < 30 else MAX_VERDICTS)
         strip = partition_lines(snapshot.partitions, self._free_gpus(), width, 2 if height < 30 else 4)
         partitions = self.pane("#partitions")
         partitions.styles.height = max(1, len(strip))
@@ -102,7 +121,9 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         self.nodes.lay_out(self._node_view.columns, self._node_view.sorted_column)
         has_nodes = "nodes" in snapshot.sources and snapshot.sources["nodes"].data_time_s is not None
         self.nodes.set_rows(nodes, "no node" if has_nodes else "waiting for the first answer…")
-        self.nodes.styles.height = min(max(1, self.nodes.num_rows) + 2, max(5, height * 2 // 5 - len(strip)))
+        self.nodes.styles.height = min(
+            max(1, self.nodes.num_rows) + 2, max(5, height * 2 // 5 - len(strip) - num_lines)
+        )
         self.nodes.set_title(
             nodes_title(len(snapshot.nodes), self._node_view.view.filter, self.nodes.num_rows)
         )
@@ -118,6 +139,20 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         title = queue_title(queue, len(snapshot.jobs) if is_told else None, context.are_all_shown, query)
         num_marked = len(self.queue.marked_keys)
         self.queue.set_title(f"{title} · {num_marked} selected, Esc clears" if num_marked else title)
+
+    def _show_verdicts(self, most: int) -> int:
+        """How many lines they take: none while nothing is wrong."""
+        wrong, table = went_wrong(self.context.found, self.context.now_s), self.verdicts
+        if not wrong and table.has_focus:
+            self.queue.focus()
+        table.display = bool(wrong)
+        self._wrong = {finding_key(each): each.target for each in wrong}
+        table.lay_out(VERDICT_COLUMNS, None)
+        table.set_rows(finding_rows(wrong, self.context.now_s))
+        table.set_title(verdict_title(len(wrong), len(self.context.found), len(self.context.unread)))
+        num_lines = 2 + min(len(wrong), most)
+        table.styles.height = num_lines
+        return num_lines if wrong else 0
 
     def _deliver(self, callback: Callable[[], object]) -> None:
         self.app.post_message(Done(callback))
@@ -171,6 +206,10 @@ class ClusterScreen(ViewingScreen, ChoosingScreen):
         self.refresh_all()
 
     def action_open(self) -> None:
+        if self.focused is self.verdicts:
+            if (target := self._wrong.get(self.verdicts.cursor_key or "")) is not None:
+                self.post_message(FindingsOpened(target))
+            return
         if self.focused is self.nodes and self.nodes.cursor_key is not None:
             self.post_message(NodeOpened(self.nodes.cursor_key))
             return
