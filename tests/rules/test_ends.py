@@ -252,6 +252,16 @@ def test_more_time_is_never_advised_for_a_training_that_stood_still() -> None:
     assert "First see whether it was still getting on" in timed_out([], 1002.0)[0]
 
 
+def test_a_limit_that_came_too_early_is_lengthened_to_what_all_steps_take_at_their_pace() -> None:
+    job = Job("17", "mine", "user", "TIMEOUT", None, "gpu", "node4", 1, 2, 0, 3600, 0, 3600, 1.0, 2.0, 150.0)
+    launched = run(state="TIMEOUT", parameters={"max_steps": 6000})
+    snapshot = TargetSnapshot("17", 150.0, run=launched, job=job)
+    diagnosis = Engine(build()).diagnose(snapshot, history(steps([2.0] * 100, 0, 0.5)))
+    (finding,) = [finding for finding in diagnosis.findings if finding.rule == "JOB002"]
+    assert finding.fixes[0].changes == {"time": "02:22:00"}
+    assert ("steps done", 100, "of 6000") in [(e.text, e.value, e.unit) for e in finding.evidence]
+
+
 def test_an_attempt_that_was_preempted_and_followed_by_another_is_past() -> None:
     line = f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO PREEMPTION ***\n"
     text = line + "".join(f"step {step} loss: {2 / (step + 1):.3f}\n" for step in range(300))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from coach.model.finding import Evidence, Fix, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Threshold
+from coach.rules.launched import int_parameter, int_resource
 from coach.rules.quoting import hits_of
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+from coach.rules.windows import newest_steps
 
 
 class TimeLimit(EndedBySlurm):
@@ -47,6 +51,7 @@ class TimeLimit(EndedBySlurm):
             "times the median step",
             "checkpoints and evaluations take several steps' time; a training that goes on seldom pauses longer",
         ),
+        Threshold("spare", 1.3, "times the time needed", "the pace varies, and so does the start"),
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
     )
     signatures = (
@@ -68,8 +73,11 @@ class TimeLimit(EndedBySlurm):
         return f"{what} reached its time limit and was ended by Slurm"
 
     def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
-        if snapshot.job is not None and snapshot.job.time_limit_s is not None:
-            yield Evidence("time limit", value=float(snapshot.job.time_limit_s), unit="s")
+        limit_s, goal = _time_limit_s(snapshot), int_parameter(snapshot.run, "max_steps")
+        if limit_s is not None:
+            yield Evidence("time limit", value=float(limit_s), unit="s")
+        if goal and history.ranks:
+            yield Evidence("steps done", value=history.steps(history.ranks[0])[-1].step, unit=f"of {goal}")
         standstill_s = self._standstill_s(snapshot, history)
         if standstill_s is not None:
             yield Evidence("from the last step to the end", value=round(standstill_s, 1), unit="s")
@@ -83,12 +91,28 @@ class TimeLimit(EndedBySlurm):
             return
         if standstill_s is None:
             yield Fix("First see whether it was still getting on: a hang reaches any limit")
+        needed_s = self._needed_s(snapshot, history)
+        if needed_s is not None:
+            minutes = math.ceil(self.values["spare"] * needed_s / 60)
+            yield Fix(
+                f"Time limit → {minutes // 60:02d}:{minutes % 60:02d}:00: at its pace all steps take {needed_s / 60:.1f} min",
+                {"time": f"{minutes // 60:02d}:{minutes % 60:02d}:00"},
+            )
         if snapshot.run is not None and snapshot.checkpoints:
             yield Fix("Launch it again: it goes on from its newest checkpoint")
         yield Fix(
             "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before its limit"
             " (#SBATCH --signal=B:USR1@300)"
         )
+
+    def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
+        """What the whole run takes at the pace of its newest steps, its start included; None where its number of steps is not known."""
+        goal, limit_s = int_parameter(snapshot.run, "max_steps"), _time_limit_s(snapshot)
+        if not goal or limit_s is None or not history.ranks:
+            return None
+        steps = newest_steps(history.steps(history.ranks[0]), 100)
+        times = [step.step_time_s for step in steps if step.step_time_s]
+        return limit_s + max(0, goal - steps[-1].step) * fmean(times) if times else None
 
     def _standstill_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """From the last step (or the last loss with a time in the log) to the end; None where no steps or no times are known."""
@@ -109,3 +133,10 @@ class TimeLimit(EndedBySlurm):
         )
         median_s = times[len(times) // 2] if times else 0.0
         return max(self.values["standstill_s"], self.values["standstill_steps"] * median_s)
+
+
+def _time_limit_s(snapshot: TargetSnapshot) -> int | None:
+    """As the queue says, else as the launch asked for it."""
+    if snapshot.job is not None and snapshot.job.time_limit_s is not None:
+        return snapshot.job.time_limit_s
+    return int_resource(snapshot.run, "time_limit_s")
