@@ -20,6 +20,8 @@ class Need(StrEnum):
     LOG = "log"
     METRICS = "metrics"
     GPU_TELEMETRY = "gpu.utilization"
+    GPU_LINKS = "gpu.links"
+    GPU_HEALTH = "gpu.health"
     HOST_TELEMETRY = "host"
     JOB_STATE = "job.state"
 

@@ -20,6 +20,14 @@ _REMEDIES = {
         "launch it with `coach launch`, or write metrics/rank-<r>.jsonl as the trainers do",
     ),
     Need.GPU_TELEMETRY: ("no sampler ran beside it", "start the training with `srun … coach run -- COMMAND`"),
+    Need.GPU_LINKS: (
+        "no record of a GPU's PCIe and NVLink came: MIG instances and virtual GPUs have none",
+        "the sampler writes one every ten seconds: start the training with `srun … coach run -- COMMAND`",
+    ),
+    Need.GPU_HEALTH: (
+        "no record of a GPU's memory errors came",
+        "the sampler writes one every ten seconds: start the training with `srun … coach run -- COMMAND`",
+    ),
     Need.HOST_TELEMETRY: (
         "no sampler ran beside it",
         "start the training with `srun … coach run -- COMMAND`",
@@ -55,6 +63,10 @@ class Sight:
             met.add(Need.METRICS)
         if any(sample.utilization_pct is not None for key in history.gpus for sample in history.gpu(*key)):
             met.add(Need.GPU_TELEMETRY)
+        if any(history.gpu_link(*key) for key in history.gpus):
+            met.add(Need.GPU_LINKS)
+        if any(history.gpu_health(*key) for key in history.gpus):
+            met.add(Need.GPU_HEALTH)
         if history.nodes:
             met.add(Need.HOST_TELEMETRY)
         elsewhere = _elsewhere(snapshot)
@@ -70,6 +82,8 @@ class Sight:
     def not_measured(self, rule: Rule) -> list[NotMeasured]:
         """What a blind rule lacks, by the alternative that lacks least."""
         missing = min((needs - self.met for needs in rule.needs), key=len)
+        if Need.GPU_TELEMETRY in missing:  # without any GPU telemetry, its parts need no lines of their own
+            missing -= {Need.GPU_LINKS, Need.GPU_HEALTH}
         return [self._missing(need) for need in sorted(missing)]
 
     def _missing(self, need: Need) -> NotMeasured:

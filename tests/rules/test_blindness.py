@@ -7,7 +7,9 @@ import pytest
 from coach.model.cluster import Job
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, TelemetrySample
 from coach.rules.blindness import Sight
+from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.tui.fake_session import make_job, make_run
 
@@ -32,3 +34,22 @@ def test_nothing_is_put_into_a_job_that_does_not_run_or_has_a_sampler(
     found = remedies(make_job("17", state=state, raw_job_id="17"), **more)
     assert found
     assert not any("attach" in how for how in found)
+
+
+def blind_of(*samples: TelemetrySample) -> set[str]:
+    history = History()
+    history.add_samples([GpuSample("node1", 1.0, 0, None, utilization_pct=90.0), *samples])
+    return {gap.what for gap in Engine(build()).diagnose(TargetSnapshot("17", 1.0), history).not_measured}
+
+
+def test_links_and_memory_of_a_gpu_without_any_record_of_them_are_not_called_healthy() -> None:
+    assert {"gpu.links", "gpu.health"} <= blind_of()
+    assert not {"gpu.links", "gpu.health"} & blind_of(
+        GpuLink("node1", 1.0, 0, None), GpuHealth("node1", 1.0, 0, None)
+    )
+
+
+def test_without_any_gpu_telemetry_its_parts_have_no_lines_of_their_own() -> None:
+    found = Engine(build()).diagnose(TargetSnapshot("17", 1.0), History()).not_measured
+    assert "gpu.utilization" in {gap.what for gap in found}
+    assert not {"gpu.links", "gpu.health"} & {gap.what for gap in found}

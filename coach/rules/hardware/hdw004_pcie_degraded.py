@@ -33,7 +33,7 @@ class PcieDegraded(Rule):
     name = "pcie-degraded"
     cause = "pcie_degraded"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_LINKS}),)
     causal_rank = 1
     keep_s = 30.0
     thresholds = (

@@ -30,7 +30,7 @@ class NvlinkDown(Rule):
     name = "nvlink-down"
     cause = "nvlink_down"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_LINKS}),)
     causal_rank = 1
     keep_s = 30.0
 

@@ -31,7 +31,7 @@ class GpuMemoryErrors(Rule):
     name = "gpu-memory-errors"
     cause = "gpu_memory_errors"
     severity = Severity.WARNING
-    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    needs = (frozenset({Need.GPU_TELEMETRY, Need.GPU_HEALTH}),)
     causal_rank = 1
     keep_s = 30.0
 
