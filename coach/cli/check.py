@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -175,6 +176,9 @@ def checked_lines(checked: Checked, muted: Iterable[str] = ()) -> Iterable[str]:
 
 def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
     """Which went wrong with what, and which did not."""
+    parts = sorted(parts, key=lambda part: (len(part.diagnosis.target), part.diagnosis.target))
+    states = Counter(part.snapshot.state or "state not known" for part in parts)
+    yield f"  parts: {', '.join(f'{number} {printable(state)}' for state, number in states.most_common())}"
     named = {
         "went wrong": [part for part in parts if part.worst is not None],
         "could not be read": [part for part in parts if part.is_blind],
@@ -187,8 +191,8 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
             listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
             more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
             yield f"  {word}: {listed}{more}"
-    first = printable(parts[0].diagnosis.target)
-    yield f"  coach check {first} tells all of one"
+    first = next(iter(named["went wrong"]), parts[0])
+    yield f"  coach check {printable(first.diagnosis.target)} tells all of one"
 
 
 def diagnosis_lines(
