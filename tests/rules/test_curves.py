@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from coach.model.log import LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.reading import MetricsChunk
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.curves import courses
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from coach.sources.foreign_metrics import ForeignMetricsSource
@@ -32,6 +34,7 @@ ILL = {
     "overfitting": ["NUM013"],
 }
 
+FRAMEWORKS = Path(__file__).parents[1] / "fixtures" / "foreign_metrics"
 Row = dict[str, float]
 
 
@@ -120,6 +123,15 @@ def test_healthy_curves_stay_silent_in_what_any_framework_prints(name: str, styl
         name, ""
     )
     assert rules_of(said(name, style, extra)) == []
+
+
+def test_what_transformers_prints_is_the_course_that_its_state_tells() -> None:
+    state = json.loads((FRAMEWORKS / "transformers" / "checkpoint-40" / "trainer_state.json").read_bytes())
+    told = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+    hits = scan((FRAMEWORKS / "transformers.log").read_text())
+    course = max(courses(TargetSnapshot("log", None, log_hits=hits), History()), key=len)
+    assert [point.loss for point in course] == pytest.approx(told, rel=1e-3)
+    assert len(told) == 20
 
 
 def test_keras_and_nanogpt_evaluations_show_what_was_learned_by_heart() -> None:
