@@ -158,6 +158,16 @@ def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
     return as_seen(io, run, look(value)) if run.backend == "local" else run
 
 
+def run_around(io: Io, path: Path) -> Run | None:
+    """The run whose file or folder this is; None where it is of none."""
+    for folder in (path.parent, path.parent.parent, path.parent.parent / path.stem):
+        try:
+            return read_run(io, folder)
+        except (OSError, UserError):
+            continue
+    return None
+
+
 def read_answer(io: Io, run_dir: Path) -> Answer | None:
     """What was answered to a drill's run; None while nothing that can be read was."""
     path = runs.RunPaths(run_dir).drill_answer_json

@@ -25,6 +25,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import signatures
 from coach.sources.io import Io
+from coach.sources.run_files import run_around
 from coach.sources.run_index import RunIndex
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
@@ -102,7 +103,12 @@ class Checker:
                 RunIndex(self._settings.cache_dir, self._settings.runs_root),
             )
             self._past.catch_up(this, known, self._io, self._read_past)
-        return Checked(self._beside_others(diagnosis, snapshot, this), snapshot, read)
+        told = self._beside_others(diagnosis, snapshot, this)
+        if (
+            snapshot.run is None and target.path is not None
+        ):  # one file of a drill's run tells no more than all of them
+            told = as_told(told, run_around(self._io, target.path))
+        return Checked(told, snapshot, read)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
         """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError when it does not answer."""

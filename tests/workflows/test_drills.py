@@ -99,6 +99,10 @@ def test_until_it_is_answered_check_and_list_tell_nothing(
     assert "drill: answer first" in out
     assert "NUM001" not in out
     assert "nothing found" not in out
+    for file in ("stdout.log", "metrics/rank-0.jsonl"):
+        _, out, _ = coach(capfd, "check", str(home / "runs" / RUN_ID / file), "--backend", "local")
+        assert "drill: answer first" in out
+        assert "NUM001" not in out
     drill = listed(capfd)
     assert drill["planted"] is None
     assert drill["run_dir"] == str(home / "runs" / RUN_ID)
