@@ -1,0 +1,75 @@
+"""A drill as a learner launches it on this machine, and its run judged from a copy in which nothing says which drill it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coach.launch.recipe import get_recipe
+from coach.model.drill import Drill
+from tests.waiting import PATIENCE
+
+LONGEST_S = 150
+"""On an idle machine, with what a slow start takes."""
+_HIDDEN = b"x"
+
+
+@dataclass(frozen=True, slots=True)
+class Conductor:
+    """One learner's coach on the local backend."""
+
+    home: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def coach(self, *words: object) -> dict[str, Any]:
+        """The object that a command prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "coach", *map(str, words), "--format", "json"],
+            env={**os.environ, **self.env, "COACH_HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S * PATIENCE,
+        )
+        assert done.stdout, done.stderr
+        return dict(json.loads(done.stdout))
+
+    def run(self, name: str) -> Path:
+        """Launch a drill and wait for its end."""
+        return Path(self.coach("drill", name, "--backend", "local", "--wait")["run_dir"])
+
+    def findings(self, run_dir: Path) -> list[dict[str, Any]]:
+        """What `coach check` finds at warning or above, primary first, without the names of drill, recipe and trainer."""
+        recipe = json.loads((run_dir / "run.json").read_text())["recipe"]
+        copy = self.home / "copies" / run_dir.name.replace(recipe, "x")
+        shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("*.pt"))
+        trainer = get_recipe(recipe).trainer.removesuffix(".py")
+        names = re.compile("|".join(map(re.escape, (trainer, recipe))).encode())
+        for path in [path for path in copy.rglob("*") if path.is_file()]:
+            path.write_bytes(names.sub(_HIDDEN, path.read_bytes()))
+        record = json.loads((copy / "run.json").read_text())
+        record.pop("drill", None)
+        (copy / "run.json").write_text(json.dumps(record))
+        found = self.coach("check", copy, "--backend", "local")["findings"]
+        return [finding for finding in found if finding["severity"] != "info"]
+
+
+def drill_of(name: str) -> Drill:
+    drill = get_recipe(name).drill
+    assert drill is not None
+    return drill
+
+
+def assert_found(name: str, conductor: Conductor) -> None:
+    """The planted cause, or one that is judged right as well, is the primary finding."""
+    found = conductor.findings(conductor.run(name))
+    drill = drill_of(name)
+    assert found, f"{name}: nothing was found"
+    assert found[0]["cause"] in (drill.planted, *drill.also)
+    assert found[0]["primary"]

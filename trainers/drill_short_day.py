@@ -1,0 +1,47 @@
+"""Train a GPT on bytes of text with DDP, and keep what it has learned when it is done."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from common.checkpoint import save_checkpoint
+from common.data import load_data, steps_of
+from common.distributed import finish, run
+from common.metrics import MetricsLog
+from common.models import build_model, loss_of
+from common.short import Steps, train_on_every_rank
+from ddp import parse_arguments
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog) -> None:
+    torch.manual_seed(args.seed)
+    train_set, _, dataset = load_data(args)
+    sampler = DistributedSampler(train_set, seed=args.seed)
+    loader = DataLoader(train_set, args.batch_size, sampler=sampler, num_workers=args.num_workers)
+
+    model = metrics.watch(DDP(build_model(args.model, args.width).to(device)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+
+    steps, epoch = Steps(metrics, args.lr), 0
+    steps.begin(model, dataset, device)
+    while steps.done < args.max_steps:
+        sampler.set_epoch(epoch)
+        for [(inputs, targets)], data_time_s in steps_of(loader, 1):
+            loss = loss_of(model(inputs.to(device)), targets.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            steps.end(epoch, loss, len(targets), data_time_s)
+            if steps.done >= args.max_steps:
+                break
+        epoch += 1
+    if metrics.rank == 0:
+        save_checkpoint(args.run_dir, {"step": steps.done, "model": model.module.state_dict()})
+    finish(metrics, steps.done, "max_steps")
+
+
+if __name__ == "__main__":
+    run(lambda: train_on_every_rank(parse_arguments(), train))
