@@ -38,6 +38,8 @@ _OF_NODES = frozenset(
     }
 )
 """Causes that lie in the machine more often than in the program: that others do not have them tells which."""
+_CAUSES = {"NODE_FAIL": "slurm_node_fail", "BOOT_FAIL": "slurm_node_fail", "OUT_OF_MEMORY": "host_oom"}
+"""What a state says by itself."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -55,11 +57,12 @@ def seen_run(job: Job, nodes: tuple[str, ...], end_s: float | None) -> PastRun |
     work = work_of(None, job)
     if work is None:
         return None
-    cause = "slurm_node_fail" if job.state in ("NODE_FAIL", "BOOT_FAIL") else None
+    cause = _CAUSES.get(job.state)
     asked = {"partition": job.partition, "num_nodes": job.num_nodes, "num_gpus": job.num_gpus}
     return PastRun(
         *(job.job_id, work, job.state, job.submit_time_s, job.start_time_s, end_s, nodes),
         cause=cause,
+        is_judged=False,
         resources={**asked, "num_cpus": job.num_cpus, "time_limit_s": job.time_limit_s, "qos": job.qos},
     )
 
@@ -79,6 +82,7 @@ def past_run(
     past = replace(
         past,
         work=work,
+        is_judged=True,
         state=snapshot.state,
         nodes=nodes or history.nodes,
         rule=found.rule if found is not None else None,

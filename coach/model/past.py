@@ -47,6 +47,8 @@ class PastRun:
     samples_per_s: float | None = None
     samples_per_s_noise: float | None = None
     """Half the width of the 95 % interval within the run."""
+    is_judged: bool = True
+    """False: only the queue or the accounting knows it, and nobody has read its files."""
 
     @property
     def failure(self) -> str | None:

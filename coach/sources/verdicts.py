@@ -7,7 +7,7 @@ also when the logs are gone. Several coaches of one user append to the one file,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +48,32 @@ class Verdicts:
             return self._known
         return self._known
 
-    def keep(self, past: PastRun) -> None:
-        """Note how it ended, unless that is known already. Where nothing can be written, it is not remembered."""
-        record = runs.encode_record(_as_record(past))
-        kept = next(map(_parse, runs.decode_records(record)[0]), None)
-        if kept is None or not is_final(kept.state) or self.read().get(_key(kept)) == kept:
+    def keep(self, *ended: PastRun) -> None:
+        """Note how these ended, unless that is known already. Where nothing can be written, it is not remembered.
+
+        What a later look does not tell, an earlier one may have: accounting knows the memory, and the log the cause.
+        """
+        known, news = self.read(), []
+        for past in ended:
+            before = known.get(_key(past))
+            record = runs.encode_record(_as_record(_completed(past, before)))
+            kept = next(map(_parse, runs.decode_records(record)[0]), None)
+            if kept is not None and is_final(kept.state) and kept != before:
+                self._known.pop(_key(kept), None)
+                self._known[_key(kept)] = kept
+                news.append(record)
+        if not news:
             return
-        self._known.pop(_key(kept), None)
-        self._known[_key(kept)] = kept
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with runs.locked(self._file):
-                self._append(record)
+                self._append(b"".join(news))
         except OSError:
             return
 
-    def _append(self, record: bytes) -> None:
+    def _append(self, records: bytes) -> None:
         with open(self._file, "ab") as file:
-            file.write(b"\n" + record)  # what a killed coach left torn ends here
+            file.write(b"\n" + records)  # what a killed coach left torn ends here
             size = file.tell()
         self._file.chmod(0o600)
         if size > _MAX_FILE_BYTES // 2:
@@ -77,6 +85,18 @@ class Verdicts:
 def _key(past: PastRun) -> _Key:
     """A job's number is given anew on a cluster that was set up anew; requeueing sets the time of submission anew as well."""
     return past.target, past.submitted_s
+
+
+def _completed(past: PastRun, before: PastRun | None) -> PastRun:
+    if before is None:
+        return past
+    if before.is_judged and not past.is_judged:
+        past, before = before, past
+    return replace(
+        past,
+        memory_asked_mib=past.memory_asked_mib or before.memory_asked_mib,
+        memory_used_mib=past.memory_used_mib or before.memory_used_mib,
+    )
 
 
 def _as_record(past: PastRun) -> dict[str, Any]:
@@ -108,6 +128,8 @@ def _parse(record: Mapping[str, Any]) -> PastRun | None:
             values["nodes"] = (
                 tuple(filter(None, (text(node) for node in given))) if isinstance(given, list) else ()
             )
+        elif item.name == "is_judged":
+            values["is_judged"] = given is not False
         elif item.name == "world_size":
             values["world_size"] = whole(given)
         else:

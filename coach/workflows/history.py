@@ -56,6 +56,8 @@ def read_past_jobs(
     settings: Settings, io: Io, user: str, backend: str, *, past_s: float, limit: int
 ) -> PastJobs:
     """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. Asks the database once and the queue once."""
+    from coach.workflows.past import note_accounting  # not for the first frame: it brings the rules along
+
     now_s = io.now()
     notes: list[str] = []
     told: tuple[PastJob, ...] = ()
@@ -73,6 +75,7 @@ def read_past_jobs(
     listed = _list_runs(io, settings.runs_root, notes)
     cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
     merged = _merge(told, listed, seen, cluster)
+    note_accounting(settings, merged)
     recent = [each for each in merged if _when(each) is None or (_when(each) or 0.0) >= now_s - past_s]
     recent.sort(key=lambda each: -(_when(each) or 0.0))
     measured = tuple(_with_measurement(io, each, listed) for each in recent[:limit])

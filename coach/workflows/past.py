@@ -13,6 +13,7 @@ from pathlib import Path
 from coach import runs
 from coach.analysis.across import across, past_run, seen_run, work_of
 from coach.config import Settings
+from coach.model.accounting import PastJob
 from coach.model.cluster import Job, is_final
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, Finding, Severity
@@ -80,7 +81,7 @@ class PastRuns:
 
     def catch_up(self, this: PastRun, known: Iterable[Run], io: Io, read: Read) -> None:
         """Judge those of its earlier attempts that nobody has judged yet. `known` are runs, the newest first."""
-        judged = {target for target, _ in self._verdicts.read()}
+        judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
         begin_s = this.submitted_s or this.started_s or 0.0
         earlier: list[Run | Job] = [
             run
@@ -123,6 +124,20 @@ class PastRuns:
             remembered = SeenJobs(self._settings.cache_dir).read()[0]
             self._seen = tuple(each.job for each in remembered if each.job.start_time_s is not None)
         return self._seen
+
+
+def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
+    """Keep what accounting said of jobs that coach did not launch: their nodes, and the memory they had and used, which no log tells."""
+    pasts = []
+    for each in told:
+        past = seen_run(each.job, expand_nodes(each.job.nodes), each.job.end_time_s)
+        if past is None or each.source != "sacct" or each.run_id is not None:
+            continue
+        num_nodes = each.job.num_nodes or 1
+        asked, used = each.efficiency.memory_asked_mib, each.efficiency.memory_used_mib
+        past = replace(past, memory_asked_mib=None if asked is None else asked / num_nodes)
+        pasts.append(replace(past, memory_used_mib=None if used is None else used / num_nodes))
+    Verdicts(settings.cache_dir).keep(*reversed(pasts))
 
 
 def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:

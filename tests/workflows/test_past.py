@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from coach import runs
 from coach.config import Settings
+from coach.model.accounting import Efficiency, PastJob
 from coach.model.finding import Finding
 from coach.rules.engine import Engine
 from coach.rules.registry import build
@@ -19,8 +21,10 @@ from coach.sources.io import SystemIo
 from coach.sources.verdicts import FILE_NAME, MAX_RUNS, Verdicts
 from coach.workflows.checking import Checker
 from coach.workflows.diagnosing import LazyEngine
+from coach.workflows.past import note_accounting
 from coach.workflows.read import read_once
 from coach.workflows.targets import resolve_target
+from tests.analysis.jobs import job as make_job
 from tests.analysis.test_across import past
 
 OOM = (Path(__file__).parents[1] / "recordings" / "typed" / "cuda-oom.log").read_bytes()
@@ -153,6 +157,24 @@ def test_what_is_kept_survives_torn_lines_strange_values_and_another_coach(tmp_p
     assert kept[0].parameters == {"name": "caf\udce9"}
     assert len(kept[0].summary or "") < 9999
     assert one.read() == other.read()
+
+
+def test_what_accounting_told_and_what_the_log_told_are_kept_together_in_whatever_order(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    job = make_job("17", "OUT_OF_MEMORY", nodes="n[1-2]", num_nodes=2, work_dir="/w", end_time_s=2000.0)
+    told = PastJob(job, Efficiency(memory_asked_mib=65536.0, memory_used_mib=65000.0))
+    judged = replace(past(1), target="17", submitted_s=job.submit_time_s, cause="host_oom")
+    note_accounting(settings, [told, replace(told, run_id="a run, which tells more itself")])
+    verdicts = Verdicts(settings.cache_dir)
+    (known,) = verdicts.read().values()
+    assert (known.cause, known.is_judged, known.nodes) == ("host_oom", False, ("n1", "n2"))
+    for _ in range(2):
+        verdicts.keep(judged)
+        note_accounting(settings, [told])
+        (known,) = Verdicts(settings.cache_dir).read().values()
+        assert (known.memory_asked_mib, known.is_judged, known.work) == (32768.0, True, judged.work)
 
 
 def test_where_nothing_can_be_kept_the_diagnosis_is_made_all_the_same(machine: Machine) -> None:
