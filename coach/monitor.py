@@ -15,11 +15,13 @@ from typing import Protocol
 from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
+from coach.model.flight import FlightRecord
 from coach.model.history import History
 from coach.model.kept_hits import KeptHits
 from coach.model.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.reading import (
+    FlightRecords,
     JobList,
     LogChunk,
     LogFiles,
@@ -60,6 +62,7 @@ class _Target:
     """File and signature → the last line there that parts the attempts of a requeued job."""
     tails: dict[str, LogTail] = field(default_factory=dict)
     files: tuple[LogFile, ...] = ()
+    flight: tuple[FlightRecord, ...] = ()
     events: list[MetricEvent] = field(default_factory=list)
     gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
     last_record_s: float | None = None
@@ -141,11 +144,8 @@ class Monitor:
                 problem = next((file.problem for file in reading.payload.files if file.problem), None)
                 new = replace(new, error=problem, error_time_s=reading.time_s if problem else None)
         self._sources[key] = new
-        return (old.error, old.num_bad_rows, old.data_time_s is None) != (
-            new.error,
-            new.num_bad_rows,
-            new.data_time_s is None,
-        )
+        was, now = ((status.error, status.num_bad_rows, status.data_time_s is None) for status in (old, new))
+        return was != now
 
     def _apply_payload(self, reading: Reading, target: _Target | None) -> bool:
         match reading.payload:
@@ -260,6 +260,7 @@ class Monitor:
             log_hits=tuple(hits),
             log_tails=tuple(tail for _, tail in sorted(target.tails.items())),
             log_files=target.files,
+            flight=target.flight,
             events=tuple(target.events),
             checkpoints=facts.checkpoints if facts is not None else (),
             sensor_gaps=tuple(target.gaps.values()),
@@ -336,6 +337,9 @@ def _apply_to_target(target: _Target, reading: Reading) -> bool:
     if isinstance(payload, LogFiles):
         is_news, target.files = payload.files != target.files, payload.files
         return is_news
+    if isinstance(payload, FlightRecords):
+        is_news, target.flight = payload.records != target.flight, payload.records
+        return is_news
     return False
 
 
@@ -346,11 +350,7 @@ def _leave_earlier_attempts(target: _Target, events: Iterable[MetricEvent], read
         if event.event != "start" or start_s is None or start_s > read_s + _MAX_CLOCK_SKEW_S:
             continue
         target.history.begin_attempt(event.rank, start_s)
-        target.events = [
-            each
-            for each in target.events
-            if each.rank != event.rank or each.time_s is None or each.time_s >= start_s
-        ]
+        target.events = [e for e in target.events if e.rank != event.rank or (e.time_s or start_s) >= start_s]
 
 
 def _apply_log(target: _Target, chunk: LogChunk) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coach.model.cluster import Job, Node, Partition
+from coach.model.flight import FlightRecord
 from coach.model.log import LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Checkpoint, Run, RunExit
@@ -77,6 +78,14 @@ class LogFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class FlightRecords:
+    """All that the flight recorder's dumps of a target tell, as they stand."""
+
+    target: str
+    records: tuple[FlightRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
     """run.json, exit.json and the checkpoints of one watched run, as they stand."""
 
@@ -95,6 +104,7 @@ Payload = (
     | TelemetryChunk
     | LogChunk
     | LogFiles
+    | FlightRecords
     | RunFacts
 )
 

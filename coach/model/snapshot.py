@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
+from coach.model.flight import FlightRecord
 from coach.model.log import LogFile, LogHit, LogTail
 from coach.model.metrics import MetricEvent
 from coach.model.past import Across
@@ -43,6 +44,8 @@ class TargetSnapshot:
     log_tails: tuple[LogTail, ...] = ()
     log_files: tuple[LogFile, ...] = ()
     """Where its logs were looked for; empty where nobody knows a place."""
+    flight: tuple[FlightRecord, ...] = ()
+    """What torch's flight recorder left behind, of all ranks."""
     events: tuple[MetricEvent, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()

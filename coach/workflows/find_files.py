@@ -197,6 +197,11 @@ class ForeignFiles(ABC):
         found = self.found() if not self._named_metrics else None
         return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
 
+    def dumps(self) -> tuple[Path, ...]:
+        """Of torch's flight recorder."""
+        found = self.found()
+        return found.of(Kind.DUMP) if found is not None else ()
+
     def found(self) -> Found | None:
         """What its directory holds; None where nobody knows a directory. Asked by the threads of several sources."""
         with self._turn:

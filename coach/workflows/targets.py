@@ -22,6 +22,7 @@ from coach.model.log import Signature
 from coach.model.reading import JobList, RunList
 from coach.model.run import Run
 from coach.sources.base import PollingSource
+from coach.sources.flight_recorder import FlightRecorderSource
 from coach.sources.foreign_metrics import ForeignMetricsSource
 from coach.sources.io import Io
 from coach.sources.job_files import OutputPaths
@@ -192,7 +193,10 @@ def target_sources(
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
         found = files or foreign_files(target, io, output_paths)
-        return _foreign_sources(name, found.logs, found.metrics, io, signatures)
+        return {
+            **_foreign_sources(name, found.logs, found.metrics, io, signatures),
+            f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
+        }
     if path is None:
         return {}
     if target.kind is TargetKind.LOG:

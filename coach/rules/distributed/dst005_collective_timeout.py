@@ -12,6 +12,7 @@ from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
+from coach.rules.flight import OddRanks, odd_ranks
 from coach.rules.launched import int_resource
 from coach.rules.quoting import hits_of, ranks_text
 
@@ -46,22 +47,14 @@ class _Rank:
         return f"{where}, enqueued up to {self.enqueued}, completed up to {self.completed}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Odd:
-    """The ranks that differ from the others, and how."""
-
-    ranks: tuple[int, ...]
-    how: str
-    is_mismatch: bool = False
-
-
 class CollectiveTimeout(EndingRule):
     """A collective operation timed out: some rank did not take part in it.
 
     What it sees
         NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each rank, with the last work that
         it enqueued and completed, in old and new wordings. The lines of all ranks are put side by side, and the odd one is named: the rank
-        that says nothing, waits in an earlier or in another operation, or had nothing left to do.
+        that says nothing, waits in an earlier or in another operation, or had nothing left to do. Where torch's flight recorder left
+        dumps (`nccl_trace_rank_N`), they decide: they hold each rank's calls by process group and number.
     Why it matters
         The rank that reports the timeout is the victim: it waited for the one that did not come. All were lost for the whole time.
     When it stays silent
@@ -106,14 +99,19 @@ class CollectiveTimeout(EndingRule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in super().check(snapshot, history):
             ranks = self._ranks(snapshot)
-            odd = _odd_one(ranks, _num_ranks(snapshot))
+            recorded = odd_ranks(snapshot.flight)
+            odd = recorded or _odd_one(ranks, _num_ranks(snapshot))
             table = [
                 Evidence(f"rank {number}: {rank}")
                 for number, rank in sorted(ranks.items())[:_MAX_RANKS_SHOWN]
             ]
             yield Hit(
                 summary=self._text(ranks, odd),
-                evidence=(*hit.evidence, *(table if len(ranks) > 1 or odd else ())),
+                evidence=(
+                    *hit.evidence,
+                    *(table if len(ranks) > 1 or odd else ()),
+                    *(recorded.evidence if recorded else ()),
+                ),
                 confidence=hit.confidence,
                 subject=Subject(rank=odd.ranks[0]) if odd and len(odd.ranks) == 1 else Subject(),
                 fixes=tuple(_fixes(odd)),
@@ -141,7 +139,7 @@ class CollectiveTimeout(EndingRule):
                 rank.enqueued, rank.completed = int(hit.fields["enqueued"]), int(hit.fields["completed"])
         return ranks
 
-    def _text(self, ranks: dict[int, _Rank], odd: _Odd | None) -> str:
+    def _text(self, ranks: dict[int, _Rank], odd: OddRanks | None) -> str:
         said = next((rank for rank in ranks.values() if rank.op), None)
         operation = f"{said.op} {said.seq}" if said and said.seq is not None else (said.op if said else None)
         text = f"The collective {operation} timed out" if operation else "A collective operation timed out"
@@ -155,7 +153,7 @@ def _num_ranks(snapshot: TargetSnapshot) -> int | None:
     return nodes * per_node if nodes and per_node else None
 
 
-def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> _Odd | None:
+def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
     """The ranks that the others waited for, as far as what was said tells."""
     waiting = {number: rank for number, rank in ranks.items() if rank.op}
     if not waiting:
@@ -163,11 +161,11 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> _Odd | None:
     expected = range(max(num_ranks or 0, max(ranks) + 1))
     absent = tuple(number for number in expected if number not in ranks)
     if absent and len(absent) < len(expected) / 2 and len(waiting) > 1:
-        return _Odd(absent, "said nothing and did not come")
+        return OddRanks(absent, "said nothing and did not come")
     sequences = {rank.seq for rank in waiting.values() if rank.seq is not None}
     if len(sequences) > 1:
         first = min(sequences)
-        return _Odd(
+        return OddRanks(
             tuple(n for n, rank in waiting.items() if rank.seq == first),
             f"stands at {first}, behind the others",
         )
@@ -177,20 +175,20 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> _Odd | None:
         common = operations.most_common(1)[0][0]
         if count < operations[common] or len(waiting) == 2:
             odd = tuple(number for number, rank in waiting.items() if rank.op == rarest)
-            return _Odd(odd, f"called {rarest} where the others called {common}", is_mismatch=True)
+            return OddRanks(odd, f"called {rarest} where the others called {common}", is_mismatch=True)
     enqueued = {number: rank.enqueued for number, rank in ranks.items() if rank.enqueued is not None}
     if len(enqueued) > 1 and min(enqueued.values()) < max(enqueued.values()):
         least = min(enqueued.values())
         odd = tuple(number for number, value in enqueued.items() if value == least)
         return (
-            _Odd(odd, f"had enqueued only {least} of {max(enqueued.values())}")
+            OddRanks(odd, f"had enqueued only {least} of {max(enqueued.values())}")
             if len(odd) < len(enqueued)
             else None
         )
     return None
 
 
-def _fixes(odd: _Odd | None) -> Iterable[Fix]:
+def _fixes(odd: OddRanks | None) -> Iterable[Fix]:
     whom = ranks_text(odd.ranks) if odd else "the rank that did not come"
     yield Fix(f"Look at {whom}: its last lines, its node, a collective inside of `if rank == 0:`")
     yield Fix(

@@ -9,6 +9,8 @@ from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.flight import odd_ranks
+from coach.rules.quoting import ranks_text
 from coach.rules.sampled import mean, means_of
 from coach.rules.windows import newest_steps
 
@@ -80,6 +82,7 @@ class Hang(Rule):
                     Evidence(f"{node}: {sign}")
                     for node, sign in list(zip(history.nodes, signs, strict=True))[:4]
                 ),
+                *_recorded(snapshot),
             ),
             confidence=0.9,
             fixes=(
@@ -135,3 +138,9 @@ class Hang(Rule):
         if cpu is None or cpu >= self.values["idle_cpu_pct"] or any(max(use) > 0 for use in uses):
             return None
         return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if gpus else "")
+
+
+def _recorded(snapshot: TargetSnapshot) -> tuple[Evidence, ...]:
+    """Which rank did otherwise, where torch's flight recorder left dumps."""
+    odd = odd_ranks(snapshot.flight)
+    return (Evidence(f"{ranks_text(odd.ranks)} {odd.how}"), *odd.evidence) if odd is not None else ()
