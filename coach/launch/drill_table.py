@@ -21,7 +21,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _KEYS = ("planted", "also", "choices", "needs", "is_live", "set", "options", "mend", "twin")
 _TWIN_KEYS = ("recipe", "set", "options")
 _OPTIONS: Mapping[str, tuple[str, type, str]] = {
-    "nodes": ("num_nodes", int, "a whole number"),
     "num_nodes": ("num_nodes", int, "a whole number"),
     "gpus_per_node": ("gpus_per_node", int, "a whole number"),
     "nproc_per_node": ("nproc_per_node", int, "a whole number"),
@@ -34,7 +33,7 @@ _OPTIONS: Mapping[str, tuple[str, type, str]] = {
     "env": ("env", dict, "a table of variables"),
     "sbatch": ("sbatch", dict, "a table of options"),
 }
-"""What the options are called on the command line and in the config → field of `LaunchRequest`, type, what is wanted."""
+"""Option → field of `LaunchRequest`, type, what is wanted. Called like the field, but for `time`, which is written as Slurm does."""
 
 
 def read_drill(
