@@ -87,3 +87,17 @@ def test_an_array_a_heterogeneous_job_and_a_step_s_own_log_are_judged_by_the_job
         f"{home}/step/steps/train-0.log",
         f"{home}/elsewhere/eval.txt",
     }
+
+
+def test_the_third_failure_of_one_script_is_known_as_the_third_though_the_logs_of_the_others_are_gone(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    script = "#!/bin/bash\npython3 -c 'import a_module_that_nobody_has'\n"
+    told = []
+    for _ in range(3):
+        job_id = submit(user_coach, "again", script)
+        slurm.wait_state(job_id, "FAILED", timeout_s=40)
+        told.append([finding["rule"] for finding in check(user_coach, job_id)["findings"]])  # type: ignore[attr-defined]
+        log = user_coach.user.home / "again" / f"slurm-{job_id}.out"
+        subprocess.run(user_coach.user.argv(["rm", log]), env=user_coach.env(), check=True)
+    assert told == [["ENV007"], ["ENV007"], ["ENV007", "HIS001"]]
