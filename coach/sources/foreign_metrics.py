@@ -11,7 +11,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,11 @@ _STALE_S = 60.0
 """A file that was last written so long before another one of its format is an earlier attempt's, and not another rank's."""
 _NUM_FIRST_ROWS = 8
 """By so many a file that was written anew is told from that of another attempt."""
+_MAX_ROWS_PER_BITE = 512
+"""Of a file that is far from being read; its end is read whole."""
+_NOT_FINITE = frozenset(
+    f"{sign}{word}" for sign in ("", "+", "-") for word in ("nan", "NaN", "inf", "Inf", "Infinity")
+)
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 Record = Mapping[str, Any]
@@ -95,6 +100,7 @@ class _CsvReader(_Reader):
         start, self._num_read = self._num_read, self._num_read + len(rows)
         new = rows[max(0, self._num_taken - start) :]
         self._num_taken = max(self._num_taken, self._num_read)
+        new = new if bite.is_caught_up else thinned(new)
         self.num_bad = sum(1 for row in new if len(row) != len(self._columns))
         return [record_of(self._columns, row) for row in new if len(row) == len(self._columns)]
 
@@ -281,6 +287,14 @@ def parse_rows(text: str) -> list[list[str]]:
             return rows
         if row:
             rows.append(row)
+
+
+def thinned(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Of very many rows, evenly, what a curve needs; also the first of those that hold a number that is not finite."""
+    stride = -(-len(rows) // _MAX_ROWS_PER_BITE) or 1
+    broken = (n for n, row in enumerate(rows) if not _NOT_FINITE.isdisjoint(row))
+    kept = {*range(0, len(rows), stride), *islice(broken, _MAX_ROWS_PER_BITE)}
+    return [rows[n] for n in sorted(kept)]
 
 
 def record_of(columns: Sequence[str], row: Sequence[str]) -> Record:

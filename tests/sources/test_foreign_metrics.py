@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shutil
@@ -288,3 +289,23 @@ def test_the_loss_is_known_however_many_other_names_came_before_it() -> None:
     steps, _ = course.take({"loss": 3.0, "step": 1})
     assert [step.loss for step in steps] == [3.0]
     assert course.has_loss
+
+
+def test_of_a_csv_with_very_many_rows_a_curve_its_nan_and_its_whole_end_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    values = ["nan" if step == 70_001 else "0.5" for step in range(200_000)]
+    path.write_text("step,loss\n" + "".join(f"{step},{value}\n" for step, value in enumerate(values)))
+    source, steps = follow([path]), []
+    while True:
+        (reading,) = source.poll()
+        assert isinstance(reading.payload, MetricsChunk)
+        steps += reading.payload.steps
+        if reading.is_caught_up:
+            break
+    numbers = [step.step for step in steps]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+    assert 70_001 in numbers
+    assert numbers[-10_000:] == list(range(190_000, 200_000))
+    assert max(after - before for before, after in itertools.pairwise(numbers)) < 1000
+    assert len(numbers) < 120_000
