@@ -72,8 +72,13 @@ def _entry(recipe: Recipe, site: Site | None, run: Run | None, io: Io) -> DrillE
 
 def why_skipped(drill: Drill, site: Site) -> str | None:
     """Why a drill cannot show its symptom on this site; None where it can."""
+    wanted = drill.options.get("gpus_per_node") or 1
+    most = max((sum(gpu.total for gpu in node.gpus) for node in site.nodes), default=0)
+    what = "a GPU" if wanted == 1 else f"{wanted} GPUs in one node"
     reasons = {
-        Need.GPU: None if any(node.gpus for node in site.nodes) else "needs a GPU: there is none here",
+        Need.GPU: None
+        if most >= wanted
+        else f"needs {what}: there {'is' if most < 2 else 'are'} {most or 'none'} here",
         Need.SLURM: None if site.backend == "slurm" else "needs Slurm: this is the local backend",
         Need.ROOT: None if os.geteuid() == 0 else "needs root",
         Need.TWO_NODES: None

@@ -1,0 +1,54 @@
+"""Train a GPT on bytes of text with DDP, each rank on a GPU."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+import torch.distributed as dist
+from common.data import load_data, steps_of
+from common.distributed import finish, require_torchrun, run
+from common.metrics import MetricsLog
+from common.models import build_model, loss_of
+from common.short import Steps
+from ddp import parse_arguments
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def main() -> None:
+    args = parse_arguments()
+    require_torchrun()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    with MetricsLog(args.run_dir, device) as metrics:
+        train(args, device, metrics)
+
+
+def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog) -> None:
+    torch.manual_seed(args.seed)
+    train_set, _, dataset = load_data(args)
+    sampler = DistributedSampler(train_set, seed=args.seed)
+    loader = DataLoader(train_set, args.batch_size, sampler=sampler, num_workers=args.num_workers)
+
+    model = metrics.watch(DDP(build_model(args.model, args.width).to(device)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+
+    steps, epoch = Steps(metrics, args.lr), 0
+    steps.begin(model, dataset, device)
+    while steps.done < args.max_steps:
+        sampler.set_epoch(epoch)
+        for [(inputs, targets)], data_time_s in steps_of(loader, 1):
+            loss = loss_of(model(inputs.to(device)), targets.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            steps.end(epoch, loss, len(targets), data_time_s)
+            if steps.done >= args.max_steps:
+                break
+        epoch += 1
+    finish(metrics, steps.done, "max_steps")
+
+
+if __name__ == "__main__":
+    run(main)
