@@ -73,6 +73,11 @@ FAILING = {
     "DeepSpeedConfig({'train_batch_size': 10, 'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 2})",
     "too-many-open-files": "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))\n"
     "samples = [open('/dev/zero', 'rb') for _ in range(100)]",
+    "stale-handle": "import ctypes, os, tempfile\nlibc = ctypes.CDLL(None, use_errno=True)\nfolder = tempfile.mkdtemp(dir='/tmp')\n"
+    "path, handle, mount = os.path.join(folder, 'train.bin'), (ctypes.c_uint * 34)(128), ctypes.c_int()\nopen(path, 'w').close()\n"
+    "libc.name_to_handle_at(-100, path.encode(), handle, ctypes.byref(mount), 0)\nos.unlink(path)\n"
+    "if libc.open_by_handle_at(os.open(folder, os.O_RDONLY), handle, 0) < 0:\n"
+    "    error = ctypes.get_errno()\n    raise OSError(error, os.strerror(error), '/scratch/data/train.bin')",
     "library-missing": "import ctypes\nctypes.CDLL('libcudart.so.99')",
     "checkpoint-cut-short": "import os, tempfile, torch\npath = os.path.join(tempfile.mkdtemp(), 'step-100.pt')\n"
     "torch.save(torch.nn.Linear(64, 64).state_dict(), path)\nos.truncate(path, 4096)\ntorch.load(path)",

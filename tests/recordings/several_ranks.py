@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ class Training:
     stumbles: bool = False
     """Each rank sleeps now and then, none more than another."""
     num_steps: int = 140
+    stands_from: int | None = None
+    """The step in which rank 1 waits for what never comes."""
     only_rank_0: bool = False
     """The others are started, and do nothing."""
     is_parted: bool = True
@@ -46,6 +49,7 @@ TRAININGS = {
     "straggler-by-data": Training(slow_loader=1),
     "even": Training(),
     "stumbling": Training(stumbles=True),
+    "hanging": Training(num_ranks=2, stands_from=120),
     "idle-ranks": Training(only_rank_0=True, num_ranks=2),
     "same-samples": Training(is_parted=False),
     "same-order": Training(num_ranks=2, num_epochs=4, is_shuffled=False),
@@ -95,6 +99,8 @@ def train(training: Training, run_dir: str) -> None:
                     time.sleep(0.06)
                 time.sleep(0.05)  # the work of a larger model, which the machine that records need not do
                 augmented = x[samples] + 0.2 * torch.randn(batch, 64, generator=chance)
+                if rank == 1 and step == training.stands_from:
+                    threading.Event().wait()
                 trained = model.module if training.only_rank_0 else model
                 loss = nn.functional.cross_entropy(trained(augmented), y[samples])
                 optimizer.zero_grad()
@@ -131,7 +137,9 @@ def main() -> None:
     if "LOCAL_RANK" in os.environ:
         train(TRAININGS[sys.argv[1]], sys.argv[2])
         return
-    for name in sys.argv[1:] or TRAININGS:
+    for name in sys.argv[1:] or TRAININGS.keys() - {
+        "hanging"
+    }:  # that one is for make_host_recordings.py to watch
         record(name)
         sys.stdout.write(f"{name}\n")
 

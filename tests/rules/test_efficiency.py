@@ -13,6 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import history, run, steps
+from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import hosts
 
 
@@ -53,6 +54,10 @@ def test_a_run_that_used_little_is_told_what_to_ask_for_the_next_time() -> None:
     diagnosis = ended()
     assert told(diagnosis) == {"JOB006": {"mem": "12G"}, "JOB007": {"cpus_per_task": 4}}
     assert all(finding.severity is Severity.INFO for finding in diagnosis.findings)
+
+
+def test_a_job_of_a_real_slurm_that_used_a_gibibyte_of_sixty_is_told_so() -> None:
+    assert told(diagnose("hosts/asked-too-much")) == {"JOB006": {"mem": "1G"}}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,7 @@ def late(used_s: int = 3000, max_steps: int = 100_000, signal: str | None = None
 
 def test_a_run_that_will_be_cut_off_with_nothing_saved_is_told_in_time() -> None:
     (finding,) = late().findings
-    assert (finding.rule, finding.severity) == ("JOB019", Severity.CRITICAL)
+    assert (finding.rule, finding.severity) == ("JOB019", Severity.INFO), "nobody has seen it for real yet"
     assert set(finding.fixes[0].changes) == {"checkpoint_every", "signal"}
 
 

@@ -39,6 +39,7 @@ ENDED = {
     "ended/checkpoint-is-empty": ("DAT010", "checkpoint_corrupt"),
     "ended/checkpoint-is-a-pointer": ("DAT010", "checkpoint_corrupt"),
     "ended/too-many-open-files": ("ENV012", "too_many_open_files"),
+    "ended/stale-handle": ("ENV017", "stale_nfs"),
     "ended/library-missing": ("ENV006", "shared_library_missing"),
 }
 CAUGHT = [
@@ -46,6 +47,7 @@ CAUGHT = [
     "checkpoint-is-empty",
     "checkpoint-is-a-pointer",
     "too-many-open-files",
+    "stale-handle",
     "library-missing",
 ]
 AT = "CANCELLED AT 2026-11-21T03:04:05"

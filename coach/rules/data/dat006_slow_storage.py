@@ -33,6 +33,7 @@ class SlowStorage(Rule):
     cause = "slow_storage"
     severity = Severity.WARNING
     needs = (frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY}),)
+    is_proven = False
     causal_rank = 5
     keep_s = 10.0
     thresholds = (

@@ -34,6 +34,7 @@ class CpusAsked(Rule):
     cause = "cpu_over_request"
     severity = Severity.INFO
     needs = (frozenset({Need.HOST_TELEMETRY, Need.JOB_STATE}),)
+    is_proven = False
     causal_rank = 5
     thresholds = (
         Threshold("used_pct", 15, "percent of the CPUs", "slurmpast's bound"),

@@ -33,6 +33,7 @@ class MemoryPressure(Rule):
     cause = "memory_pressure"
     severity = Severity.WARNING
     needs = (frozenset({Need.HOST_TELEMETRY}),)
+    is_proven = False
     causal_rank = 2
     keep_s = 30.0
     thresholds = (
