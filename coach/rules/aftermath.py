@@ -39,7 +39,7 @@ _DEATH = re.compile(
 
 _ENDED_WELL = re.compile(
     r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits|completed) successfully\b"
-    r"|`Trainer\.fit` stopped|^(?:All )?[Dd]one[.!]?$"
+    r"|`Trainer\.fit` stopped"
 )
 """What stands at the end of a log whose program did what it was to do, or whose script thinks so."""
 
@@ -53,8 +53,10 @@ _SHELL_JOB = re.compile(r": line \d+: +\d+ (?:Killed|Terminated|Hangup|Interrupt
 _OF_A_PROGRAM = re.compile(rf"{_DEATH.pattern}|{_SHELL_JOB.pattern}|^\W*[Ee]xit (?:code|status)\b")
 """What is said when a program has ended: a script that goes on behind it says "done" all the same."""
 
-_DUMPED = re.compile(r'^\W*$|File "|frame #\d|Thread 0x|Current thread 0x|Extension modules: ')
-"""What a fault handler prints of a dying process, however many threads it had."""
+_DUMPED = re.compile(
+    r'^\W*$|^(?:srun|salloc|slurmstepd\S*): |NVRM: |^\[ *\d+\.\d+\] |\bkernel: |File "|frame #\d|Thread 0x|Current thread 0x|Extension modules: '
+)
+"""What a fault handler prints of a dying process, however many threads it had, and Slurm of its step: no sign of life."""
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -170,6 +170,13 @@ HEALTHY = {
         note: DefaultCPUAllocator: not enough memory would appear with batch 4096
         std::bad_alloc handler installed
         Done""",
+    "words about NCCL": """
+        Enabling workaround for NCCL error: see #123
+        NCCL communicator was aborted gracefully at shutdown
+        Done""",
+    "a fault of a program that went on": """
+        dmesg: NVRM: Xid (PCI:0000:3b:00): 43, pid=1, Ch 00000010
+        Done""",
     "words about ports": """
         hparams: {'on_error': 'EADDRINUSE'}
         error_handlers: [Errno 98] Address already in use -> retry
@@ -224,4 +231,32 @@ def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> N
     died = ("RuntimeError: CUDA error: an illegal memory access was encountered", "Training finished", "Done")
     assert of_a_whole_log(*died) == ["illegal_memory_access"]
     assert of_a_whole_log(*FRAMES.splitlines(), "ValueError: bad label", "Done") == ["code_error"]
-    assert of_a_whole_log("slurm_script: line 9: 4242 Killed      python train.py", "Done") == ["host_oom"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("host_oom", "slurm_script: line 9: 4242 Killed      python train.py"),
+        ("permission_denied", "slurm_script: line 9: ./train.sh: Permission denied"),
+        (
+            "port_in_use",
+            "[E socket.cpp:500] [c10d] The server socket has failed to listen on any local network address.",
+        ),
+        (
+            "nccl_timeout",
+            "[E ProcessGroupNCCL.cpp:1413] [PG 1 Rank 5] Heartbeat monitor timed out! Process will be terminated",
+        ),
+        (
+            "slurm_invalid_request",
+            "sbatch: error: Batch job submission failed: Invalid partition name specified",
+        ),
+        (
+            "xid_hw_error",
+            "[12.6] NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', GPU has fallen off the bus.",
+        ),
+    ],
+)
+def test_what_ended_a_program_is_told_though_its_script_says_that_the_job_is_done(
+    cause: str, line: str
+) -> None:
+    assert of_a_whole_log("Epoch 1 done", line, "Job finished at Sat Nov 21 10:10:10 UTC", "Done") == [cause]

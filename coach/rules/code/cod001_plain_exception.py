@@ -17,7 +17,7 @@ from coach.rules.raised_in import owner_of
 
 _EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)|(?:\w+\.)+(?:error|timeout)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|\w+\.exc)\.[A-Z]\w+)"
-    r"(?:: (?P<words>.*))?$"
+    r"(?:: (?P<words>.*))?\s*$"
 )
 _USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
 

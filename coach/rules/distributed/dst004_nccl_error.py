@@ -12,8 +12,8 @@ from coach.rules.ending import EndingRule
 from coach.rules.quoting import hits_of, quote
 
 _ERROR = re.compile(
-    r"(?P<what>NCCL error in: |[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
-    r"|NCCL communicator (?:was|is) aborted|NCCL communicator encountered error|Test NCCL failure|\bnccl[A-Z]\w+ failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
+    r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
+    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|Test NCCL failure|\bnccl[A-Z]\w+ failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
     r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
 )
 _LAST_ERROR = re.compile(

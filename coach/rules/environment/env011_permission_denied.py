@@ -25,6 +25,9 @@ _SHELL = re.compile(
     r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
     r"(?P<what>Permission denied|Read-only file system)$"
 )
+_NOT_RUN = re.compile(r": line \d+: ")
+_LINES_WITHOUT = 10
+"""A script whose own command could not be run still says that it is done; one that had another to run says more."""
 
 
 class PermissionDenied(EndingRule):
@@ -74,7 +77,9 @@ class PermissionDenied(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature != "shell" or not was_outlived(hit, snapshot)
+        return hit.signature != "shell" or not was_outlived(
+            hit, snapshot, _LINES_WITHOUT if _NOT_RUN.search(hit.text) else 1
+        )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if hit.signature == "remote":

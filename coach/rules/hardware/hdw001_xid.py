@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
 from coach.rules.ending import EndingRule
 from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
 
@@ -40,6 +41,10 @@ class Xid(EndingRule):
     causal_rank = 1
     consequence_of = ("CUD003", "CUD004")
     signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus"), _XID),)
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """The program's own faults matter where it did not simply go on."""
+        return _number(hit) not in OF_THE_PROGRAM or not was_outlived(hit, snapshot)
 
     def severity_of(self, hit: LogHit) -> Severity | None:
         return Severity.WARNING if _number(hit) in OF_THE_PROGRAM else None

@@ -9,6 +9,7 @@ from coach.model.finding import Fix, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
 from coach.rules.quoting import hits_of
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 
@@ -58,6 +59,8 @@ class Cancelled(EndedBySlurm):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if hit.signature == "ended" and hit.fields["what"] == "JOB":
             return True
+        if hit.signature == "revoked" and was_outlived(hit, snapshot):
+            return False
         return hit.signature != "task_failed" and not hits_of(snapshot, self.code, "task_failed")
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
