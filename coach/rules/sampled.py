@@ -43,19 +43,21 @@ class GpuUse:
     @property
     def power_share(self) -> float | None:
         """Of the power limit."""
-        return self.mean(
-            lambda s: s.power_w / s.power_limit_w if s.power_limit_w and s.power_w is not None else None
-        )
+        shares = [
+            s.power_w / s.power_limit_w if s.power_limit_w and s.power_w is not None else None
+            for s in self.samples
+        ]
+        return _weighted(shares, self.weights)
 
     @property
     def memory_share(self) -> float | None:
-        return self.mean(
-            lambda s: (
-                s.memory_used_mib / s.memory_total_mib
-                if s.memory_total_mib and s.memory_used_mib is not None
-                else None
-            )
-        )
+        shares = [
+            s.memory_used_mib / s.memory_total_mib
+            if s.memory_total_mib and s.memory_used_mib is not None
+            else None
+            for s in self.samples
+        ]
+        return _weighted(shares, self.weights)
 
     @property
     def is_never_used(self) -> bool:
