@@ -1,12 +1,13 @@
 """Make the metric files of `foreign/` again: real trainings that know nothing of coach, each with what its file is named after.
 
-`python -m tests.recordings.foreign_curves`; wants torch. Half of the gradients are computed in half precision on the CPU, as a GPU would.
+`python -m tests.recordings.foreign_curves [NAME…]`; wants torch. Half of the gradients are computed in half precision on the CPU, as a GPU would.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,6 +73,26 @@ def frozen(num_steps: int = 600) -> Iterator[Row]:
         yield {"step": step, "loss": loss.item()}
 
 
+def vanishing(num_steps: int = 300) -> Iterator[Row]:
+    """Many saturating layers in half precision, without a scaler: what comes back to the first of them is too small for it."""
+    layers = [part for _ in range(16) for part in (nn.Linear(16, 16), nn.Sigmoid())]
+    model = nn.Sequential(nn.Linear(8, 16), *layers).half()
+    target = torch.ones(32, 16).half()
+    for parameter in model[-2].parameters():
+        nn.init.constant_(parameter, -2.0)
+    for step in range(1, num_steps + 1):
+        loss = (model(torch.randn(32, 8).half()) - target).pow(2).mean()
+        model.zero_grad()
+        loss.backward()
+        norms = [
+            parameter.grad.float().norm() for parameter in model.parameters() if parameter.grad is not None
+        ]
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 1e-3 * parameter.grad
+        yield {"step": step, "train_loss": loss.item(), "grad_norm": torch.stack(norms).norm().item()}
+
+
 def memorised(num_steps: int = 1500, every: int = 50) -> Iterator[Row]:
     """Sixty-four samples with noisy labels, and a model that is large enough to know them by heart."""
     x, y = regression(128, noise=2.0)
@@ -131,6 +152,7 @@ TRAININGS: dict[str, Callable[[], Iterator[Row]]] = {
     "nan-from-start": lambda: train(lambda _: 0.05, 40, broken=True),
     "gradient-not-finite": lambda: train(lambda _: 0.02, 300, batch=8, noise=0.4, half=True),
     "loss-spikes": lambda: train(lambda step: 1.4 if step % 130 in (100, 101, 102, 103, 104) else 0.05),
+    "gradients-vanish": vanishing,
     "not-learning": frozen,
     "rate-decayed-early": lambda: train(lambda step: 0.05 if step < 200 else 5e-6),
     "overfitting": memorised,
@@ -144,7 +166,8 @@ TRAININGS: dict[str, Callable[[], Iterator[Row]]] = {
 
 
 def main() -> None:
-    for name, training in TRAININGS.items():
+    for name in sys.argv[1:] or TRAININGS:
+        training = TRAININGS[name]
         torch.manual_seed(0)
         rows = [{key: float(f"{value:.5g}") for key, value in row.items()} for row in training()]
         columns = list(dict.fromkeys(key for row in rows for key in row))

@@ -29,6 +29,7 @@ ILL = {
     "nan-from-start": ["NUM002", "NUM001"],
     "gradient-not-finite": ["NUM003"],
     "loss-spikes": ["NUM007"],
+    "gradients-vanish": ["NUM009"],
     "not-learning": ["NUM008"],
     "rate-decayed-early": ["NUM011"],
     "overfitting": ["NUM013"],

@@ -97,3 +97,21 @@ def test_a_log_gives_the_line_and_the_last_finite_loss() -> None:
     finding = diagnose_log("loss: 2.5\nloss: 2.25\nloss: nan\nloss: nan\n").findings[0]
     assert (finding.evidence[0].file, finding.evidence[0].line) == ("train.log", 3)
     assert "2.25" in finding.evidence[1].text
+
+
+def vanishing(norm: float, losses: list[float], precision: str = "fp32") -> list[tuple[str, str]]:
+    launched = run({"precision": precision})
+    found = judge(steps(losses, grad_norm=norm), run=launched).findings
+    return [(finding.rule, finding.cause) for finding in found if finding.rule == "NUM009"]
+
+
+def test_gradients_of_nothing_are_told_with_fp16_where_it_is_that() -> None:
+    assert vanishing(0.0, [2.3] * 150) == [("NUM009", "vanishing_gradients")]
+    assert vanishing(1e-8, [2.3] * 150, "fp16") == [("NUM009", "fp16_underflow")]
+
+
+def test_small_gradients_of_a_loss_that_falls_or_is_low_are_convergence() -> None:
+    assert not vanishing(1e-8, [2.3 / (1 + number / 50) for number in range(150)])
+    assert not vanishing(1e-8, [1e-5] * 150)
+    assert not vanishing(1e-3, [2.3] * 150)
+    assert not vanishing(0.0, [2.3] * 50)

@@ -108,6 +108,11 @@ def test_cpus_at_their_limit_are_the_cause_of_gpus_that_wait() -> None:
     assert "8 CPUs" in findings[0].evidence[0].text
 
 
+def test_a_program_that_takes_every_cpu_beside_a_gpu_that_waits_is_seen_by_the_real_sampler() -> None:
+    findings = diagnose("hosts/cpu-bound").findings
+    assert [(f.rule, f.consequence_of) for f in findings] == [("GPU006", None), ("GPU003", "GPU006")]
+
+
 @pytest.mark.parametrize(
     "quiet",
     [

@@ -1,0 +1,95 @@
+"""NUM009: the gradients are all but zero, though there is a loss left to lower."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import fmean, median
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.sampled import quarters
+from coach.rules.windows import newest_steps
+
+
+class VanishingGradients(Rule):
+    """The gradients are all but zero, though the loss is not, and does not fall.
+
+    What it sees
+        In the metrics: the median of `grad_norm` over the newest steps is zero or next to it, the loss is far from zero, and its last quarter is no
+        better than its first.
+    Why it matters
+        The optimizer has nothing to follow: the run computes, and learns nothing. Under fp16 gradients below 6e-8 become exactly zero (underflow).
+    When it stays silent
+        On small gradients while the loss falls, or is next to zero: that is convergence. Where the gradients' norm is not written.
+    What to do
+        Under fp16: bf16, or a GradScaler, which lifts the gradients into range. Else residual connections, normalisation, another initialisation or
+        activation, and a look whether the loss is detached from the model.
+    Sources
+        SageMaker Debugger's VanishingGradient (1e-7); gradsnitch GS007; Micikevicius et al. 2018, "Mixed precision training" (loss scaling).
+    """
+
+    code = "NUM009"
+    name = "vanishing-gradients"
+    cause = "vanishing_gradients"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}),)
+    causal_rank = 2
+    thresholds = (
+        Threshold(
+            "grad_norm", 1e-6, "of all gradients together", "a model that learns has a thousand times that"
+        ),
+        Threshold("min_loss", 1e-3, "", "with less there is nothing left to learn"),
+        Threshold("improved_share", 0.02, "of the loss", "less is the noise of batches"),
+        Threshold("window", 100, "steps", "shorter plateaus are usual"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        window = int(self.values["window"])
+        rank = history.ranks[0]
+        newest = history.steps(rank)[-1].grad_norm
+        # A single look at the newest step spares most runs the closer one.
+        if newest is None or newest > 100 * self.values["grad_norm"] or history.num_steps(rank) < window:
+            return
+        steps = newest_steps(history.steps(rank), window)
+        norms = [s.grad_norm for s in steps if s.grad_norm is not None and math.isfinite(s.grad_norm)]
+        losses = [s.loss for s in steps if s.loss is not None and math.isfinite(s.loss)]
+        parts = quarters(losses)
+        if len(norms) < window / 2 or not parts or median(norms) > self.values["grad_norm"]:
+            return
+        has_improved = parts[-1] < (1 - self.values["improved_share"]) * parts[0]
+        if has_improved or fmean(losses) < self.values["min_loss"]:
+            return
+        zeros = sum(norm == 0 for norm in norms)
+        is_half = _is_half(snapshot.run)
+        yield Hit(
+            summary=f"The gradients are all but zero (norm {median(norms):.1g}), and the loss stays at {parts[-1]:.3g}"
+            + (": fp16 cannot hold them" if is_half else ""),
+            evidence=(
+                Evidence(f"grad_norm, median of {len(norms)} steps of rank {rank}", value=median(norms)),
+                Evidence("of them exactly zero", value=zeros, unit="steps"),
+                Evidence("mean loss of the first quarter of these steps", value=round(parts[0], 5)),
+                Evidence("mean loss of the last quarter", value=round(parts[-1], 5)),
+            ),
+            confidence=0.9 if zeros > len(norms) / 2 else 0.8,
+            fixes=(
+                Fix(
+                    "bf16 instead of fp16: it has the range of fp32",
+                    {"precision": "bf16"},
+                    changes_learning=True,
+                )
+                if is_half
+                else Fix(
+                    "Look for what lets no gradient through: saturated activations, a detached loss, missing normalisation",
+                    changes_learning=True,
+                ),
+            ),
+            cause="fp16_underflow" if is_half else None,
+        )
+
+
+def _is_half(run: Run | None) -> bool:
+    return run is not None and run.parameters.get("precision") in ("fp16", "float16", "16")
