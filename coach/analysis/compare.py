@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
+from coach.analysis.paired import says_difference, speedup
 from coach.analysis.steady import Estimate, estimate, estimate_independent, estimate_rate, steady
 from coach.model.history import History
 from coach.model.metrics import Step
@@ -17,7 +18,7 @@ from coach.model.snapshot import TargetSnapshot
 
 BETTER = "better"
 WORSE = "worse"
-NO_DIFFERENCE = "no difference beyond noise"
+NO_DIFFERENCE = "no difference measured"
 NOT_COMPARABLE = "not comparable"
 
 MIN_RATIO = 0.01
@@ -40,7 +41,7 @@ class Row:
     ratio: float | None
     """After over before."""
     verdict: str
-    """`better`, `worse`, `no difference beyond noise` or `not comparable`."""
+    """`better`, `worse`, `no difference measured` or `not comparable`."""
     because: str | None = None
     """Why it is not comparable, or what a number alone does not say: `NaN from step 2 → finite`."""
 
@@ -138,7 +139,7 @@ def compare(
     batch = _differs("other global batch", old.global_batch, new.global_batch)
     place = device or world
     rows = [
-        _row("throughput", "samples/s", old, new, _throughput, True, place or dataset),
+        _throughput_row(old, new, place or dataset),
         _row("step time", "s", old, new, _step_time, False, place or dataset or batch),
         _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
         _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
@@ -165,6 +166,19 @@ def _row(
     a, b = measure(old), measure(new)
     verdict, because = _verdict(a, b, is_more_better, obstacle)
     return _filled(quantity, unit, a, b, verdict, because)
+
+
+def _throughput_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
+    """By the steps that both made, where there are enough: what a step costs by itself then stands on both sides."""
+    row = _row("throughput", "samples/s", old, new, _throughput, True, obstacle)
+    paired = speedup(old.lead, new.lead) if obstacle is None else None
+    if paired is None or paired.noise is None:
+        return row
+    verdict = NO_DIFFERENCE
+    if says_difference(paired, MIN_RATIO):
+        verdict = BETTER if paired.value > 1.0 else WORSE
+    because = f"× {paired.value:.2f} ± {paired.noise:.2f} over the same {paired.num_values} steps"
+    return replace(row, ratio=paired.value, verdict=verdict, because=because)
 
 
 def _filled(

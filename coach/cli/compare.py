@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 
+from coach.analysis.chain import Link
 from coach.analysis.compare import Comparison, Row
 from coach.analysis.steady import Estimate
 from coach.analysis.sweep import WORLD_SIZE, Group
@@ -21,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "before",
         metavar="RUN",
-        help="the run to compare with: a run id, a job id or a run directory; alone: a group of runs, or one of them",
+        help="the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or of a chain of fixes",
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
     add_options(parser)
@@ -58,14 +60,46 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show_group(text: str, settings: Settings, io: Io, backend: str, user: str, format_: str) -> int:
-    from coach.workflows.sweep import read_group
+    from coach.workflows.chain import read_chain
+    from coach.workflows.sweep import NoGroup, read_group
 
-    group = read_group(text, settings, io, backend, user)
+    try:
+        group = read_group(text, settings, io, backend, user)
+    except NoGroup:
+        chain = read_chain(text, settings, io, backend, user)
+        if format_ == "json":
+            print(json.dumps({"schema": 1, "chain": [asdict(link) for link in chain]}, indent=2))
+        else:
+            _print_chain(chain)
+        return 0
     if format_ == "json":
         print(json.dumps(group_object(group), indent=2))
     else:
         print_group(group)
     return 0
+
+
+def _print_chain(chain: Sequence[Link]) -> None:
+    """What fixes made of a run, a line for each of its runs."""
+    print_table(
+        ("", "RUN", "STATE", "SAMPLES/S", "FOUND", "FIX"),
+        [
+            (
+                "best" if link.is_best else "",
+                link.run_id,
+                link.state or UNKNOWN,
+                _estimate(link.throughput),
+                "nothing" if link.is_well else "see check",
+                UNKNOWN if link.fix is None else f"{link.fix}{_trial(link)}",
+            )
+            for link in chain
+        ],
+        "lllrll",
+    )
+
+
+def _trial(link: Link) -> str:
+    return "" if link.trial_steps is None else f" (tried for {link.trial_steps} steps)"
 
 
 def group_object(group: Group) -> dict[str, object]:

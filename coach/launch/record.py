@@ -12,7 +12,7 @@ from typing import Any
 from coach import runs
 from coach.launch.recipe import Recipe
 from coach.model.environment import Environment
-from coach.model.launch import LaunchRequest, Plan, Resources
+from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources
 
 _NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep_point")
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""
@@ -58,9 +58,7 @@ def run_record(
         "dataset": {"name": None, "path": None, "is_synthetic": None},
         "git": dict(git) if git is not None else None,
         "parent_run_id": request.parent_run_id,
-        "fix": None
-        if request.fix is None
-        else {"rule": request.fix.rule, "title": request.fix.title, "changes": dict(request.fix.changes)},
+        "fix": None if request.fix is None else _fix(request.fix),
         "resume_from": request.resume_from,
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
         **({"drill": recipe.name} if recipe.drill is not None and request.fix is None else {}),
@@ -126,3 +124,8 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
         if item.name not in _NOT_SAID and isinstance(value, kinds.get(item.name, str)):
             values[item.name] = tuple(map(str, value)) if isinstance(value, list) else value
     return LaunchRequest(**{"recipe": recipe, **values})
+
+
+def _fix(fix: AppliedFix) -> dict[str, Any]:
+    trial = {} if fix.trial_steps is None else {"trial_steps": fix.trial_steps}
+    return {"rule": fix.rule, "title": fix.title, "changes": dict(fix.changes), **trial}

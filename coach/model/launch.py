@@ -27,6 +27,8 @@ class AppliedFix:
     rule: str
     title: str
     changes: Mapping[str, Any]
+    trial_steps: int | None = None
+    """It is only tried, for so many steps; None: applied to the whole."""
 
 
 @dataclass(frozen=True, slots=True)

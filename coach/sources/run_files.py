@@ -83,7 +83,10 @@ def _parse_sweep(value: Mapping[str, Any]) -> SweepPoint | None:
 
 def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:
     rule = text(value.get("rule"))
-    return AppliedFix(rule, text(value.get("title")) or "", table(value.get("changes"))) if rule else None
+    if not rule:
+        return None
+    title, changes = text(value.get("title")) or "", table(value.get("changes"))
+    return AppliedFix(rule, title, changes, whole(value.get("trial_steps")))
 
 
 def parse_answer(value: Mapping[str, Any]) -> Answer:

@@ -240,14 +240,13 @@ class ActionApp(App[None]):
         if screen is not top:
             self.push_screen(screen)
         screen.index = index
-        steps = self.context.session.history(message.run_id)
-        newest = max((s[-1].step for rank in steps.ranks if (s := tuple(steps.steps(rank)))), default=None)
+        history = self.context.session.history(message.run_id)
         present = replace(run, state=self.context.state_of(run))
         target = self.context.snapshot.targets.get(message.run_id) or TargetSnapshot(message.run_id, None)
         finding, fix = fixes[index]
         self._ask(
             screen,
-            lambda: self.launcher.offer_fix(present, finding, fix, newest, target),
+            lambda: self.launcher.offer_fix(present, finding, fix, target, history, message.is_trial),
             screen.set_offer,
         )
 

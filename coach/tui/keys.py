@@ -91,6 +91,16 @@ KEYS: tuple[Key, ...] = (
         "next_fix",
     ),
     Key(
+        "trial",
+        "b",
+        "b",
+        "try",
+        "Try the fix for a few steps",
+        "A short run with a time limit of its own, to be compared before the whole is launched again; b once more: the whole",
+        frozenset({"fix"}),
+        "toggle_trial",
+    ),
+    Key(
         "parent",
         "p",
         "p",

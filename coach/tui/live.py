@@ -26,6 +26,7 @@ from coach.workflows.views import ViewStore
 if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.model.cluster import GpuAllocation
+    from coach.model.history import History
     from coach.sources.overlap import StreamSource
     from coach.workflows.drill import DrillEntry
     from coach.workflows.drill_answer import Judgement
@@ -299,16 +300,31 @@ class LiveLauncher:
         return open_shell(action, self._env)
 
     def offer_fix(
-        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot
+        self,
+        run: Run,
+        finding: Finding,
+        fix: Fix,
+        target: TargetSnapshot,
+        history: History,
+        is_trial: bool = False,
     ) -> RelaunchOffer:
+        from coach.analysis.compare import measure
         from coach.model.cluster import is_final
+        from coach.tui.render.run import newest_step
+        from coach.workflows.fixing import TRIAL_STEPS, as_trial, refuse_further
         from coach.workflows.relaunch import changes, request_for_fix, script_diff
 
-        plan = self.prepare(request_for_fix(run, fix, finding.rule))
+        request = request_for_fix(run, fix, finding.rule)
+        if is_trial:
+            step_time = measure(target, history).step_time
+            request = as_trial(request, TRIAL_STEPS, step_time.value if step_time is not None else None)
+        plan = self.prepare(request)
+        refuse_further(plan, run, self._settings, self._io)
         try:
             script = (Path(run.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
         except OSError:
             script = ""
+        newest = newest_step(history)
         checkpoints = sorted(target.checkpoints, key=lambda checkpoint: checkpoint.step)
         return RelaunchOffer(
             run,
@@ -318,7 +334,7 @@ class LiveLauncher:
             script_diff(script, run.run_id, plan),
             changes(run, plan),
             not is_final(run.state),
-            newest_step,
+            newest.step if newest is not None else None,
             checkpoints[-1] if checkpoints else None,
         )
 

@@ -198,12 +198,13 @@ class StacksRequested(ScreenAsked):
 
 
 class FixRequested(ScreenAsked):
-    """Show what a fix would change; `index` counts through the fixes of all findings, primary first."""
+    """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial takes a few steps only."""
 
-    def __init__(self, run_id: str, index: int = 0) -> None:
+    def __init__(self, run_id: str, index: int = 0, *, is_trial: bool = False) -> None:
         super().__init__()
         self.run_id = run_id
         self.index = index
+        self.is_trial = is_trial
 
 
 class RelaunchRequested(ScreenAsked):

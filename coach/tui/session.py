@@ -152,7 +152,13 @@ class Launcher(Protocol):
         ...
 
     def offer_fix(
-        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot
+        self,
+        run: Run,
+        finding: Finding,
+        fix: Fix,
+        target: TargetSnapshot,
+        history: History,
+        is_trial: bool = False,
     ) -> RelaunchOffer:
         """`run` carries its present state."""
         ...

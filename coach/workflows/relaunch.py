@@ -31,7 +31,8 @@ from coach.workflows.prepare import num_alive_runs
 from coach.workflows.submit import start, written_run
 
 _RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
-_LAUNCH_KEYS = ("recipe", "mem", "time", "signal", "exclude", "env")
+_COUNTS = ("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task")
+_LAUNCH_KEYS = (*_COUNTS, "recipe", "mem", "time", "signal", "exclude", "env")
 
 
 class ParentChoice(StrEnum):
@@ -61,12 +62,14 @@ def request_for_fix(
     if unknown:
         raise UserError(f"the fix changes {', '.join(unknown)}, which recipe {recipe.name} does not have")
     kept = {key: value for key, value in base.set.items() if key in recipe.parameters}
+    counts: dict[str, Any] = {name: changes[name] for name in _COUNTS if name in changes}
     return replace(
         base,
         recipe=str(name) if name is not None else base.recipe,
         backend=run.backend,
         set={**kept, **parameters},
         env={**base.env, **_env(changes.get("env"))},
+        **counts,
         mem=str(changes["mem"]) if "mem" in changes else base.mem,
         time_limit_s=_seconds(changes["time"]) if "time" in changes else base.time_limit_s,
         signal=str(changes["signal"]) if "signal" in changes else base.signal,

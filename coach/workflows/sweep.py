@@ -83,6 +83,10 @@ def plan_all(
     )
 
 
+class NoGroup(UserError):
+    """It is no group, nor a run of one."""
+
+
 def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tuple[Submitted, ...]:
     """Launch all runs of a plan, or none. Raises UserError when one of them is refused."""
     done: list[Submitted] = []
@@ -115,10 +119,7 @@ def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -
     group_id = named.sweep.group_id if named is not None and named.sweep is not None else text
     members = group_of(group_id, known)
     if not members:
-        raise UserError(
-            f"{text}: not a group of runs",
-            "one run is compared with another: coach compare RUN RUN; `coach runs` lists them",
-        )
+        raise NoGroup(f"{text}: not a group of runs")
     engine = Engine(rules_of(settings))
     read = [_read(run, settings, io, backend, user, engine) for run in members]
     sweep = members[0].sweep

@@ -31,6 +31,7 @@ from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
 from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.sources.overlap import StreamSource
+from coach.tui.render.run import newest_step
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
 from coach.workflows.drill import DrillEntry
 from coach.workflows.drill_answer import Choice, Judgement
@@ -216,10 +217,18 @@ class FakeLauncher:
         return 0
 
     def offer_fix(
-        self, run: Run, finding: Finding, fix: Fix, newest_step: int | None, target: TargetSnapshot
+        self,
+        run: Run,
+        finding: Finding,
+        fix: Fix,
+        target: TargetSnapshot,
+        history: History,
+        is_trial: bool = False,
     ) -> RelaunchOffer:
-        plan = make_plan(LaunchRequest(run.recipe, set={"lr": 0.05}))
+        trial = {"max_steps": 100} if is_trial else {}
+        plan = make_plan(LaunchRequest(run.recipe, set={"lr": 0.05, **trial}))
         diff = ("--- parent", "+++ child", "@@ -9,1 +9,1 @@", "-  --lr 1e+20", "+  --lr 0.05")
+        newest = newest_step(history)
         checkpoint = target.checkpoints[-1] if target.checkpoints else None
         return RelaunchOffer(
             run,
@@ -229,7 +238,7 @@ class FakeLauncher:
             diff,
             (("lr", "1e+20", "0.05"),),
             run.state == "RUNNING",
-            newest_step,
+            newest.step if newest is not None else None,
             checkpoint,
         )
 
@@ -245,7 +254,7 @@ def make_stacks() -> Stacks:
     waits = (Frame("all_reduce", torch + "distributed/distributed_c10d.py", 3252), train)
     loads = (Frame("__next__", torch + "utils/data/dataloader.py", 725), train)
     missed = (Missed("py-spy", "ptrace is refused here"),)
-    facts = {"world_size": 4, "num_threads": 1, "collective": None, "state": "S"}
+    facts: dict[str, Any] = {"world_size": 4, "num_threads": 1, "collective": None, "state": "S"}
     facts |= {"wait_channel": "futex_do_wait", "cpu_pct": 0.0, "num_sockets": 3}
     ranks = [
         RankStack(
@@ -255,7 +264,7 @@ def make_stacks() -> Stacks:
             rung="faulthandler" if rank == 3 else "py-spy",
             missed=missed if rank == 3 else (),
             frames=loads if rank == 3 else waits,
-            **facts,  # type: ignore[arg-type]
+            **facts,
         )
         for rank in range(4)
     ]

@@ -272,6 +272,22 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
         assert driver.app.screen.run_id == CHILD_ID  # type: ignore[attr-defined]  # a RunScreen
 
 
+async def test_a_fix_is_tried_short_beside_the_run_that_it_comes_from() -> None:
+    async with opened() as driver:
+        await driver.press("enter")
+        await driver.reaches("run")
+        await driver.press("F")
+        await driver.sees("(•) cancel")
+        await driver.press("b")
+        await driver.sees("tries it for a few steps beside this run")
+        await driver.sees("(•) keep")
+        driver.clock.turn(GUARD_S + 0.1)
+        await driver.press("y")
+        await driver.until(lambda: driver.launcher.relaunched, "relaunched")
+        offer, choice = driver.launcher.relaunched[0]
+        assert (offer.plan.request.set["max_steps"], choice) == (100, "keep")
+
+
 def family() -> FakeSession:
     parent = make_run(state="CANCELLED", ended_time_s=NOW_S - 50)
     child = make_run(CHILD_ID, job_id="19", parent_run_id=RUN_ID, fix=applied_fix(), parameters={"lr": 0.05})

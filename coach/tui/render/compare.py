@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coach.analysis.compare import BETTER, WORSE, Comparison, Row
+from coach.analysis.compare import BETTER, NO_DIFFERENCE, WORSE, Comparison, Row
 from coach.model.run import Run
 from coach.tui.render.finding import changes_text
 from coach.tui.render.severity import state_span
@@ -81,11 +81,7 @@ def _row_lines(row: Row, columns: tuple[int, ...], width: int) -> list[Line]:
         fit(_value(row.after, row.after_noise, row.unit), columns[2], "right"),
         fit(ratio, columns[3], "right"),
     )
-    verdict = (
-        row.verdict
-        if width >= 100
-        else {"no difference beyond noise": "within noise"}.get(row.verdict, row.verdict)
-    )
+    verdict = row.verdict if width >= 100 else {NO_DIFFERENCE: "no difference"}.get(row.verdict, row.verdict)
     rows = [line(" " + "  ".join(cells), Span(f"  {sign} {verdict}", tone))]
     if row.because:
         rows.append(clip(line(muted(f" {' ' * columns[0]}  {printable(row.because)}")), width))

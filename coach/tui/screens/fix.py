@@ -17,6 +17,7 @@ from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 from coach.tui.widgets.lines import LinesView
 
 _MAKING = "making the changed launch…"
+_TRIES = "tries it for a few steps beside this run"
 
 
 class FixScreen(AskingScreen):
@@ -32,6 +33,7 @@ class FixScreen(AskingScreen):
         self.TARGETS = (run_id,)
         self._offer: RelaunchOffer | None = None
         self._choice = PARENT_CHOICES[0]
+        self._is_trial = False
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="why", can_focus=False)
@@ -59,7 +61,10 @@ class FixScreen(AskingScreen):
             self._draw("#changes", change_lines(offer, width), 1)
             self._draw("#parent", parent_lines(offer, self._choice, width))
             self.pane("#diff").set_lines(diff_lines(offer.diff))
-        self._draw("#answer", self.answer_lines("y", "relaunches as a child run", width))
+        self._draw(
+            "#answer",
+            self.answer_lines("y", _TRIES if self._is_trial else "relaunches as a child run", width),
+        )
 
     def _draw(self, name: str, rows: list[Line], more: int = 0) -> None:
         pane = self.pane(name)
@@ -75,7 +80,14 @@ class FixScreen(AskingScreen):
     def action_next_fix(self) -> None:
         if not self.is_busy:
             self.work(_MAKING)
-            self.post_message(FixRequested(self.run_id, self.index + 1))
+            self.post_message(FixRequested(self.run_id, self.index + 1, is_trial=self._is_trial))
+
+    def action_toggle_trial(self) -> None:
+        if not self.is_busy:
+            self._is_trial = not self._is_trial
+            self._choice = "keep" if self._is_trial else PARENT_CHOICES[0]
+            self.work(_MAKING)
+            self.post_message(FixRequested(self.run_id, self.index, is_trial=self._is_trial))
 
     def action_confirm(self) -> None:
         if self._offer is None or not self.admits_key():

@@ -1,0 +1,220 @@
+"""`coach fix RUN`: what was found in a run, changed in its launch, tried short or launched whole, and what it did.
+
+The same fixes as on the screens. One that changes what is learned is never applied without asking: `--yes` does not cover it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coach.analysis.compare import Comparison, compare, measure
+from coach.cli.acting import is_confirmed, say
+from coach.cli.check import finding_lines
+from coach.cli.compare import comparison_object, print_comparison
+from coach.cli.text import print_json, print_line, print_table, printable
+from coach.config import Settings
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.history import History
+from coach.model.launch import Plan
+from coach.model.run import Run
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.user import user_name
+from coach.workflows.checking import Checker
+from coach.workflows.diagnosing import rules_of
+from coach.workflows.fixing import TRIAL_STEPS, Remedy, as_trial, plan_child, remedies
+from coach.workflows.read import read_once
+from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch
+from coach.workflows.submit import make_ready, wait
+from coach.workflows.targets import Target, TargetKind
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run id, or the job id of a run of coach's")
+    parser.add_argument(
+        "rule", metavar="CODE", nargs="?", help="apply this rule's fix (default: the primary finding's)"
+    )
+    parser.add_argument("--list", action="store_true", help="list the fixes that can be applied, do nothing")
+    parser.add_argument("--number", type=int, default=1, metavar="N", help="the Nth of the rule's fixes")
+    parser.add_argument(
+        "--trial",
+        nargs="?",
+        type=int,
+        const=TRIAL_STEPS,
+        metavar="STEPS",
+        help=f"try it short, with a time limit of its own, before the whole is launched again (default: {TRIAL_STEPS} steps)",
+    )
+    parser.add_argument(
+        "--parent",
+        choices=[choice.value for choice in ParentChoice],
+        help="what becomes of the run while it is active: it is cancelled, kept, or waited for",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask, unless it changes what is learned")
+    parser.add_argument("--change-learning", action="store_true", help="nor then")
+    parser.add_argument("--dry-run", action="store_true", help="print the changes and the script, do nothing")
+    parser.add_argument("--wait", action="store_true", help="wait for its end, and compare the two")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 launched (with --wait: and it completed), 1 not confirmed or not completed, 2 refused."""
+    refuse_if_readonly(settings, "launches nothing")
+    io = SystemIo(scrubbed_environment(os.environ))
+    checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
+    parent = checked.snapshot.run
+    if parent is None:
+        raise UserError(
+            f"{args.run}: coach did not launch it",
+            f"coach check {args.run} says what was found, and what to do",
+        )
+    found = remedies(parent, checked.diagnosis.findings)
+    if args.list:
+        return _list(found, args.format)
+    remedy = _chosen(found, args.rule, args.number, args.run)
+    request = remedy.request
+    if args.trial is not None:
+        request = as_trial(request, args.trial, _step_time_s(parent, settings, io))
+    plan = plan_child(request, parent, settings, os.environ, io)
+    _show(remedy, parent, plan)
+    if args.dry_run:
+        make_ready(plan)
+        for line in diff(parent, plan):
+            print_line(printable(line))
+        return 0
+    choice = _parent_choice(args, parent)
+    if not _is_wanted(args, remedy, plan):
+        say("nothing was launched")
+        return 1
+    submitted = relaunch(plan, parent, choice, settings, os.environ, io)
+    for note in submitted.notes:
+        say(note)
+    state: str | None = submitted.state
+    comparison: Comparison | None = None
+    if args.wait:
+        say(f"{submitted.run_id}: submitted as {submitted.job_id}, waiting for its end")
+        try:
+            state = wait(submitted, plan.backend, io, say)
+        except KeyboardInterrupt:
+            say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
+            return 130
+        comparison = _compared(parent.run_id, submitted.run_id, plan.backend, settings, io)
+    answer = {
+        "run_id": submitted.run_id,
+        "run_dir": submitted.run_dir,
+        "job_id": submitted.job_id,
+        "state": state,
+    }
+    if args.format == "json":
+        told = None if comparison is None else comparison_object(comparison)
+        print(json.dumps({"schema": 1, **answer, "comparison": told}, indent=2))
+    else:
+        for name, value in answer.items():
+            print_line(f"{name:<8}{printable(value or '–')}")
+        if comparison is not None:
+            print_comparison(comparison)
+    return 0 if not args.wait or state == "COMPLETED" else 1
+
+
+def _list(found: Sequence[Remedy], format_: str) -> int:
+    numbers: dict[str, int] = {}
+    rows = []
+    for each in found:
+        numbers[each.finding.rule] = numbers.get(each.finding.rule, 0) + 1
+        rows.append(
+            {
+                "rule": each.finding.rule,
+                "number": numbers[each.finding.rule],
+                "title": each.fix.title,
+                "changes": dict(each.fix.changes),
+                "changes_learning": each.fix.changes_learning,
+            }
+        )
+    if format_ == "json":
+        print_json("fixes", rows)
+        return 0
+    if not rows:
+        say("nothing was found that a changed launch would mend")
+    print_table(
+        ("RULE", "N", "LEARNS OTHERWISE", "FIX"),
+        [
+            (
+                str(row["rule"]),
+                str(row["number"]),
+                "yes" if row["changes_learning"] else "no",
+                str(row["title"]),
+            )
+            for row in rows
+        ],
+        "lrll",
+    )
+    return 0
+
+
+def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -> Remedy:
+    wanted = [
+        each for each in found if (each.finding.rule == rule.upper() if rule else each.finding.is_primary)
+    ]
+    if 1 <= number <= len(wanted):
+        return wanted[number - 1]
+    codes = ", ".join(dict.fromkeys(each.finding.rule for each in found))
+    hint = f"fixes that can be: {codes}" if codes else f"coach check {name} says what to do"
+    if wanted:
+        raise UserError(f"--number {number}: {wanted[0].finding.rule} has {len(wanted)}", "--list shows them")
+    whose = rule.upper() if rule else "the primary finding"
+    raise UserError(f"{name}: {whose} has no fix that a changed launch can carry out", hint)
+
+
+def _step_time_s(run: Run, settings: Settings, io: SystemIo) -> float | None:
+    snapshot, history = _read(run.run_id, run.backend, settings, io)
+    step_time = measure(snapshot, history).step_time
+    return step_time.value if step_time is not None else None
+
+
+def _show(remedy: Remedy, parent: Run, plan: Plan) -> None:
+    """To stderr, as all that is asked."""
+    for line in finding_lines(replace(remedy.finding, fixes=(remedy.fix,)), ""):
+        say(line)
+    for name, old, new in changes(parent, plan):
+        say(f"  {name}: {old} → {new}")
+    learning = "changes what is learned: the child is another experiment"
+    say(f"  this {learning if remedy.fix.changes_learning else 'does not change what is learned'}")
+    for line in plan.warnings:
+        say(f"warning: {line}")
+
+
+def _parent_choice(args: argparse.Namespace, parent: Run) -> ParentChoice:
+    if args.parent is not None:
+        return ParentChoice(args.parent)
+    if args.trial is None and not is_final(parent.state):
+        raise UserError(
+            f"{parent.run_id} is {parent.state or 'not known to have ended'}: what becomes of it?",
+            "--parent cancel, keep or wait",
+        )
+    return ParentChoice.KEEP
+
+
+def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
+    is_covered = args.yes and (args.change_learning or not remedy.fix.changes_learning)
+    if args.yes and not is_covered and not sys.stdin.isatty():
+        raise UserError(
+            "this fix changes what is learned: --yes does not cover that", "--change-learning does"
+        )
+    return is_confirmed(f"launch {plan.run_id}", is_covered)
+
+
+def _compared(before: str, after: str, backend: str, settings: Settings, io: SystemIo) -> Comparison:
+    old, new = (_read(run_id, backend, settings, io) for run_id in (before, after))
+    return compare(*old, *new)
+
+
+def _read(run_id: str, backend: str, settings: Settings, io: SystemIo) -> tuple[TargetSnapshot, History]:
+    target = Target(run_id, TargetKind.RUN, settings.runs_root / run_id)
+    return read_once(target, settings, io, backend, user_name(), ())
