@@ -6,10 +6,10 @@ The words are the same as where the error happened. What surrounds them is judge
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from coach.model.log import LogHit, LogTail
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.losslines import PROGRESS
 
 _OPTION = re.compile(r"\s+-{1,2}[A-Za-z][\w-]*(?:[ ,=]|$)")
 _MENTION = re.compile(
@@ -24,34 +24,30 @@ _QUOTES = '"""'
 def happened(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
     """The hits of a target's logs without those that are mere words."""
     tails = {tail.file: tail for tail in snapshot.log_tails}
-    return tuple(hit for hit in snapshot.log_hits if not _is_mention(hit, tails))
-
-
-def _is_mention(hit: LogHit, tails: Mapping[str, LogTail]) -> bool:
-    if _MENTION.match(hit.text):
-        return True
-    tail = tails.get(hit.file)
-    # A process pool quotes a worker's whole traceback: that happened.
-    return (
-        tail is not None
-        and not hit.traceback
-        and (_continues_an_option(hit, tail) or _stands_in_quotes(hit, tail))
+    quoted = {file: _quoted_lines(tail) for file, tail in tails.items()}
+    return tuple(
+        hit
+        for hit in snapshot.log_hits
+        # A process pool quotes a worker's whole traceback: that happened.
+        if hit.rule == PROGRESS.rule
+        or not (
+            _MENTION.match(hit.text)
+            or (not hit.traceback and hit.line in quoted.get(hit.file, ()))
+            or _continues_an_option(hit, tails.get(hit.file))
+        )
     )
 
 
-def _continues_an_option(hit: LogHit, tail: LogTail) -> bool:
-    if not hit.text.startswith(_CONTINUED):
+def _quoted_lines(tail: LogTail) -> frozenset[int]:
+    """The numbers of the lines between two lines that begin with such marks."""
+    marks = [tail.first_line + index for index, line in enumerate(tail.lines) if line.startswith(_QUOTES)]
+    pairs = zip(marks[::2], marks[1::2], strict=False)
+    return frozenset(number for first, last in pairs for number in range(first, last))
+
+
+def _continues_an_option(hit: LogHit, tail: LogTail | None) -> bool:
+    if tail is None or not hit.text.startswith(_CONTINUED):
         return False
     above = tail.lines[: max(0, hit.line - tail.first_line)]
     first = next((line for line in reversed(above) if not line.startswith(_CONTINUED)), "")
     return bool(_OPTION.match(first))
-
-
-def _stands_in_quotes(hit: LogHit, tail: LogTail) -> bool:
-    index = hit.line - tail.first_line
-    marks = [number for number, line in enumerate(tail.lines) if line.startswith(_QUOTES)]
-    return (
-        0 <= index < len(tail.lines)
-        and sum(1 for number in marks if number <= index) % 2 == 1
-        and any(number > index for number in marks)
-    )
