@@ -47,4 +47,4 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog) -
 
 
 if __name__ == "__main__":
-    run(lambda: train_on_every_rank(parse_arguments(), train, timedelta(seconds=20)))
+    run(lambda: train_on_every_rank(parse_arguments(), train, timedelta(seconds=40)))
