@@ -327,6 +327,17 @@ def test_the_rank_that_ran_out_of_memory_is_the_cause_and_the_others_timeout_its
     assert [(f.cause, f.consequence_of) for f in findings] == [("cuda_oom", None), ("nccl_timeout", "MEM001")]
 
 
+def test_ranks_that_share_a_gpu_are_told_to_choose_their_own_though_nccl_says_so_some_lines_below() -> None:
+    log = (
+        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version 2.27.5\n"
+        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+        "Last error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 18000\n"
+    )
+    (finding,) = diagnose_log(log).findings
+    assert finding.cause == "nccl_error"
+    assert "set_device" in finding.fixes[0].title
+
+
 def test_an_index_out_of_range_is_the_cause_of_what_cublas_says_after_it() -> None:
     findings = diagnose("typed/device-side-assert.log").findings
     assert [(f.rule, f.consequence_of) for f in findings] == [("CUD004", None), ("CUD002", "CUD004")]

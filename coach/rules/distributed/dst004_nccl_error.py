@@ -120,7 +120,8 @@ class NcclError(EndingRule):
         return next(iter(hits_of(snapshot, self.code, "warn", "last_error")), None)
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and "Duplicate GPU" in hit.text:
+        said = self._said(snapshot)
+        if any(each is not None and "Duplicate GPU" in each.text for each in (hit, said)):
             yield Fix(
                 "Give each rank its own GPU: torch.cuda.set_device(local_rank) before init_process_group"
             )
