@@ -108,7 +108,7 @@ def hanging(run_dir: Path) -> None:
     begin = time.time()
     sampler = python(_SAMPLE, str(run_dir), str(os.getpid()), str(begin))
     try:
-        for tick in range(115):
+        for tick in range(125):
             time.sleep(max(0.0, begin + 4 * tick - time.time()))  # the sampler's own pace
             answer(sampler, str(time.time() - begin))
     finally:

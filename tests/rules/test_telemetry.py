@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from coach.model.finding import Diagnosis, Finding, Severity
 from coach.model.metrics import MetricEvent
 from coach.model.telemetry import GpuEvent, GpuLink, HostSample, MountSample, TelemetrySample
+from coach.rules.engine import Engine
+from coach.rules.registry import build
 from tests.rules.examples import causes, gpu_samples, judge, run, steps
-from tests.rules.recorded import diagnose
+from tests.rules.recorded import diagnose, read
 
 WORK = {"power_w": 300.0}
 
@@ -208,6 +211,16 @@ def test_ranks_that_spin_in_a_collective_are_a_hang_and_the_command_to_see_them_
 
 def test_a_training_on_cpus_that_does_nothing_for_ten_minutes_is_a_hang() -> None:
     assert "hang" in causes(standing(1700.0, hosts(700, cpu_pct=0.6)))
+
+
+def test_two_ranks_over_gloo_of_which_one_never_comes_are_a_hang_under_the_real_sampler() -> None:
+    """It was recorded on a local disk, for a little longer than six minutes: the file system's lag needs no waiting out."""
+    snapshot, history = read("hosts/hanging")
+    at_the_end = replace(snapshot, run=run(), now_s=history.host("node1")[-1].time_s)
+    quick = Engine(build({"DST007": {"lag_s": 30.0}}))
+    finding = only(quick.diagnose(at_the_end, history), "DST007")
+    assert "nothing works: CPUs 0 %" in finding.summary
+    assert finding.evidence[0].value == 373
 
 
 @pytest.mark.parametrize(
