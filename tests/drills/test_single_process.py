@@ -55,7 +55,15 @@ def test_the_fault_free_twin_of_a_drill_within_a_process_is_silent(name: str, co
     twin = drill_of(name).twin
     assert twin is not None
     flags = [word for key, value in twin.set.items() for word in ("--set", f"{key}={_spelt(value)}")]
-    words = ("--backend", "local", "--gpus", 0, "--cpus-per-task", 2, "--wait")
+    words = (
+        "--backend",
+        "local",
+        "--gpus",
+        0,
+        "--cpus-per-task",
+        1,
+        "--wait",
+    )  # one CPU: one thread that computes
     run_dir = Path(conductor.coach("launch", twin.recipe, *flags, *words)["run_dir"])
     assert conductor.findings(run_dir) == []
 
