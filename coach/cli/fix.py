@@ -16,6 +16,7 @@ from coach.analysis.compare import Comparison, compare, measure
 from coach.cli.acting import is_confirmed, say
 from coach.cli.check import finding_lines
 from coach.cli.compare import comparison_object, print_comparison
+from coach.cli.fix_foreign import show_foreign
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.cluster import is_final
@@ -38,7 +39,11 @@ from coach.workflows.targets import Target, TargetKind
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run id, or the job id of a run of coach's")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="a run id or a job id; of a job that coach did not launch, its script is shown as it would have to be",
+    )
     parser.add_argument(
         "rule", metavar="CODE", nargs="?", help="apply this rule's fix (default: the primary finding's)"
     )
@@ -71,10 +76,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
     parent = checked.snapshot.run
     if parent is None:
-        raise UserError(
-            f"{args.run}: coach did not launch it",
-            f"coach check {args.run} says what was found, and what to do",
-        )
+        return show_foreign(checked, args.rule, args.format, settings, io)
     found = remedies(parent, checked.diagnosis.findings)
     if args.list:
         return _list(found, args.format)

@@ -69,6 +69,8 @@ class Checked:
     files: FilesRead | None = None
     parts: tuple[Judged, ...] = ()
     num_left_out: int = 0
+    history: History | None = None
+    """The series behind it; None for a target of several parts."""
 
 
 class Checker:
@@ -108,7 +110,7 @@ class Checker:
             snapshot.run is None and target.path is not None
         ):  # one file of a drill's run tells no more than all of them
             told = as_told(told, run_around(self._io, target.path))
-        return Checked(told, snapshot, read)
+        return Checked(told, snapshot, read, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
         """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError when it does not answer."""

@@ -1,0 +1,97 @@
+"""`coach fix JOB` for a job that coach did not launch: its batch script as it would have to be, as a diff. Nothing is written.
+
+Apart from the launch of a fix: here nothing is launched, asked or confirmed, all that can be done is to show it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coach.cli.check import finding_lines
+from coach.cli.text import print_line, printable
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.sources.io import Io
+from coach.workflows.checking import Checked
+from coach.workflows.diagnosing import rules_of
+from coach.workflows.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
+from coach.workflows.lost_work import lost_of_job
+
+
+def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Settings, io: Io) -> int:
+    """Of one rule, or of the primary finding. Exit status: 0 something can be changed, 1 nothing that a script can say. Raises UserError."""
+    job = checked.snapshot.job
+    if job is None or checked.history is None:
+        raise UserError(
+            f"{checked.diagnosis.target}: not one job",
+            "a job id; of an array the id of one task",
+        )
+    found = fixes_of_job(checked.snapshot, checked.history, checked.diagnosis, rules_of(settings), io)
+    wanted = [
+        each
+        for each in found.fixes
+        if (each.finding.rule == rule.upper() if rule is not None else each.finding.is_primary)
+    ]
+    if not wanted:
+        codes = ", ".join(dict.fromkeys(each.finding.rule for each in found.fixes))
+        raise UserError(
+            f"job {job.job_id}: nothing to change was found" + (f" by {rule.upper()}" if rule else ""),
+            f"findings with something to do: {codes}"
+            if codes
+            else f"coach check {job.job_id} says what was seen",
+        )
+    lost = lost_of_job(io, job.job_id, None) if job.state == "RUNNING" else ()
+    if format_ == "json":
+        print(json.dumps(_object(job.job_id, found, wanted, lost), indent=2))
+    else:
+        for line in fix_lines(found, wanted, lost):
+            print_line(line)
+    return 0 if any(each.diff for each in wanted) else 1
+
+
+def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> list[str]:
+    """Harmless text."""
+    lines = [
+        f"script: {printable(found.origin)}, {found.framework}"
+        if found.origin
+        else f"no diff: {printable(found.problem or '')}"
+    ]
+    lines += [f"while it runs, {printable(line)}" for line in lost]
+    shown = None
+    for each in wanted:
+        if each.finding is not shown:
+            shown = each.finding
+            lines += ["", *finding_lines(replace(each.finding, fixes=()), "")]
+        learning = ": changes what is learned" if each.fix.changes_learning else ""
+        lines += ["", f"fix: {printable(each.fix.title)}{learning}"]
+        if each.fix.command is not None:
+            lines.append(f"  {printable(each.fix.command)}")
+        lines += [f"  {printable(line)}" for line in each.unsaid]
+        lines += [printable(line.expandtabs(4)) for line in each.diff]
+    return [*lines, "", "nothing was written: the script is yours"]
+
+
+def _object(job_id: str, found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[str]) -> object:
+    fixes = [
+        {
+            "rule": each.finding.rule,
+            "title": each.fix.title,
+            "changes": dict(each.fix.changes),
+            "command": each.fix.command,
+            "changes_learning": each.fix.changes_learning,
+            "diff": "\n".join(each.diff) if each.diff else None,
+            "in_program": list(each.unsaid),
+        }
+        for each in wanted
+    ]
+    return {
+        "schema": 1,
+        "job_id": job_id,
+        "script_from": found.origin,
+        "framework": found.framework,
+        "problem": found.problem,
+        "lost": list(lost),
+        "fixes": fixes,
+    }
