@@ -81,7 +81,13 @@ else:
 INVOCATIONS: dict[str, list[list[str]]] = {
     "launch": [["OWN", "--backend", "local", "--dry-run"], ["OWN", "--dry-run", "--format", "json"], [FIRST]],
     "drill": [[], ["--format", "json"], [FIRST], [RUN, "--give-up"], ["typo", "--answer", FIRST]],
-    "fix": [[RUN, "--list"], [RUN], [RUN, "--list", "--format", "json"], [RUN, "--dry-run"], [FIRST, "--list"]],
+    "fix": [
+        [RUN, "--list"],
+        [RUN],
+        [RUN, "--list", "--format", "json"],
+        [RUN, "--dry-run"],
+        [FIRST, "--list"],
+    ],
     "recipes": [[], ["OWN"], ["OWN", "--diff"], ["OWN", "--format", "json"], [MARKUP]],
     "data": [[], ["--format", "json"]],
     "runs": [[], ["--format", "json"], ["clean", "--keep", "1"]],
