@@ -1,0 +1,59 @@
+"""A job that coach did not launch, on a real Slurm: its own script comes back as a diff, and is not written over."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.cluster.test_whole_jobs import submit
+from tests.installed import InstalledCoach
+
+pytestmark = pytest.mark.cluster
+
+SCRIPT = """#!/bin/bash
+#SBATCH --mem=100M
+#SBATCH --comment="a \x1b[31mred\x1b[0m word"
+BATCH=32
+cat > train.py <<'END'
+import sys
+sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB"
+    " of which 1.12 GiB is free. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch"
+    " but unallocated.")
+END
+python3 train.py --per_device_train_batch_size $BATCH
+"""
+
+
+def test_the_script_of_a_failed_job_is_shown_as_it_would_have_to_be_and_stays_as_it_is(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    job_id = submit(user_coach, "foreign", SCRIPT)
+    slurm.wait_state(job_id, "FAILED", timeout_s=40)
+    done = user_coach("fix", job_id)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == (
+        f"script: as Slurm keeps it (scontrol write batch_script {job_id} -), Hugging Face Trainer"
+    )
+    for line in (
+        "-BATCH=32",
+        "+BATCH=16",
+        "+python3 train.py --per_device_train_batch_size $BATCH --gradient_accumulation_steps 2",
+        "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "nothing was written: the script is yours",
+    ):
+        assert line in lines
+    assert "\x1b" not in done.stdout
+    assert (user_coach.user.home / "foreign" / "job.sh").read_text() == SCRIPT
+
+    told = json.loads(user_coach("fix", job_id, "mem001", "--format", "json").stdout)
+    assert (told["job_id"], told["framework"]) == (job_id, "Hugging Face Trainer")
+    first = told["fixes"][0]
+    assert first["changes"] == {"batch_size": 16, "gradient_accumulation": 2}
+    assert "+BATCH=16" in first["diff"].splitlines()
+
+    refused = user_coach("fix", job_id, "GPU005")
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[0] == f"coach: job {job_id}: nothing to change was found by GPU005"
