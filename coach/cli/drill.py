@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from coach.cli import drill_all
 from coach.cli.check import finding_lines
 from coach.cli.launch import add_ways, launch, pairs
 from coach.cli.text import print_json, print_line, print_table, printable
@@ -29,7 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "coach drill [--backend B] [--format {text,json}]\n"
         "       coach drill NAME [--backend B] [--set KEY=VALUE] [--dry-run] [--wait]\n"
-        "       coach drill NAME|RUN --answer CAUSE | --give-up"
+        "       coach drill NAME|RUN --answer CAUSE | --give-up\n"
+        "       coach drill --all [--only NAME,...] [--backend B] [--format {text,json}]"
     )
     parser.add_argument("drill", nargs="?", metavar="NAME", help="launch this one")
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
@@ -39,13 +41,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     said = parser.add_mutually_exclusive_group()
     said.add_argument("--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id")
     said.add_argument("--give-up", action="store_true", help="be told the cause")
+    said.add_argument(
+        "--all",
+        action="store_true",
+        help="run every drill, find its cause, mend it and measure the gain: what coach itself is judged by;"
+        " fixes that change what is learned are applied too",
+    )
+    parser.add_argument("--only", metavar="NAME,…", help="with --all: these alone")
     add_ways(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1."""
+    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1; of all 1 when one misses its bar."""
     io = SystemIo(scrubbed_environment(os.environ))
     backend = args.backend if args.backend != "auto" else settings.launch.backend
+    if args.all:
+        if args.drill is not None:
+            raise UserError(f"--all {args.drill}: --all takes no drill", f"--all --only {args.drill}")
+        return drill_all.run(args, resolve_backend(backend, os.environ, settings), settings, io)
+    if args.only is not None:
+        raise UserError("--only: it belongs to --all")
     if args.drill is None:
         if args.answer is not None or args.give_up:
             raise UserError("which drill?", "coach drill NAME --answer CAUSE")

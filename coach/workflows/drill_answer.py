@@ -87,6 +87,14 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
     return judgement
 
 
+def tell_answer(run_dir: Path, io: Io) -> None:
+    """Keep that the cause of this run is no secret: nobody was asked for it."""
+    try:
+        runs.write_json(runs.RunPaths(run_dir).drill_answer_json, _as_json(Answer(None, False, io.now(), 0)))
+    except OSError as error:
+        raise UserError(f"{run_dir}: cannot be written: {error.strerror}") from None
+
+
 def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement:
     """What was told of the newest answer, again; the short list alone while there is none."""
     run = run_of_drill(text, settings, io)
