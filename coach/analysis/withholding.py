@@ -5,6 +5,7 @@ After the rules, not among them: the engine judges a drill's run like any other,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from coach.model.finding import Diagnosis, NotMeasured
@@ -14,9 +15,9 @@ _WHAT = "diagnosis"
 ANSWER_FIRST = "drill: answer first"
 
 
-def as_told(diagnosis: Diagnosis, run: Run | None) -> Diagnosis:
-    """The diagnosis as anybody may see it."""
-    if run is None or not run.is_open_drill:
+def as_told(diagnosis: Diagnosis, run: Run | None, drills: Collection[str]) -> Diagnosis:
+    """The diagnosis as anybody may see it. A run of a drill that nobody knows (`drills` are the known ones' names) is a run like any other."""
+    if run is None or not run.is_open_drill or run.drill not in drills:
         return diagnosis
     how = f"coach drill {run.run_id} --answer CAUSE; --give-up shows it"
     return replace(

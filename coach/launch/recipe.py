@@ -97,6 +97,11 @@ def _paths(data: Path) -> list[Path]:
     return sorted((data / "recipes").glob("*.toml"))
 
 
+def drill_names() -> frozenset[str]:
+    """Of coach's own drills, which alone there are."""
+    return frozenset(path.stem for path in _drill_paths(data_dir()))
+
+
 def _drill_paths(data: Path) -> list[Path]:
     return sorted((data / "recipes" / _DRILLS).glob("*.toml"))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from coach.analysis.parts import Judged, whole, worst_first
 from coach.analysis.withholding import as_told
 from coach.config import Settings
+from coach.launch.recipe import drill_names
 from coach.model.cluster import Job
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis, NotMeasured
@@ -84,6 +85,7 @@ class Checker:
         self._user = user_name()
         self._paths = output_paths_of(io, settings)
         self._past = PastRuns(settings)
+        self._drills = drill_names()
 
     def target(self, text: str, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> Checked:
         """Files that are named take the place of those that would be found. Raises UserError when it cannot be read."""
@@ -109,7 +111,7 @@ class Checker:
         if (
             snapshot.run is None and target.path is not None
         ):  # one file of a drill's run tells no more than all of them
-            told = as_told(told, run_around(self._io, target.path))
+            told = as_told(told, run_around(self._io, target.path), self._drills)
         return Checked(told, snapshot, read, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
@@ -149,7 +151,9 @@ class Checker:
         self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None
     ) -> Diagnosis:
         found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
-        return as_told(with_advice(joined(diagnosis, found), self._settings.advice), snapshot.run)
+        return as_told(
+            with_advice(joined(diagnosis, found), self._settings.advice), snapshot.run, self._drills
+        )
 
     def _read(
         self, target: Target, queue: JobList | None = None

@@ -60,6 +60,7 @@ class LazyEngine:
         self._has_past = has_past
         self._past: PastRuns | None = None
         self._is_settled = False
+        self._drills: frozenset[str] | None = None
         self._lock = threading.Lock()
 
     def use(self, settings: Settings) -> None:
@@ -75,10 +76,14 @@ class LazyEngine:
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
         engine = self._load()
+        if self._drills is None:
+            from coach.launch.recipe import drill_names
+
+            self._drills = drill_names()
         diagnosis = engine.diagnose(snapshot, history)
         if self._past is not None:
             diagnosis = self._past.judge(engine.rules, snapshot, history, diagnosis)
-        return as_told(with_advice(diagnosis, self._settings.advice), snapshot.run)
+        return as_told(with_advice(diagnosis, self._settings.advice), snapshot.run, self._drills)
 
     def forget(self, targets: Iterable[str]) -> None:
         """Drop what is remembered about these targets."""

@@ -28,14 +28,14 @@ class Conductor:
     home: Path
     env: dict[str, str] = field(default_factory=dict)
 
-    def coach(self, *words: object) -> dict[str, Any]:
+    def coach(self, *words: object, timeout_s: float = LONGEST_S) -> dict[str, Any]:
         """The object that a command prints."""
         done = subprocess.run(
             [sys.executable, "-m", "coach", *map(str, words), "--format", "json"],
             env={**os.environ, **self.env, "COACH_HOME": str(self.home)},
             capture_output=True,
             text=True,
-            timeout=LONGEST_S * PATIENCE,
+            timeout=timeout_s * PATIENCE,
         )
         assert done.stdout, done.stderr
         return dict(json.loads(done.stdout))
@@ -53,9 +53,6 @@ class Conductor:
         names = re.compile("|".join(map(re.escape, (trainer, recipe))).encode())
         for path in [path for path in copy.rglob("*") if path.is_file()]:
             path.write_bytes(names.sub(_HIDDEN, path.read_bytes()))
-        record = json.loads((copy / "run.json").read_text())
-        record.pop("drill", None)
-        (copy / "run.json").write_text(json.dumps(record))
         found = self.coach("check", copy, "--backend", "local")["findings"]
         return [finding for finding in found if finding["severity"] != "info"]
 

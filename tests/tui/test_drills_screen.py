@@ -20,7 +20,9 @@ from tests.tui.fake_session import (
 def a_drill_that_went_wrong() -> FakeSession:
     run = make_run(drill="typo")
     snapshot = make_snapshot(
-        runs=(run,), targets={RUN_ID: make_target(run)}, diagnoses={RUN_ID: as_told(nan_diagnosis(), run)}
+        runs=(run,),
+        targets={RUN_ID: make_target(run)},
+        diagnoses={RUN_ID: as_told(nan_diagnosis(), run, {run.drill or ""})},
     )
     return FakeSession(snapshot, {RUN_ID: make_history()})
 
