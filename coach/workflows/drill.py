@@ -6,12 +6,15 @@ The command line and the screen list through here, so that neither gives an answ
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coach.config import Settings
 from coach.launch.recipe import Recipe, find_drills, get_recipe, lesson_of
 from coach.launch.resources import Site
+from coach.launch.spelling import parse_mem_mib
 from coach.model.drill import Answer, Drill, Need
 from coach.model.errors import UserError
 from coach.model.run import Run
@@ -85,7 +88,26 @@ def why_skipped(drill: Drill, site: Site) -> str | None:
         if site.backend == "local" or any(partition.num_nodes > 1 for partition in site.partitions)
         else "needs two nodes: no partition has them",
     }
-    return next((why for need in drill.needs if (why := reasons[need]) is not None), None)
+    unmet = next((why for need in drill.needs if (why := reasons[need]) is not None), None)
+    return unmet if unmet is not None else _why_no_room(drill.options, site)
+
+
+def _why_no_room(options: Mapping[str, Any], site: Site) -> str | None:
+    """Which node a launch with these options needs that is not here; None where there is one, or nobody knows."""
+    mem = options.get("mem")
+    rooms = (
+        ("CPUs", options.get("cpus_per_task"), [node.num_cpus for node in site.nodes]),
+        (
+            "MiB of memory",
+            parse_mem_mib(mem, "mem") if mem else None,
+            [node.memory_mib for node in site.nodes],
+        ),
+    )
+    for what, wanted, sizes in rooms:
+        most = max((size for size in sizes if size is not None), default=None)
+        if wanted is not None and most is not None and wanted > most:
+            return f"needs a node with {wanted} {what}: the largest here has {most}"
+    return None
 
 
 def get_drill(name: str) -> Drill:

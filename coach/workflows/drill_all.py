@@ -24,7 +24,7 @@ from coach.workflows.drill import why_skipped
 from coach.workflows.drill_answer import tell_answer
 from coach.workflows.drill_request import twin_request
 from coach.workflows.fixing import remedies
-from coach.workflows.watched import Launches, Stopped, Watched
+from coach.workflows.watched import Launches, Watched
 
 MIN_RATIO = 0.9
 """A mended run has at least this share of its twin's throughput."""
@@ -121,7 +121,8 @@ class _Conduct:
             return tried
         if drill.mend is None:
             return _missing(replace(result, is_fixed=False), "its finding has no fix that can be applied")
-        return replace(result, mended_by=f"edit: {drill.mend}", is_fixed=twin.is_well)
+        in_vain = f"{tried.mended_by}: not enough; " if tried is not None else ""
+        return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
 
     def _tried(self, result: DrillResult, ran: Watched, twin: Watched) -> DrillResult | None:
         """What the primary finding's first fix did; None where it has none that a launch can carry out."""
@@ -130,7 +131,7 @@ class _Conduct:
         if not found or parent is None:
             return None
         child = self._launches.run(found[0].request, parent)
-        return _fixed(replace(result, mended_by=found[0].fix.title), child, twin)
+        return _fixed(replace(result, mended_by=found[0].fix.title), child, twin, primary.cause)
 
     def _twin(self, request: LaunchRequest) -> Watched:
         key = repr(request)
@@ -140,7 +141,7 @@ class _Conduct:
         if known is None:
             try:
                 future.set_result(self._launches.run(request))
-            except (UserError, Stopped) as error:
+            except Exception as error:  # for each that waits for it
                 future.set_exception(error)
         return future.result()
 
@@ -157,13 +158,14 @@ def _diagnosed(result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
     return result
 
 
-def _fixed(result: DrillResult, child: Watched, twin: Watched) -> DrillResult:
-    """Whether the child is healthy, or as fast as the twin within the interval of their ratio."""
+def _fixed(result: DrillResult, child: Watched, twin: Watched, cause: str) -> DrillResult:
+    """Whether the child is healthy and the cause gone, or it is as fast as the twin within the interval of their ratio."""
     ratio = _ratio(twin, child)
     is_fast = (
         ratio is not None and child.state == "COMPLETED" and ratio.value + (ratio.noise or 0.0) >= MIN_RATIO
     )
-    result = replace(result, is_fixed=child.is_well or is_fast, throughput_ratio=ratio)
+    is_healthy = child.is_well and all(finding.cause != cause for finding in child.findings)
+    result = replace(result, is_fixed=is_healthy or is_fast, throughput_ratio=ratio)
     if result.is_fixed:
         return result
     return _missing(result, f"its child {child.submitted.run_id} is not healthy: {_words(child)}")
@@ -179,5 +181,5 @@ def _missing(result: DrillResult, miss: str) -> DrillResult:
 
 
 def _words(ran: Watched) -> str:
-    found = ", ".join(f"{each.rule} {each.cause}: {each.summary}" for each in ran.findings)
+    found = ", ".join(f"{each.rule} {each.cause}: {each.summary}" for each in (ran.loud or ran.findings[:1]))
     return f"{ran.state}; {found or 'nothing was found'}"

@@ -57,7 +57,7 @@ class Watched:
     snapshot: TargetSnapshot
     history: History
     findings: tuple[Finding, ...]
-    """Those of the whole run at warning or above, the primary one first."""
+    """Those of the whole run, the primary one first."""
     seconds_to_finding: float | None
     """From its first step to the look that found what was looked for, while it ran; None: not before its end, or it took no step."""
 
@@ -66,8 +66,13 @@ class Watched:
         return self.snapshot.state
 
     @property
+    def loud(self) -> tuple[Finding, ...]:
+        """The findings at warning or above."""
+        return tuple(finding for finding in self.findings if finding.severity >= Severity.WARNING)
+
+    @property
     def is_well(self) -> bool:
-        return self.state == "COMPLETED" and not self.findings
+        return self.state == "COMPLETED" and not self.loud
 
     @property
     def primary(self) -> Finding | None:
@@ -127,9 +132,8 @@ class Launches:
             queue=queue,
         )
         _record_end(snapshot)
-        found = Engine(self._rules).diagnose(snapshot, history).findings
-        loud = tuple(finding for finding in found if finding.severity >= Severity.WARNING)
-        return Watched(submitted, snapshot, history, loud, seconds)
+        findings = Engine(self._rules).diagnose(snapshot, history).findings
+        return Watched(submitted, snapshot, history, findings, seconds)
 
     def _wait_for_room(self) -> None:
         most = self._settings.limits.max_running
@@ -212,10 +216,7 @@ def _target_of(submitted: Submitted) -> Target:
 
 
 def _names(findings: Sequence[Finding], causes: Collection[str]) -> bool:
-    return any(
-        finding.is_primary and finding.severity >= Severity.WARNING and finding.cause in causes
-        for finding in findings
-    )
+    return any(finding.is_primary and finding.cause in causes for finding in findings)
 
 
 def _first_step_s(history: History) -> float | None:

@@ -209,6 +209,15 @@ def test_what_a_drill_needs_is_told_where_it_is_missing() -> None:
     assert why(Need.TWO_NODES, MACHINE) is None
 
 
+def test_a_drill_that_no_node_here_has_room_for_is_skipped() -> None:
+    def why(**options: object) -> str | None:
+        return why_skipped(Drill("a", ("a", "b", "c", "d"), Twin("baseline"), options=options), MACHINE)
+
+    assert why(cpus_per_task=1, mem="100M") is None
+    assert "a node with 5000 CPUs" in (why(cpus_per_task=5000) or "")
+    assert "MiB of memory" in (why(mem="5000G") or "")
+
+
 def test_a_twin_is_launched_on_as_many_nodes_that_one_machine_plays() -> None:
     drill = Drill("a", ("a", "b", "c", "d"), Twin("ddp", options={"num_nodes": 2}), needs=(Need.TWO_NODES,))
     twin = twin_request(drill, "local")
