@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,7 @@ def test_what_a_running_job_would_lose_is_said_before_it_is_ended(
     folder = user_coach.user.home / "work"
     save = "import zipfile; zipfile.ZipFile('epoch=0-step=40.ckpt', 'w').writestr('data.pkl', 'x')"
     job_id = slurm.submit(
-        f'mkdir -p {folder} && cd {folder} && {sys.executable} -c "{save}" && touch saved && sleep 300',
+        f'mkdir -p {folder} && cd {folder} && python3 -c "{save}" && touch saved && sleep 300',
         "--gres=gpu:1",
         f"--chdir={user_coach.user.home}",
     )
