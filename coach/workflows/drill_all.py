@@ -116,7 +116,7 @@ class _Conduct:
         twin = self._twin(twin_request(drill, self._site.backend))
         if not twin.is_well:
             result = _missing(result, f"its twin {twin.submitted.run_id} is not silent: {_words(twin)}")
-        tried = self._tried(result, ran, twin)
+        tried = self._tried(result, ran, twin, drill)
         if tried is not None and (tried.is_fixed or drill.mend is None):
             return tried
         if drill.mend is None:
@@ -124,11 +124,13 @@ class _Conduct:
         in_vain = f"{tried.mended_by}: not enough; " if tried is not None else ""
         return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
 
-    def _tried(self, result: DrillResult, ran: Watched, twin: Watched) -> DrillResult | None:
-        """What the primary finding's first fix did; None where it has none that a launch can carry out."""
+    def _tried(self, result: DrillResult, ran: Watched, twin: Watched, drill: Drill) -> DrillResult | None:
+        """What the primary finding's first fix did; None where it is in words, and a learner would edit the code."""
         parent, primary = ran.snapshot.run, ran.primary
-        found = remedies(parent, [primary]) if parent is not None and primary is not None else ()
-        if not found or parent is None:
+        if parent is None or primary is None:
+            return None
+        found = remedies(parent, [primary])
+        if not found or (drill.mend is not None and found[0].fix != primary.fixes[0]):
             return None
         child = self._launches.run(found[0].request, parent)
         return _fixed(replace(result, mended_by=found[0].fix.title), child, twin, primary.cause)

@@ -146,6 +146,15 @@ def test_where_no_fix_helps_the_edit_of_the_code_does_which_makes_the_twin(tmp_p
     assert result.misses == ()
 
 
+def test_a_fix_in_words_that_comes_first_is_an_edit_and_no_other_is_tried_for_it(tmp_path: Path) -> None:
+    in_words = watched(finding("input_bound", Fix("make each sample cheaper"), TYPED), live_s=7.0)
+    told = Told({"long_epochs": in_words, "baseline": watched()}, tmp_path)
+    (result,) = results(told, "long_epochs")
+    assert result.mended_by == "edit: take the sleep out of __getitem__"
+    without_edit = {"idle_hands": in_words, "baseline": watched(), "child": watched()}
+    assert only(tmp_path, "idle_hands", without_edit).mended_by == "workers"
+
+
 def test_a_twin_in_which_something_is_found_is_no_twin(tmp_path: Path) -> None:
     loud = watched(finding("slow_storage"))
     result = only(tmp_path, "idle_hands", {"idle_hands": STUCK, "baseline": loud, "child": watched()})
