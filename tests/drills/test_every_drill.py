@@ -55,11 +55,15 @@ def test_every_drill_is_found_mended_and_measured_on_this_machine(conductor: Con
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_every_drill_is_found_mended_and_measured_on_slurm(user_coach: InstalledCoach) -> None:
-    """Those of GPUs apart: the cluster's are there to be allotted only."""
+def test_every_drill_is_found_mended_and_measured_on_slurm(
+    user_coach: InstalledCoach, open_directory: Path
+) -> None:
+    """Two at once on two cores, and those of GPUs apart: the cluster's are there to be allotted only."""
+    site = open_directory / "two-at-once.toml"
+    site.write_text("[limits]\nmax_running = 2\n")
     names = ",".join(name for name in DRILLS if Need.GPU not in drill_of(name).needs)
     words = ("drill", "--all", "--only", names, "--backend", "slurm", "--format", "json")
-    done = user_coach(*words, timeout_s=7000)
+    done = user_coach(*words, env={"COACH_SITE": str(site)}, timeout_s=7000)
     assert done.stdout, done.stderr
     assert _missed(json.loads(done.stdout)["drills"]) == {}
 
