@@ -119,6 +119,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "attach": [["--dry-run", "104"], ["--dry-run", "101"], [FIRST]],
     "stacks": [["--dry-run", "104"], ["--dry-run", RUN], [FIRST]],
     "doctor": [["--backend", "slurm"], ["--backend", "slurm", "--format", "json"]],
+    "workshop": [["example"], ["check", "TOML"], ["check", FIRST]],
     "config": [[], ["--explain"], ["--explain", FIRST], ["--format", "json"], ["--check", "TOML"]],
     "record": [["/nowhere/" + MARKUP, "--for", "0.1"]],
     "run": [["--run-dir", "NEW", "--", "true"]],

@@ -45,6 +45,7 @@ COMMANDS = {
     "stacks": "show where every rank of a running training stands",
     "attach": "measure inside a running job of yours that coach did not launch",
     "doctor": "say what works here, what does not, and what to do",
+    "workshop": "rehearse a workshop: does each recipe of the day run, and do all learners fit?",
     "config": "show what is set and who set it, check a file, forget an answer",
     "record": "keep what coach reads in a file, to replay it",
     "run": "run a command beside the sampler, in a run directory",
