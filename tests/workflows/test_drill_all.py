@@ -117,9 +117,12 @@ def test_another_primary_finding_or_one_that_came_only_after_the_end_misses_the_
 
 
 def test_a_child_that_is_not_healthy_counts_when_it_is_as_fast_as_the_twin(tmp_path: Path) -> None:
-    twin = watched(past=history(steps(100, step_time_s=0.1)))
+    twin = watched(past=history(steps([1.0] * 100, step_time_s=0.1, num_samples_global=64)))
     for step_time_s, is_fixed in ((0.1, True), (0.2, False)):
-        child = watched(finding("input_bound"), past=history(steps(100, step_time_s=step_time_s)))
+        child = watched(
+            finding("input_bound"),
+            past=history(steps([1.0] * 100, step_time_s=step_time_s, num_samples_global=64)),
+        )
         result = only(tmp_path, "idle_hands", {"idle_hands": STUCK, "baseline": twin, "child": child})
         assert result.throughput_ratio is not None
         assert result.throughput_ratio.value == pytest.approx(0.1 / step_time_s)
