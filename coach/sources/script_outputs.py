@@ -18,7 +18,7 @@ _TOKEN = re.compile(rf"(?:{_WORD})+|[;|&]+")
 _REDIRECTED = re.compile(rf"(?:&>>?|(?<![<&])\d?>>?\|?)\s*(?P<file>(?:{_WORD})+)")
 _TEE = re.compile(rf"\btee\s+(?:-\S+\s+)*(?P<file>(?:{_WORD})+)")
 _ASSIGNED = re.compile(
-    rf"^\s*(?:export\s+|readonly\s+)?(?P<name>\w+)=(?P<value>(?:{_WORD})*)\s*$", re.MULTILINE
+    rf"^\s*(?:export\s+|readonly\s+)?(?P<name>\w+)=(?P<value>(?:{_WORD})*+)\s*$", re.MULTILINE
 )
 _SRUN = re.compile(r"(?:^|[\s;|&(])srun\s")
 _OUTPUT = re.compile(r"(?:--(?:output|error)(?:=(?P<long>.*))?|-[oe](?P<short>.*))$")

@@ -58,3 +58,8 @@ def test_a_task_of_an_array_has_the_log_with_its_own_numbers() -> None:
     (pattern,) = named_outputs("srun -o %A/%a.log python train.py", task)
     assert re.fullmatch(pattern, "17/2.log")
     assert not re.fullmatch(pattern, "17/3.log")
+
+
+def test_a_long_value_before_another_command_costs_no_time() -> None:
+    long_value = "a" * 5000
+    assert named_outputs(f"OUT={long_value}; srun -o steps.log python train.py\n", JOB) == (r"steps\.log",)
