@@ -18,7 +18,7 @@ _TOKEN = re.compile(rf"(?:{_WORD})+|[;|&]+")
 _REDIRECTED = re.compile(rf"(?:&>>?|(?<![<&])\d?>>?\|?)\s*(?P<file>(?:{_WORD})+)")
 _TEE = re.compile(rf"\btee\s+(?:-\S+\s+)*(?P<file>(?:{_WORD})+)")
 _ASSIGNED = re.compile(
-    rf"^\s*(?:export\s+|readonly\s+)?(?P<name>\w+)=(?P<value>(?:{_WORD})*+)\s*$", re.MULTILINE
+    rf"^[ \t]*(?:export\s+|readonly\s+)?(?P<name>\w+)=(?P<value>(?:{_WORD})*+)[ \t]*$", re.MULTILINE
 )
 _SRUN = re.compile(r"(?:^|[\s;|&(])srun\s")
 _OUTPUT = re.compile(r"(?:--(?:output|error)(?:=(?P<long>.*))?|-[oe](?P<short>.*))$")
@@ -39,7 +39,7 @@ _DATA = re.compile(
 def named_outputs(script: str, names: Names) -> tuple[str, ...]:
     """The paths as regular expressions, absolute or relative to wherever the script stands when it writes."""
     lines = re.sub(r"\\\n", " ", script)
-    lines = re.sub(r"(?m)^\s*#.*$", "", lines)
+    lines = re.sub(r"(?m)^[ \t]*#.*$", "", lines)
     known = _variables(lines, names)
     found = dict.fromkeys(_pattern(path, names) for path in _paths(lines, known))
     return tuple(path for path in found if path)[:MAX_NAMES]
