@@ -187,7 +187,9 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         **describe_process(device),
     )
     print_rank0(f"model: {args.model}, width {args.width}, {num_parameters:,} parameters, on {device.type}")
-    metrics.event("mesh", step, dp=dp_rank, tp=tp_rank, pp=pp_rank, sizes=[dp_size, args.tp, args.pp])
+    metrics.event(
+        "mesh", step, dp=dp_rank, tp=tp_rank, pp=pp_rank, sizes=[dp_size, args.tp, args.pp], loss_of="all"
+    )
     if resume_from:
         metrics.event("resume", step, path=str(resume_from))
         print_rank0(f"resumed at step {step} from {resume_from}")

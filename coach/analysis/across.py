@@ -92,6 +92,7 @@ def past_run(
         memory_used_mib=_peak(history, "memory_used_mib"),
         memory_asked_mib=_peak(history, "memory_limit_mib"),
         world_size=world_size(snapshot, history),
+        others_cpu_pct=_others_cpu_pct(history),
     )
     rate = throughput(snapshot, history)
     if rate is not None and rate.noise is not None:
@@ -114,6 +115,19 @@ def past_run(
 def _peak(history: History, name: str) -> float | None:
     values = (getattr(sample, name) for node in history.nodes for sample in history.host(node))
     return max((value for value in values if value is not None), default=None)
+
+
+def _others_cpu_pct(history: History) -> float | None:
+    """What the node's CPUs did beyond the job's own. Its use of the CPUs that it was given is not less than its share of the whole node."""
+    means = []
+    for node in history.nodes:
+        rest = [
+            host.node_cpu_pct - host.cpu_pct
+            for host in history.host(node)
+            if host.node_cpu_pct is not None and host.cpu_pct is not None
+        ]
+        means += [max(0.0, fmean(rest))] if rest else []
+    return max(means, default=None)
 
 
 def across(this: PastRun, known: Sequence[PastRun]) -> Across:

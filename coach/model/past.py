@@ -47,6 +47,8 @@ class PastRun:
     samples_per_s: float | None = None
     samples_per_s_noise: float | None = None
     """Half the width of the 95 % interval within the run."""
+    others_cpu_pct: float | None = None
+    """The share of a node's CPUs that others used meanwhile, at least; of several nodes the most."""
     is_judged: bool = True
     """False: only the queue or the accounting knows it, and nobody has read its files."""
 

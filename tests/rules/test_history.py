@@ -23,9 +23,9 @@ def past(number: int, cause: str | None = "cuda_oom", state: str = "FAILED", **s
     return replace(made, rule="MEM001" if cause else None, **said)
 
 
-def found(across: Across, state: str | None = None) -> list[Finding]:
+def found(across: Across, state: str | None = None, **launched: Any) -> list[Finding]:
     snapshot = TargetSnapshot(
-        across.this.target, 9e4, run=run(state=state or across.this.state), across=across
+        across.this.target, 9e4, run=run(state=state or across.this.state, **launched), across=across
     )
     findings = Engine(build()).diagnose(snapshot, History()).findings
     return [finding for finding in findings if finding.rule.startswith("HIS")]
@@ -174,6 +174,22 @@ def test_a_run_that_no_longer_reaches_last_weeks_throughput_is_told_with_what_di
     assert "20% below the 3 runs" in finding.summary
     assert "torch: 2.3 → 2.4" in [item.text for item in finding.evidence]
     assert finding.fixes[0].command == "coach compare run-3 run-5"
+
+
+def test_a_run_whose_cpus_others_used_is_no_alarm_and_one_on_a_gpu_is() -> None:
+    slow = paced(0.8, 0.86)
+    shared = replace(slow, this=replace(slow.this, others_cpu_pct=60.0))
+    on_cpus, on_gpu = {"device": {"type": "cpu"}}, {"device": {"type": "cuda"}}
+    assert [f.severity for f in found(shared, **on_cpus)] == [Severity.INFO]
+    assert [f.severity for f in found(shared, **on_gpu)] == [Severity.WARNING]
+    assert [f.severity for f in found(slow, **on_cpus)] == [Severity.WARNING]
+
+
+def test_a_failure_that_is_shown_on_purpose_is_no_attempt_in_vain() -> None:
+    thrice = Across(past(5), (past(1), past(2), past(3)))
+    assert found(thrice)
+    assert found(thrice, expects=("MEM001",)) == []
+    assert found(thrice, drill="full_card") == []
 
 
 @pytest.mark.parametrize(("ratio", "high"), [(0.8, 0.97), (0.97, 0.98), (1.3, 1.4)])

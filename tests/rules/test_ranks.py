@@ -61,6 +61,8 @@ def test_how_far_behind_decides_and_most_of_the_ranks_are_never_behind() -> None
 
 def test_stages_that_differ_by_design_and_short_runs_are_left_alone() -> None:
     assert not loud(judged([0.1, 0.1, 0.1, 0.3], recipe="pipeline_parallel"))
+    stages = [replace(step, num_samples=16, num_samples_global=16) for step in four([0.1, 0.1, 0.1, 0.3])]
+    assert not loud(judge(stages, run=run())), "whatever it is called: they say that they share their samples"
     assert not loud(judged([0.1, 0.1, 0.1, 0.3], count=20))
 
 
@@ -133,7 +135,8 @@ def jittering(num_parts: int, num_ranks: int = 4, num_global: int = 4, augment: 
             num_samples_global=16 * num_global,
         )
     ]
-    return judge(series, run=run())
+    said = [MetricEvent(rank, "start", 1000.0, 0, {"loss_of": "rank"}) for rank in range(num_ranks)]
+    return judge(series, run=run(), events=said)
 
 
 def test_a_model_that_jitters_on_all_ranks_alike_hides_no_twins_and_makes_none() -> None:

@@ -35,7 +35,11 @@ def test_the_workers_of_all_ranks_of_a_node_count() -> None:
 
 def test_workers_that_cost_nothing_are_only_worth_knowing() -> None:
     assert only(judged(24, cpu_pct=30.0, cpu_pressure_pct=2.0), "DAT001").severity is Severity.INFO
-    assert only(judged(24, cpu_pct=30.0, cpu_pressure_pct=40.0), "DAT001").severity is Severity.WARNING
+    assert only(judged(24, cpu_pct=60.0, cpu_pressure_pct=40.0), "DAT001").severity is Severity.WARNING
+
+
+def test_tasks_of_others_that_wait_for_a_cpu_are_no_cost_of_the_workers() -> None:
+    assert only(judged(24, cpu_pct=30.0, cpu_pressure_pct=90.0), "DAT001").severity is Severity.INFO
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2, 8, 16])

@@ -252,12 +252,22 @@ def describe_process(device: torch.device) -> dict[str, Any]:
     return {
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
+        "compute_capability": compute_capability(device),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "node": node_name(),
         "pid": os.getpid(),
         "local_rank": local_rank_from_env(),
+        "loss_of": "rank",  # of this rank's own samples, not averaged over all
     }
+
+
+def compute_capability(device: torch.device) -> float | None:
+    """What the GPU can do, as NVIDIA numbers it: from 8.0 on it computes in bf16. None on a CPU."""
+    if device.type != "cuda":
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return major + minor / 10
 
 
 def cpu_name() -> str:

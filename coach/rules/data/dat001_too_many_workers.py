@@ -38,11 +38,12 @@ class TooManyWorkers(Rule):
     What it sees
         num_workers times the ranks of a node, against the CPUs that the job has there (as the sampler counted them, else as they were asked for). For
         a job that coach did not launch, torch's own warning, which names both numbers. Whether it costs anything is seen in the CPUs (all in
-        use, or tasks that wait for one) and in steps that wait for data.
+        use by the job itself, or mostly, while tasks wait for one) and in steps that wait for data.
     Why it matters
         The workers take the CPUs from each other and from the training process. Each also takes memory, and some seconds to start at every epoch.
     When it stays silent
-        Up to two workers for each CPU: loaders that wait for a disk share one well. Where no cost is measured it is only info.
+        Up to two workers for each CPU: loaders that wait for a disk share one well. Where no cost is measured it is only info: that tasks of
+        the node wait for a CPU may be the work of others on it, as long as the job does not use most of its own.
     What to do
         As many workers as each rank has CPUs, less one for the training itself; then measure with fewer. More CPUs per task, if samples
         are dear to make.
@@ -60,6 +61,9 @@ class TooManyWorkers(Rule):
         Threshold("workers_per_cpu", 2, "workers", "up to two share a CPU well, as one of them waits"),
         Threshold("cpu_pct", 90, "percent of the allotted CPUs", "no CPU is left for one more process"),
         Threshold("pressure_pct", 20, "percent of the time", "some task waits for a CPU"),
+        Threshold(
+            "own_cpu_pct", 40, "percent of the allotted CPUs", "with less, it is mostly others who wait"
+        ),
         Threshold("data_share", 0.10, "of step time", "the workers do not even deliver"),
         Threshold("min_samples", 10, "samples", "fewer are the start"),
     )
@@ -110,7 +114,11 @@ class TooManyWorkers(Rule):
             if cpu is not None and cpu >= self.values["cpu_pct"]:
                 text = f"use of the allotted CPUs of {node} while it trained, mean of {len(samples)} samples"
                 yield Evidence(text, value=round(cpu, 1), unit="%")
-            elif pressure is not None and pressure >= self.values["pressure_pct"]:
+            elif (
+                pressure is not None
+                and pressure >= self.values["pressure_pct"]
+                and (cpu or 0.0) >= self.values["own_cpu_pct"]
+            ):
                 text = f"share of the time in which some task waited for a CPU of {node}"
                 yield Evidence(text, value=round(pressure, 1), unit="%")
         resumed = resumed_steps(snapshot)

@@ -12,6 +12,7 @@ from coach.model.history import History
 from coach.model.metrics import Step
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.parts import share_samples
 from coach.rules.placement import has_uneven_ranks, leave_out
 from coach.rules.quoting import ranks_text
 from coach.rules.windows import newest_steps
@@ -47,7 +48,8 @@ class Straggler(Rule):
         In data-parallel training all ranks end a step together: one slow rank slows all of them down, and every GPU of the job waits.
     When it stays silent
         On noise: single slow steps, and a slow rank that is now this one, now that one. When most ranks are slow: then the others are
-        fast. Where the ranks differ by design (pipeline, 3-D). Where neither the wait nor the data time shows a difference.
+        fast. Where the ranks differ by design (pipeline, 3-D), and where several say that they work on the same samples. Where neither the
+        wait nor the data time shows a difference.
     What to do
         Look at what this rank does alone: its part of the data (larger or slower samples), its node (other programs, clocks, disk), work that is done
         for all (logging, saving). If the same node is slow again with other ranks, leave it out.
@@ -73,7 +75,7 @@ class Straggler(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if len(history.ranks) < 2 or has_uneven_ranks(snapshot.run):
+        if len(history.ranks) < 2 or has_uneven_ranks(snapshot.run) or share_samples(history):
             return
         newest = {rank: newest_steps(history.steps(rank), _NUM_FIRST) for rank in history.ranks}
         measures = {

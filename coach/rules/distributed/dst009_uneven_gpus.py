@@ -9,6 +9,7 @@ from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.parts import share_samples
 from coach.rules.placement import has_uneven_ranks
 from coach.rules.sampled import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
 
@@ -48,7 +49,7 @@ class UnevenGpus(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        if len(history.gpus) < 2 or has_uneven_ranks(snapshot.run):
+        if len(history.gpus) < 2 or has_uneven_ranks(snapshot.run) or share_samples(history):
             return
         uses = gpu_uses(snapshot, history, *(threshold.default for threshold in WINDOW))
         if not self._is_uneven(uses):

@@ -12,18 +12,22 @@ from coach.rules.launched import int_resource
 from coach.rules.placement import has_uneven_ranks, num_gpus_asked
 from coach.rules.quoting import ranks_text
 
+_MIN_SAMPLES = 20
+"""Of a GPU: short kernels may fall between fewer."""
+
 
 class IdleRanks(Rule):
     """Fewer ranks train than were started, or than the job has GPUs for.
 
     What it sees
         The ranks that make steps, against the number of ranks that torchrun started (world_size), that the launch asked for, and against the GPUs of
-        the job. A rank that was started and has made no step, while others made many, does not train.
+        the job. A rank that said that it started and has made no step, while others made many, does not train.
     Why it matters
         The job is as fast as the ranks that work, and holds, and pays for, all that it was given. Nothing fails, and the loss falls.
     When it stays silent
-        In the first steps. Where the program does not say how many ranks it has. Where one process uses several GPUs (DataParallel, or
-        utilization on all of them).
+        In the first steps. Where the program does not say how many ranks it has. Where only some ranks write down anything at all: many
+        programs log on rank 0 alone, and learners have actors beside them. Where one process uses several GPUs (DataParallel, or utilization
+        on all of them), and where the use of the GPUs was not measured.
     What to do
         One rank per device: `--nproc-per-node` as many as the node has GPUs, DistributedDataParallel around the model, DistributedSampler
         for the data, and no `if rank == 0` around the training. Or ask for one device.
@@ -49,11 +53,13 @@ class IdleRanks(Rule):
         at_work = history.ranks
         nodes, per_node = (int_resource(snapshot.run, name) for name in ("num_nodes", "nproc_per_node"))
         asked = nodes * per_node if nodes and per_node else 0
-        gpus = 0 if _uses_all_gpus(history) else num_gpus_asked(snapshot) or 0
+        gpus = num_gpus_asked(snapshot) or 0 if _leaves_gpus(history) else 0
         expected = max(told, asked, gpus)
         if len(at_work) >= expected or not self._trains(history):
             return
         idle = [rank for rank in range(told) if rank not in at_work]
+        if not set(idle) <= {event.rank for event in snapshot.events if event.event == "start"}:
+            return
         evidence = [
             Evidence("ranks that make steps: " + ranks_text(at_work), value=len(at_work)),
             Evidence("ranks that were started (world_size)", value=told),
@@ -92,8 +98,10 @@ def _world_size(snapshot: TargetSnapshot) -> int | None:
     return known[-1] if known else None
 
 
-def _uses_all_gpus(history: History) -> bool:
-    """Whether a kernel ran on each GPU that was sampled."""
-    return bool(history.gpus) and all(
-        any(sample.utilization_pct for sample in history.gpu(*key)) for key in history.gpus
+def _leaves_gpus(history: History) -> bool:
+    """Whether there is a GPU of which it is known that no kernel ran on it."""
+    return any(
+        len(samples) >= _MIN_SAMPLES and all(sample.utilization_pct == 0 for sample in samples)
+        for key in history.gpus
+        if (samples := history.gpu(*key))
     )

@@ -23,6 +23,7 @@ class CheckpointByEveryRank(Rule):
         cannot be loaded, after hours. And the storage gets the work of all ranks at once.
     When it stays silent
         Where ranks write files of their own, or parts into one folder (FSDP, ZeRO-3 and torch.distributed.checkpoint: there all take part).
+        Where each of them is on a node of its own, and the path may lead to that node's own disk.
     What to do
         Save on rank 0 alone (`if rank == 0:`), to a temporary name that is renamed when the file is whole. Nothing that is a collective may
         stand inside of that condition.
@@ -46,7 +47,7 @@ class CheckpointByEveryRank(Rule):
         shared = {
             (path, step): sorted(ranks)
             for (path, step), ranks in writers.items()
-            if len(ranks) > 1 and PurePosixPath(path).suffix
+            if len(ranks) > 1 and PurePosixPath(path).suffix and _is_one_file(path, ranks, snapshot)
         }
         if not shared:
             return
@@ -60,3 +61,13 @@ class CheckpointByEveryRank(Rule):
             confidence=0.9,
             fixes=(Fix("Save on rank 0 alone, to a temporary name that is renamed when the file is whole"),),
         )
+
+
+def _is_one_file(path: str, ranks: set[int], snapshot: TargetSnapshot) -> bool:
+    """Whether the path means the same file for at least two of these ranks."""
+    run_dir = snapshot.run.run_dir if snapshot.run is not None else None
+    if run_dir and PurePosixPath(path).is_relative_to(run_dir):
+        return True
+    nodes = {event.rank: event.fields.get("node") for event in snapshot.events if event.event == "start"}
+    named = [node for rank in ranks if isinstance(node := nodes.get(rank), str)]
+    return len(named) < len(ranks) or len(set(named)) < len(named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import fmean, median
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
@@ -12,6 +12,7 @@ from coach.model.history import History
 from coach.model.metrics import Step
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.parts import num_parts
 from coach.rules.quoting import ranks_text
 from coach.rules.windows import newest_steps
 
@@ -23,15 +24,19 @@ class SameSamples(Rule):
     """Several ranks train on the same samples.
 
     What it sees
-        The losses of the ranks, step by step. In data-parallel training all ranks have the same parameters, so that a rank's deviation from the mean
-        of all is its samples' doing: ranks whose deviations go together (correlation), or whose losses are the same to the fifth digit, have the
-        same samples. Counted against the number of parts that the ranks themselves say there are (num_samples_global over num_samples).
+        The losses of the ranks, step by step, as each wrote its own (metrics/rank-<r>.jsonl). In data-parallel training all ranks have the same
+        parameters, so that a rank's deviation from the mean of all is its samples' doing: ranks whose deviations change together from step to step
+        (correlation) have the same samples; so have all, where their losses are the same to the fifth digit and the program says that each is its
+        rank's own (`loss_of: "rank"` in its start record). Counted against the number of parts that the ranks themselves say there are
+        (num_samples_global over num_samples).
     Why it matters
         Twice the devices make twice the samples per second, and learn nothing more from it: the batch is as large as before, and a part
         of the data may never be seen. Nothing fails, and the loss falls.
     When it stays silent
-        Where ranks share their samples by design (tensor and pipeline parallelism): they say so. On two ranks that augment the same samples
-        each in its own way: then there is no third one to compare with. On fewer steps than `min_steps`.
+        Where all ranks write the same loss and nobody says whose it is: a loss that was averaged over the ranks before it was written (all_reduce,
+        sync_dist, gather) looks like that, too. Where a loss hardly changes. Where ranks share their samples by design (tensor and pipeline
+        parallelism): they say so. On two ranks that augment the same samples each in its own way: then there is no third one to compare
+        with. On fewer steps than `min_steps`.
     What to do
         DistributedSampler without a rank of its own: it takes WORLD_SIZE and RANK. LOCAL_RANK starts at 0 on every node, so that nodes read
         the same. A sampler and a seed per rank for an IterableDataset.
@@ -47,7 +52,9 @@ class SameSamples(Rule):
     causal_rank = 5
     thresholds = (
         Threshold("min_steps", 60, "steps", "chance then makes one pair in a million look alike"),
-        Threshold("correlation", 0.7, "of the deviations", "five standard deviations of chance at 60 steps"),
+        Threshold(
+            "correlation", 0.7, "of the deviations' changes", "five standard deviations of chance at 60 steps"
+        ),
         Threshold(
             "equal_share", 1e-5, "of the loss", "what rounding and the order of sums make of one value"
         ),
@@ -55,7 +62,7 @@ class SameSamples(Rule):
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         ranks = history.ranks
-        expected = _num_parts(history) if len(ranks) > 1 else 1
+        expected = (num_parts(history) or 1) if len(ranks) > 1 else 1
         if expected < 2:
             return
         count = int(self.values["min_steps"])
@@ -64,6 +71,8 @@ class SameSamples(Rule):
         if num_steps < max(2, count):
             return
         is_equal = self._are_all_equal(losses)
+        if is_equal and not (_are_own(snapshot, ranks) and _differ(losses[ranks[0]])):
+            return
         groups = [list(ranks)] if is_equal else self._groups(losses)
         if len(groups) >= min(expected, len(ranks)):
             return
@@ -96,19 +105,27 @@ class SameSamples(Rule):
         )
 
     def _groups(self, losses: Mapping[int, Sequence[float]]) -> list[list[int]]:
-        """The ranks by whose deviations from the mean of all go together."""
+        """The ranks by whose deviations from the mean of all change together.
+
+        Changes, because a rank with harder samples deviates always, and a running mean drifts: that is alike without the samples being so.
+        """
         means = [fmean(values) for values in zip(*losses.values(), strict=True)]
-        courses = {
+        deviations = {
             rank: [value - mean for value, mean in zip(values, means, strict=True)]
             for rank, values in losses.items()
         }
+        courses = {rank: _changes(values) for rank, values in deviations.items()}
+        least = self.values["equal_share"] * abs(
+            fmean(means)
+        )  # below it, what is left of a smooth course is rounding
+        loud = [rank for rank, course in courses.items() if max(map(abs, course)) > least]
         signs = {
             rank: sum((value > 0) << place for place, value in enumerate(course))
             for rank, course in courses.items()
         }
         group_of = {rank: rank for rank in losses}
-        for a, b in combinations(losses, 2):
-            agreement = 1 - (signs[a] ^ signs[b]).bit_count() / len(means)
+        for a, b in combinations(loud, 2):
+            agreement = 1 - (signs[a] ^ signs[b]).bit_count() / (len(means) - 1)
             if agreement < _MIN_AGREEMENT or group_of[a] == group_of[b]:
                 continue
             if _correlation(courses[a], courses[b]) >= self.values["correlation"]:
@@ -120,12 +137,15 @@ class SameSamples(Rule):
         return list(groups.values())
 
 
-def _num_parts(history: History) -> int:
-    """How many ranks have samples of their own, by what they say of their newest step."""
-    newest = history.steps(history.ranks[0])[-1]
-    if not newest.num_samples or not newest.num_samples_global:
-        return 1
-    return round(newest.num_samples_global / newest.num_samples)
+def _are_own(snapshot: TargetSnapshot, ranks: Sequence[int]) -> bool:
+    """Whether each rank says that its losses are those of its own samples."""
+    said = {event.rank: event.fields["loss_of"] for event in snapshot.events if "loss_of" in event.fields}
+    return all(said.get(rank) == "rank" for rank in ranks)
+
+
+def _differ(losses: Sequence[float]) -> bool:
+    """Whether a loss tells its batch: one that is rounded, clipped or at its floor is the same on all ranks whatever they read."""
+    return 2 * len(set(losses)) > len(losses)
 
 
 def _losses(window: Mapping[int, Sequence[Step]]) -> dict[int, list[float]]:
@@ -136,6 +156,12 @@ def _losses(window: Mapping[int, Sequence[Step]]) -> dict[int, list[float]]:
     }
     common = sorted(set.intersection(*(set(found) for found in by_step.values())))
     return {rank: [found[step] for step in common] for rank, found in by_step.items()}
+
+
+def _changes(values: Sequence[float]) -> list[float]:
+    """From step to step, without their mean: a trend."""
+    trend = (values[-1] - values[0]) / (len(values) - 1)
+    return [b - a - trend for a, b in pairwise(values)]
 
 
 def _correlation(a: Sequence[float], b: Sequence[float]) -> float:

@@ -26,8 +26,10 @@ class BatchTooSmall(Rule):
         Launching kernels, Python, the optimizer and the exchange of gradients cost a step as much for two samples as for two hundred. A larger batch
         often makes several times the samples per second.
     When it stays silent
-        On steps that take long, or that wait for data (GPU005). Where the GPU's memory is well used: a larger batch has no room. Where the batch is within
-        its recipe's usual range and no GPU was measured; with an idle GPU it is then info: the recipe's model is that small.
+        On steps that take long, or that wait for data (GPU005). Where the GPU's memory is well used: a larger batch has no room. Where it draws
+        half of its power limit: then it works, whatever utilization says. Where the batch is within its recipe's usual range and no GPU was
+        measured; with an idle GPU it is then info: the recipe's model is that small. It is info, too, where nothing is known of the batch and
+        the GPU is busy for a third of the time and more: small models are trained with good reason.
     What to do
         Double the batch until samples per second rise no more, then tune the learning rate anew: a larger batch changes what is learned. Where the
         batch must stay small: torch.compile and CUDA graphs.
@@ -47,6 +49,8 @@ class BatchTooSmall(Rule):
         Threshold("step_s", 0.1, "seconds", "in longer steps the fixed costs, some milliseconds, are small"),
         Threshold("gpu_step_s", 0.05, "seconds", "the same on a GPU, which computes faster"),
         Threshold("gpu_pct", 70, "percent", "SageMaker's bound"),
+        Threshold("warning_gpu_pct", 30, "percent", "below it GPU003 warns, and this says why"),
+        Threshold("power_share", 0.5, "of the power limit", "as GPU003: who draws so much is working"),
         Threshold("memory_share", 0.3, "of the GPU's memory", "so much room is left that the batch can grow"),
         Threshold("data_share", 0.10, "of step time", "then the wait for data is what to mend first"),
         Threshold("min_steps", 40, "steady steps", "fewer vary too much"),
@@ -67,8 +71,10 @@ class BatchTooSmall(Rule):
         batch = _micro_batch(snapshot.run, steps)
         usual = usual_range(snapshot.run, "batch_size") if snapshot.run is not None else None
         signs = tuple(self._idle(uses, pace_s))
-        is_usual = batch is not None and usual is not None and batch >= usual[0]
-        if batch is not None and usual is not None and batch < usual[0]:
+        is_small = batch is not None and usual is not None and batch < usual[0]
+        is_usual = batch is not None and usual is not None and not is_small
+        is_idle = any(use.mean_pct < self.values["warning_gpu_pct"] for use in uses)
+        if usual is not None and is_small:
             signs = (
                 Evidence("smallest batch that is usual for this recipe", value=usual[0], unit="samples"),
                 *signs,
@@ -89,7 +95,7 @@ class BatchTooSmall(Rule):
             ),
             confidence=0.9 if len(signs) > 1 else 0.8,
             fixes=(_fix(snapshot.run),),
-            severity=Severity.INFO if is_usual else None,
+            severity=None if is_small or (is_idle and not is_usual) else Severity.INFO,
         )
 
     def _waits_for_data(self, steps: Sequence[Step]) -> bool:
@@ -100,6 +106,9 @@ class BatchTooSmall(Rule):
         """What shows that the GPUs wait for their next kernel."""
         shares = [share for use in uses if (share := use.memory_share) is not None]
         busy = max((use.mean_pct for use in uses), default=100.0)
+        power = max((use.power_share or 0.0 for use in uses), default=0.0)
+        if power >= self.values["power_share"]:
+            return
         if shares and busy < self.values["gpu_pct"] and pace_s <= self.values["gpu_step_s"]:
             yield Evidence("utilization of the busiest GPU, mean", value=round(busy, 1), unit="%")
             yield Evidence(

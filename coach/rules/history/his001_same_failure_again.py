@@ -8,6 +8,7 @@ from itertools import pairwise
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.past import PastRun
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Rule, Threshold
 from coach.rules.history.wording import when
@@ -36,7 +37,8 @@ class SameFailureAgain(Rule):
     When it stays silent
         When an attempt in between completed or failed otherwise. Tasks of one array and jobs that were submitted
         before the last had failed are no further attempts. Time limits, preemption, cancelling and failed nodes
-        neither count nor interrupt: a long training is resumed after them as planned.
+        neither count nor interrupt: a long training is resumed after them as planned. Failures that a recipe or a drill
+        shows on purpose are no attempts at getting rid of them.
     What to do
         Stop varying what did not help. Make the failure small (one GPU, few steps, an interactive job) and follow the
         advice that stands with its cause.
@@ -57,7 +59,7 @@ class SameFailureAgain(Rule):
         if snapshot.across is None or not snapshot.has_ended:
             return
         this = snapshot.across.this
-        if this.failure is None or this.cause in _FROM_OUTSIDE:
+        if this.failure is None or this.cause in _FROM_OUTSIDE or _is_on_purpose(this, snapshot.run):
             return
         streak = [this]
         for past in reversed(snapshot.across.attempts):
@@ -83,6 +85,10 @@ class SameFailureAgain(Rule):
                 ),
             ),
         )
+
+
+def _is_on_purpose(this: PastRun, run: Run | None) -> bool:
+    return run is not None and (run.drill is not None or this.rule in run.expects)
 
 
 def _tried(streak: list[PastRun]) -> list[str]:

@@ -8,6 +8,7 @@ from shlex import join
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.past import Pace, PastRun
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Rule, Threshold
 from coach.rules.history.wording import when
@@ -26,7 +27,8 @@ class SlowerThanBefore(Rule):
         The program is the same: something around it has changed, and every run pays for it until somebody looks.
     When it stays silent
         With fewer than three earlier runs, while the interval holds the ratio that is asked for, and when a parameter
-        that touches the speed was changed.
+        that touches the speed was changed. It is info for a run on CPUs of a node that others used meanwhile: they took
+        what it lacks.
     What to do
         Compare with the last run that was fast (`coach compare OLD NEW`): data time tells storage, GPU clocks tell
         heat and power, versions and nodes are listed here where they differ.
@@ -44,6 +46,9 @@ class SlowerThanBefore(Rule):
         Threshold(
             "max_ratio", 0.95, "of the earlier throughput", "placement and clocks alone make some percent"
         ),
+        Threshold(
+            "others_cpu_pct", 20, "percent of a node's CPUs", "who shares so much has no pace of its own"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -52,6 +57,8 @@ class SlowerThanBefore(Rule):
         if across is None or pace is None or max(pace.ratio, pace.high) >= self.values["max_ratio"]:
             return
         last = max(pace.before, key=lambda past: past.ended_s or 0.0)
+        others_pct = across.this.others_cpu_pct or 0.0
+        is_shared = others_pct >= self.values["others_cpu_pct"] and _is_on_cpus(snapshot.run)
         yield Hit(
             summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the {len(pace.before)} runs of the same"
             " in the two weeks before",
@@ -64,7 +71,12 @@ class SlowerThanBefore(Rule):
                     command=join(["coach", "compare", last.target, across.this.target]),
                 ),
             ),
+            severity=Severity.INFO if is_shared else None,
         )
+
+
+def _is_on_cpus(run: Run | None) -> bool:
+    return run is not None and (run.num_gpus == 0 or run.device.get("type") == "cpu")
 
 
 def _evidence(pace: Pace, this: PastRun, last: PastRun) -> Iterable[Evidence]:
@@ -74,6 +86,10 @@ def _evidence(pace: Pace, this: PastRun, last: PastRun) -> Iterable[Evidence]:
     )
     for past in pace.before[-_MAX_TOLD:]:
         yield Evidence(f"{past.target}, {when(past)}", value=past.samples_per_s, unit="samples/s")
+    if this.others_cpu_pct is not None:
+        yield Evidence(
+            "CPUs of its node that others used meanwhile", value=round(this.others_cpu_pct), unit="%"
+        )
     for name in sorted({*last.versions, *this.versions}):
         if last.versions.get(name) != this.versions.get(name):
             yield Evidence(f"{name}: {last.versions.get(name) or '–'} → {this.versions.get(name) or '–'}")

@@ -26,7 +26,8 @@ class HostMemoryGrows(Rule):
     Why it matters
         At the limit the kernel kills a process without a word, hours into the run.
     When it stays silent
-        While it trains for less than `min_s`, when the growth ends (caches that fill), and when the limit is further away than `horizon_s`.
+        While it trains for less than `min_s`, when the growth ends (caches that fill), and when the limit is further away than `horizon_s`. In
+        the first of several epochs it is info until `first_epoch_share` of the limit is used: samples may be kept in memory, or be mapped from a file.
         Memory that processes share is counted for each: the sum is above what is really used, so its growth decides, not its height.
     What to do
         Look for what is kept per step: lists of losses with their graph (use `.item()`), Python lists in the data set that workers copy page by page
@@ -48,6 +49,9 @@ class HostMemoryGrows(Rule):
         Threshold("min_growth_mib", 512, "MiB", "small processes grow by more than a fifth for good reasons"),
         Threshold("horizon_s", 14400, "seconds", "a limit that is further away than this can wait"),
         Threshold("critical_share", 0.9, "of the limit", "one more burst reaches the limit"),
+        Threshold(
+            "first_epoch_share", 0.7, "of the limit", "a cache was meant to fit, with some room beside it"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -80,6 +84,8 @@ class HostMemoryGrows(Rule):
             if left_s > self.values["horizon_s"]:
                 continue
             is_near = newest >= self.values["critical_share"] * limit
+            may_be_cache = _is_first_epoch(snapshot, history)
+            may_be_cache = may_be_cache and newest < self.values["first_epoch_share"] * limit
             yield Hit(
                 summary=f"Memory on {node} grows by {size_text(paces[-1] * 3600)} an hour and reaches its limit in about {max(1, left_s / 60):.0f} min",
                 evidence=(
@@ -93,7 +99,7 @@ class HostMemoryGrows(Rule):
                 confidence=0.8,
                 subject=Subject(node=node),
                 fixes=tuple(_fixes(snapshot)),
-                severity=Severity.CRITICAL if is_near else None,
+                severity=Severity.CRITICAL if is_near else Severity.INFO if may_be_cache else None,
                 since_s=samples[0].time_s,
             )
 
@@ -101,6 +107,13 @@ class HostMemoryGrows(Rule):
         """Whether a closer look is worth its time."""
         before, now = first.memory_used_mib, newest.memory_used_mib
         return before is None or now is None or now - before >= self.values["min_growth_mib"]
+
+
+def _is_first_epoch(snapshot: TargetSnapshot, history: History) -> bool:
+    """Whether the data are read for the first time, and will be again."""
+    newest = max((history.steps(rank)[-1].epoch or 0 for rank in history.ranks), default=None)
+    num_epochs = None if int_parameter(snapshot.run, "max_steps") else int_parameter(snapshot.run, "epochs")
+    return newest == 0 and num_epochs is not None and num_epochs > 1
 
 
 def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:
