@@ -24,7 +24,8 @@ class VanishingGradients(Rule):
     Why it matters
         The optimizer has nothing to follow: the run computes, and learns nothing. Under fp16 gradients below 6e-8 become exactly zero (underflow).
     When it stays silent
-        On small gradients while the loss falls, or is next to zero: that is convergence. Where the gradients' norm is not written.
+        On small gradients while the loss falls, or is next to zero, or has come down by a tenth since the first step: that is convergence (under
+        fp16 it is not, whatever was learned before). Where the gradients' norm is not written.
     What to do
         Under fp16: bf16, or a GradScaler, which lifts the gradients into range. Else residual connections, normalisation, another initialisation or
         activation, and a look whether the loss is detached from the model.
@@ -45,6 +46,7 @@ class VanishingGradients(Rule):
         Threshold("min_loss", 1e-3, "", "with less there is nothing left to learn"),
         Threshold("improved_share", 0.02, "of the loss", "less is the noise of batches"),
         Threshold("window", 100, "steps", "shorter plateaus are usual"),
+        Threshold("learned_share", 0.1, "of the first loss", "who has come down by so much had gradients"),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -63,8 +65,11 @@ class VanishingGradients(Rule):
         has_improved = parts[-1] < (1 - self.values["improved_share"]) * parts[0]
         if has_improved or fmean(losses) < self.values["min_loss"]:
             return
-        zeros = sum(norm == 0 for norm in norms)
         is_half = _is_half(snapshot.run)
+        first = next((point.loss for point in history.curve if point.loss is not None), math.nan)
+        if not is_half and parts[-1] <= (1 - self.values["learned_share"]) * first:
+            return
+        zeros = sum(norm == 0 for norm in norms)
         yield Hit(
             summary=f"The gradients are all but zero (norm {median(norms):.1g}), and the loss stays at {parts[-1]:.3g}"
             + (": fp16 cannot hold them" if is_half else ""),
