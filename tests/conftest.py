@@ -65,6 +65,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 break
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Groups that are lost in silence make every process boot a cluster of its own and train at once with the others."""
+    if session.config.getoption("loadgroup", False):
+        lost = [
+            item.nodeid
+            for item in session.items
+            if any(item.iter_markers("xdist_group")) and "@" not in item.nodeid
+        ]
+        assert not lost, (
+            f"pytest-xdist lost the group of {len(lost)} tests; does it know this version of pytest?"
+        )
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what cannot run here and say why; fail instead where it is required."""
     for requirement in REQUIREMENTS:

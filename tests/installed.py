@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.ordinary_user import User, is_reachable
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -55,7 +56,7 @@ class InstalledCoach:
         stdin: str = "",
         timeout_s: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run `coach args…` to its end, as the user, in his home. The caller looks at the exit status."""
+        """Run `coach args…` to its end, as the user, in his home; `timeout_s` is of an idle machine. The caller looks at the exit status."""
         return subprocess.run(
             self.user.argv(self.argv(*args)),
             env=self.env(env),
@@ -64,7 +65,7 @@ class InstalledCoach:
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            timeout=timeout_s,
+            timeout=timeout_s * PATIENCE,
         )
 
 

@@ -16,7 +16,6 @@ SMALL = ("max_steps=8", "width=8", "num_workers=0", "num_train_samples=512", "ba
 
 
 @pytest.mark.train
-@pytest.mark.timeout(240)
 def test_a_changed_copy_of_a_sweep_runs_whole_and_is_shown_as_one_table(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
 
@@ -91,7 +90,6 @@ def test_a_whole_group_is_cancelled_by_one_command_the_last_first(tmp_path: Path
 
 @pytest.mark.train
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_batch_that_does_not_fit_is_a_line_of_the_table_and_the_runs_after_it_go_on(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     values = ("max_steps=8", "width=32", "num_workers=0", "batch_sizes=8,8192,16")

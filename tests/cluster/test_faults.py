@@ -25,7 +25,7 @@ from tests.cluster.processes import with_environment
 from tests.cluster.slurm import booted
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster]
 
 INTERVAL_S = 0.5
 RUN = "20261121-142233-ddp-4f2a"

@@ -13,7 +13,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster]
 
 FINAL = ("FAILED", "COMPLETED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
 

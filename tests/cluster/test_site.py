@@ -18,7 +18,7 @@ from tests.terminal.test_story import PLAN, settle
 from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster]
 
 OpenTerminal = Callable[..., Terminal]
 

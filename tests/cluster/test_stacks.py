@@ -14,7 +14,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.train, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.train]
 
 HANG = """\
 import os, time, torch

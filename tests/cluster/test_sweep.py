@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster]
 
 
 def test_scaling_over_ranks_is_one_launch_and_one_table(

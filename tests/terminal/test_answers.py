@@ -11,7 +11,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.terminal.tmux import Terminal
 
-pytestmark = [pytest.mark.terminal, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.terminal]
 
 OpenTerminal = Callable[..., Terminal]
 

@@ -13,7 +13,7 @@ from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
 QUESTION = "y runs exactly this"
-pytestmark = [pytest.mark.terminal, pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.terminal, pytest.mark.cluster]
 
 
 def test_two_selected_jobs_are_held_released_shortened_requeued_and_cancelled(

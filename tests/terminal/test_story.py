@@ -16,7 +16,7 @@ from tests.installed import InstalledCoach
 from tests.terminal.tmux import Terminal
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.terminal, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.terminal]
 
 OpenTerminal = Callable[..., Terminal]
 
