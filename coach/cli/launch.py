@@ -10,13 +10,15 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.launch import GPU_REQUESTS, LaunchRequest, Plan, Submitted
+from coach.model.launch import GPU_REQUESTS, NOWHERE, LaunchRequest, Plan, Submitted
 from coach.node.gpm import GPM_HELP
+from coach.node.share import HELP
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.recipes import launch_name
@@ -72,6 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ENV",
         help="training environment: a name from the config, or for example venv=/path, conda=NAME, modules=NAME/1.2",
     )
+    add_share(parser)
     parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
@@ -80,6 +83,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
     )
     add_ways(parser)
+
+
+def add_share(parser: argparse.ArgumentParser) -> None:
+    """Where its summary is put; `drill` has it as well."""
+    parser.add_argument("--share", metavar="DIR", help=f"{HELP}; {NOWHERE}: share nothing")
+
+
+def shared_place(text: str | None) -> str | None:
+    """As a job finds it, whose working directory is another one."""
+    return text if text is None or text == NOWHERE else str(Path(text).absolute())
 
 
 def add_ways(parser: argparse.ArgumentParser) -> None:
@@ -218,6 +231,7 @@ def _request(args: argparse.Namespace) -> LaunchRequest:
         python=args.python,
         set=pairs(args.set, "--set"),
         sbatch=pairs(args.sbatch, "--sbatch"),
+        share=shared_place(args.share),
     )
 
 

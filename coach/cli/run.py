@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.launch import NOWHERE
 from coach.node import supervise
 
 configure = supervise.configure
@@ -12,4 +14,11 @@ configure = supervise.configure
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Run the command; its exit status."""
+    wanted, lock = settings.launch.share, settings.lock_of("launch.share")
+    if args.share is not None and args.share != wanted and lock is not None:
+        raise UserError(
+            f"--share {args.share}: {lock.words}", f"leave it out: the site's is {wanted or NOWHERE}"
+        )
+    said = args.share or wanted
+    args.share = None if said == NOWHERE else said
     return supervise.run(args, settings.runs_root)

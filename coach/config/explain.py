@@ -69,6 +69,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         **{f"keys.{digit}": settings.recipe_keys.get(digit) for digit in LAUNCH_KEYS},
         "readonly": settings.is_readonly,
         "telemetry.ssh": settings.is_ssh_allowed,
+        "cohort.roster": settings.roster,
+        "cohort.group": settings.cohort_group,
         **{key: getattr(settings.launch, field) for key, field in LAUNCH_FIELDS.items()},
         "poll.jobs_interval_s": settings.jobs_interval_s,
         "poll.nodes_interval_s": settings.nodes_interval_s,

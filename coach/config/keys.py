@@ -15,7 +15,7 @@ from typing import Any
 from coach.config.settings import BACKENDS, LaunchDefaults
 from coach.model.environment_spelling import spelt_environment
 from coach.model.errors import UserError
-from coach.model.launch import GPU_REQUESTS
+from coach.model.launch import GPU_REQUESTS, NOWHERE
 from coach.model.slurm_spelling import parse_mem_mib, parse_time
 
 MIN_JOBS_INTERVAL_S = 2.0
@@ -122,6 +122,13 @@ def path(value: Any) -> str:
     return said
 
 
+def _shared(value: Any) -> str:
+    """A directory to share summaries in, or none."""
+    if text(value) != NOWHERE and not value.startswith("/"):
+        raise WrongValueError(f"expected a path from the root, or {NOWHERE}")
+    return str(value)
+
+
 def list_of(check: Check) -> Check:
     def check_all(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list):
@@ -202,6 +209,7 @@ _LAUNCH_CHECKS: Mapping[str, tuple[Check, Callable[[str], Any] | None]] = {
     "environment": (_environment, str),
     "setup": (list_of(text), None),
     "has_gpm": (flag, _from_flag),
+    "share": (_shared, str),
 }
 
 LAUNCH_KEYS = ("6", "7", "8", "9")
@@ -238,6 +246,8 @@ KEYS: Mapping[str, Key] = {
         Key("poll.min_jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), is_site_only=True),
         Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
         Key("telemetry.ssh", flag, from_text=_from_flag),
+        Key("cohort.roster", path, is_path=True, from_text=str),
+        Key("cohort.group", text, from_text=str),
         Key("rules.mute", codes),
         Key("limits.max_gpus", whole(0), is_site_only=True),
         Key("limits.max_time", _seconds_of_time, is_site_only=True),

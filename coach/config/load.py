@@ -170,6 +170,8 @@ def _top(values: dict[str, Said], env: Mapping[str, str], why_not: WhyNot, is_lo
         "recipe_keys": _table(values, "keys."),
         "is_readonly": _value(values, "readonly", False),
         "is_ssh_allowed": _value(values, "telemetry.ssh", False),
+        "roster": _value(values, "cohort.roster"),
+        "cohort_group": _value(values, "cohort.group"),
         "is_local_backend_allowed": _value(values, "switches.local_backend", True),
     }
     for name in ("jobs_interval_s", "nodes_interval_s", "idle_minutes"):

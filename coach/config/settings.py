@@ -60,6 +60,8 @@ class LaunchDefaults:
     """Shell lines put before srun, for example "module load cuda/12.4"."""
     has_gpm: bool | None = None
     """True: the sampler of a launch also reads SM, tensor and DRAM activity (Hopper or newer). Key `gpm`."""
+    share: str | None = None
+    """Where each run puts a small summary for everybody to read; "none": nowhere."""
     sbatch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """More sbatch options by long name."""
 
@@ -132,6 +134,10 @@ class Settings:
     """Where run directories could be made, best first, each with who says so."""
     runs_root_text: str | None = None
     """Which of them was taken, and why the earlier ones were not."""
+    roster: Path | None = None
+    """A file with the user names of the cohort, one a line. Key `cohort.roster`."""
+    cohort_group: str | None = None
+    """The Unix group whose members are the cohort. Key `cohort.group`."""
     files: tuple[FileStamp, ...] = ()
     """The files that were looked for, as they were."""
 

@@ -154,6 +154,8 @@ def _check_texts(request: LaunchRequest, backend: str) -> None:
         value = getattr(request, key)
         if value:
             _check_value(value, f"--{key.replace('_', '-')}")
+    if request.share is not None:
+        check_printable(request.share, "--share")
     for line in request.setup or ():
         check_printable(line, "setup")
     if request.python is not None and not check_printable(request.python, "--python").strip():

@@ -25,7 +25,7 @@ from coach.launch.caches import cache_lines
 from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
-from coach.model.launch import Plan, Resources
+from coach.model.launch import NOWHERE, Plan, Resources
 
 _HEREDOC = "COACH_RUN_JSON"
 
@@ -334,6 +334,7 @@ def _mounts(plan: Plan, paths: Paths) -> list[str]:
     """What a container has to see: everything that the command line of the training names."""
     run_dir = PurePosixPath(paths.run_dir)
     places = [str(run_dir.parent), paths.code_dir, paths.cache_dir]
-    places += [place for place in (paths.data_dir, paths.scratch_cache_dir) if place]
+    shared = plan.request.share if plan.request.share != NOWHERE else None
+    places += [place for place in (paths.data_dir, paths.scratch_cache_dir, shared) if place]
     resume_from = plan.request.resume_from
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])

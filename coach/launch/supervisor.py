@@ -23,6 +23,7 @@ import psutil
 
 from coach import runs
 from coach.launch.spelling import parse_mem_mib, parse_signal_lead
+from coach.node import share
 
 KILL_WAIT_S = 10.0
 MEMORY_INTERVAL_S = 0.5
@@ -117,6 +118,7 @@ class Supervisor:
         ended = {"state": state, "ended_time_s": time.time()}
         runs.update_json(self.paths.exit_json, {**ended, "exit_code": exit_code})
         runs.update_json(self.paths.run_json, {**ended, "reason": None})
+        share.share_in_time(self.paths)
 
 
 class _Limits:

@@ -16,6 +16,10 @@ GPU_REQUESTS = ("gpus-per-node", "gres")
 """Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that know only that."""
 
 
+NOWHERE = "none"
+"""Said instead of a directory: a run shares nothing, whatever the config says."""
+
+
 def _empty() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -94,6 +98,8 @@ class LaunchRequest:
     """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest checkpoint."""
     has_gpm: bool | None = None
     """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None: no."""
+    share: str | None = None
+    """Directory for a small summary of the run that everybody may read; `NOWHERE` and None: none."""
 
 
 @dataclass(frozen=True, slots=True)

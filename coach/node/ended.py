@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from coach import runs
-from coach.node import rank_ends
+from coach.node import rank_ends, share
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def record_state(paths: runs.RunPaths, exit_code: int, state: Optional[str] = None) -> None:
-    """Write state, exit code and time of the end into exit.json and run.json."""
+    """Write state, exit code and time of the end into exit.json and run.json, and tell the cohort of it."""
     word = state or ("COMPLETED" if exit_code == 0 else "FAILED")
     ended_time_s = time.time()
     runs.update_json(
@@ -47,6 +47,9 @@ def record_state(paths: runs.RunPaths, exit_code: int, state: Optional[str] = No
         {"schema": runs.SCHEMA, "state": word, "exit_code": exit_code, "ended_time_s": ended_time_s},
     )
     runs.update_json(paths.run_json, {"state": word, "ended_time_s": ended_time_s})
+    problem = share.share_in_time(paths)
+    if problem:
+        print(f"coach: shares nothing: {problem}", file=sys.stderr)
 
 
 def record_node(paths: runs.RunPaths, node: str, returncode: int, ranks: List[Dict[str, Any]]) -> None:

@@ -22,7 +22,13 @@ _BY_COMMAND = "command"
 
 
 def prepare(
-    run_dir: Optional[str], root: Path, recipe: str, command: List[str], time_s: float, env: Mapping[str, str]
+    run_dir: Optional[str],
+    root: Path,
+    recipe: str,
+    command: List[str],
+    time_s: float,
+    env: Mapping[str, str],
+    shared: Optional[str] = None,
 ) -> Optional[runs.RunPaths]:
     """The run directory, with its folders. None, after one line on stderr, when it cannot be made: the command runs all the same."""
     try:
@@ -36,7 +42,8 @@ def prepare(
         for folder in (paths.metrics_dir, paths.telemetry_dir, paths.checkpoints_dir):
             folder.mkdir(exist_ok=True)
         if is_first_node(env) and not paths.run_json.exists():
-            runs.update_json(paths.run_json, _new_run(paths, recipe, command, time_s, env))
+            asked = {"launch": {"share": shared} if shared else {}}
+            runs.update_json(paths.run_json, {**_new_run(paths, recipe, command, time_s, env), **asked})
         if is_new and not run_dir and is_first_node(env):
             print(f"coach run: {paths.run_dir}", file=sys.stderr)
     except (OSError, runs.RunFileError) as error:
@@ -93,7 +100,6 @@ def _new_run(
         _BY_COMMAND: command,
         "parameters": {},
         "resources": {},
-        "launch": {},
         "backend": "slurm" if is_in_slurm else "local",
         "cluster": env.get("SLURM_CLUSTER_NAME"),
         "job_id": env["SLURM_JOB_ID"] if is_in_slurm else run_id,

@@ -13,11 +13,13 @@ import fcntl
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Callable, Iterable, Optional
 
 from coach import runs
+from coach.node import share
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import node_name
 from coach.node.parent import die_with_parent
@@ -120,6 +122,8 @@ class Writer:
         self._started_time_s = started_time_s
         self._has_said_gaps = False
         self._has_folded_start = False
+        self._share_due_s = None if started_time_s is None else 0.0
+        self._sharing: Optional[threading.Thread] = None
 
     def tick(self, at: Moment) -> None:
         """Take one sample and write it."""
@@ -138,6 +142,16 @@ class Writer:
             self._has_said_gaps = not is_new_file or not self._has_said_gaps
         with contextlib.suppress(OSError, runs.RunFileError):
             self._fold()
+        self._share(at.monotonic_s)
+
+    def _share(self, now_s: float) -> None:
+        """On the first node only, and aside: samples go on while the shared directory hangs."""
+        if self._share_due_s is None or now_s < self._share_due_s:
+            return
+        self._share_due_s = now_s + share.INTERVAL_S
+        if self._sharing is None or not self._sharing.is_alive():
+            self._sharing = threading.Thread(target=share.share, args=(self._paths,), daemon=True)
+            self._sharing.start()
 
     def _fold(self) -> None:
         """On the first node only: there the supervisor gave the time of the start."""

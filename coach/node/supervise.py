@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from coach import runs
-from coach.node import first_look, own_run, peers
+from coach.node import first_look, own_run, peers, share
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.relay import FORWARDED, Witness
@@ -38,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--interval", type=float, default=1.0, metavar="S", help="seconds between samples (default: 1)"
     )
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
+    parser.add_argument("--share", metavar="DIR", help=share.HELP)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the command and its arguments"
     )
@@ -61,7 +62,10 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     ):
         return first_look.EXIT_STATUS
     root = runs_root or runs.default_runs_root(os.environ)
-    paths = own_run.prepare(args.run_dir or None, root, args.recipe, command, started_time_s, os.environ)
+    shared = os.path.realpath(args.share) if args.share else None
+    paths = own_run.prepare(
+        args.run_dir or None, root, args.recipe, command, started_time_s, os.environ, shared
+    )
     attempt = _Attempt(paths, node, started_time_s) if paths else None
     environment = {**os.environ, **(attempt.environment() if attempt else {})}
     try:

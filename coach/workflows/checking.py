@@ -35,6 +35,7 @@ from coach.workflows.find_files import ForeignFiles
 from coach.workflows.own_targets import MAX_TARGETS, own_targets
 from coach.workflows.past import PastRuns, joined, rows_of
 from coach.workflows.read import read_once
+from coach.workflows.sharing import share_diagnosis
 from coach.workflows.targets import (
     Target,
     TargetKind,
@@ -151,9 +152,12 @@ class Checker:
         self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None
     ) -> Diagnosis:
         found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
-        return as_told(
+        told = as_told(
             with_advice(joined(diagnosis, found), self._settings.advice), snapshot.run, self._drills
         )
+        if not self._settings.is_readonly:
+            share_diagnosis(snapshot.run, told)
+        return told
 
     def _read(
         self, target: Target, queue: JobList | None = None

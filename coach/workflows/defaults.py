@@ -20,7 +20,7 @@ _OPTIONS = {"environment": "--env", "setup": "setup"}
 _FIELDS = (
     *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
     *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
-    *("environment", "python", "setup", "has_gpm"),
+    *("environment", "python", "setup", "has_gpm", "share"),
 )
 
 

@@ -30,6 +30,7 @@ from coach.workflows.diagnosing import rules_of
 from coach.workflows.drill import get_drill
 from coach.workflows.read import read_once
 from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.sharing import share_answer
 from coach.workflows.targets import Target, TargetKind, list_runs
 
 
@@ -84,6 +85,7 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
         runs.write_json(runs.RunPaths(run.run_dir).drill_answer_json, _as_json(answer))
     except OSError as error:
         raise UserError(f"{run.run_dir}: the answer cannot be kept: {error.strerror}") from None
+    share_answer(run, judgement.findings)
     return judgement
 
 

@@ -35,6 +35,7 @@ from coach.workflows.backend import resolve_backend
 from coach.workflows.defaults import locked_fields
 from coach.workflows.defaults import with_defaults as with_defaults
 from coach.workflows.room import with_room
+from coach.workflows.sharing import shared_where
 from coach.workflows.targets import list_runs
 
 _GIT_TIMEOUT_S = 2.0
@@ -71,6 +72,7 @@ def plan_for(
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
     run_id = run_id or runs.new_run_id(recipe.name, now_s)
     recipe, time_notes = _within_time(recipe, request, settings)
+    request, share_notes, share_warnings = shared_where(request)
     request, environment, python, environment_notes = _environment(
         request, recipe, settings, env, io, site.backend
     )
@@ -92,7 +94,7 @@ def plan_for(
         git=read_git_state(io, recipe.own_trainers, ["."])
         if recipe.own_trainers
         else read_git_state(io, data_dir(), ["trainers", "coach/node"]),
-        notes=(*settings.notes, *time_notes, *environment_notes),
+        notes=(*settings.notes, *time_notes, *environment_notes, *share_notes),
         environment=environment,
         locked=locked_fields(settings),
     )
@@ -100,7 +102,7 @@ def plan_for(
     replaced = request.parent_run_id if request.fix is not None else None  # launched again, it goes on beside
     alive = num_alive_runs(settings, io, now_s, without=replaced)
     check_limits(plan.resources, alive, settings.limits, settings.origins)
-    return with_room(plan, settings, io, now_s)
+    return with_room(replace(plan, warnings=(*plan.warnings, *share_warnings)), settings, io, now_s)
 
 
 def _within_time(

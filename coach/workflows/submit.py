@@ -23,6 +23,7 @@ from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.launch import Plan, Submitted
 from coach.model.run import Run
+from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.local_process import state_of
 from coach.workflows.prepare import prepare as prepare
@@ -83,6 +84,7 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     except OSError as error:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise UserError(f"{paths.run_dir}: cannot be written: {error.strerror or error}") from None
+    share.share(paths)  # why it could not be is said by the plan, and in the job's log
     try:
         yield
     except slurm.NoAnswer:
@@ -90,6 +92,7 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     except UserError as error:
         if isinstance(error, Refused):
             keep_question(error, settings)
+        share.withdraw(paths)
         shutil.rmtree(paths.run_dir, ignore_errors=True)
         raise
 

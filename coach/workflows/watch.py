@@ -44,6 +44,7 @@ from coach.workflows.history import remember_jobs
 from coach.workflows.read import read_once
 from coach.workflows.readonly import held_back
 from coach.workflows.settings_source import SettingsSource
+from coach.workflows.sharing import Sharer
 from coach.workflows.targets import (
     SourceFactory,
     Target,
@@ -174,6 +175,7 @@ class WatchSession:
         self._lingering: dict[str, float] = {}
         self._snapshot = Snapshot(io.now())
         self._recorded_ends: set[tuple[str, float | None]] = set()
+        self._sharer = Sharer() if manners is not None else None
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -264,6 +266,8 @@ class WatchSession:
             if time.monotonic() >= due_s and not self._is_stopping.is_set():
                 self._snapshot = self._picture()
                 told_s, news_s = time.monotonic(), None
+                if self._sharer is not None and not self._settings.is_readonly:
+                    self._sharer.tell(self._snapshot)
                 on_update(self._snapshot)
 
     def _picture(self) -> Snapshot:
@@ -316,6 +320,8 @@ class WatchSession:
         with contextlib.suppress(OSError, runs.RunFileError):
             if not is_final(runs.read_json(path).get("state")):
                 runs.update_json(path, {"state": job.state, "ended_time_s": job.end_time_s})
+                if self._sharer is not None:
+                    self._sharer.tell_end(run, job.state)
 
     def _apply_watch(self) -> None:
         with self._lock:

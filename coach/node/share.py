@@ -1,0 +1,193 @@
+"""The one small file by which a run shows a cohort how it stands, made of its run directory.
+
+Launch, sampler, batch script, supervisor and coach all write it by this module, under one lock, so that the cohort sees the run also when
+nobody's coach is open. Others write into the same directory: nothing there is followed or trusted, and nothing here raises. The directory
+may be on a file server that hangs: who cannot wait for it calls `share_in_time`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from coach import runs
+
+HELP = "put a small summary of the run into DIR, for everybody to read: state, samples/s, finding"
+MAX_BYTES = 2048
+INTERVAL_S = 30.0
+"""Between two words of a run that goes on."""
+
+PATIENCE_S = 10.0
+"""How long the end of a run waits for the shared directory."""
+
+_MAX_TEXT = 40
+_TAIL_BYTES = 64 << 10
+_NUM_STEPS = 100
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def share(
+    paths: runs.RunPaths, finding: Optional[Mapping[str, Any]] = None, state: Optional[str] = None
+) -> Optional[str]:
+    """Write the summary of a run where its launch said. Returns why that could not be.
+
+    `finding` is what coach judged, empty when it found nothing; None: what was judged before stays. `state` is what only Slurm knows.
+    """
+    try:
+        directory = _directory(paths)
+        if directory is None:
+            return None
+        with runs.locked(paths.run_dir / "share"):  # what is written last is what was read last
+            run = runs.read_json(paths.run_json)
+            name = _name(paths)
+            folder = os.open(directory, _FOLDER)
+            try:
+                problem = why_unsafe(os.fstat(folder))
+                if problem:
+                    return f"{directory}: {problem}"
+                before = _own(folder, name) if finding is None else {"finding": dict(finding) or None}
+                is_judged = bool(before.get("is_judged", finding is not None))
+                summary = _summary(paths, run, state)
+                is_told = summary["drill"] is None or summary["is_solved"] is not None
+                summary["is_judged"] = is_judged and is_told
+                summary["finding"] = before.get("finding") if summary["is_judged"] else None
+                _write(folder, name, json.dumps(summary).encode("ascii") + b"\n")
+            finally:
+                os.close(folder)
+    except OSError as error:
+        return f"{error.filename or paths.run_dir}: {error.strerror or error}"
+    except (runs.RunFileError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def share_in_time(
+    paths: runs.RunPaths, finding: Optional[Mapping[str, Any]] = None, state: Optional[str] = None
+) -> Optional[str]:
+    """The same for whoever must not hang with the shared directory."""
+    problems: List[Optional[str]] = []
+    thread = threading.Thread(
+        target=lambda: problems.append(share(paths, finding, state)), name="share", daemon=True
+    )
+    thread.start()
+    thread.join(PATIENCE_S)
+    return problems[0] if problems else f"no answer within {PATIENCE_S:.0f} s"
+
+
+def withdraw(paths: runs.RunPaths) -> None:
+    """Take the summary of a run away that was never taken."""
+    try:
+        directory = _directory(paths)
+        if directory is not None:
+            (Path(directory) / _name(paths)).unlink()
+    except (OSError, runs.RunFileError):
+        return
+
+
+def why_unsafe(folder: os.stat_result) -> Optional[str]:
+    """Why a directory cannot be shared in; None: it can."""
+    if not stat.S_ISDIR(folder.st_mode):
+        return "not a directory"
+    if folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX:
+        return "everybody who may write there could replace what others share"
+    return None
+
+
+def _name(paths: runs.RunPaths) -> str:
+    """Whose it is stands in the name, so that nobody finds it taken by chance."""
+    return f"{os.geteuid()}-{paths.run_dir.name}.json"
+
+
+def _directory(paths: runs.RunPaths) -> Optional[str]:
+    """Where this run is shared. A copy of it, or the run of somebody else, is nowhere."""
+    run = runs.read_json(paths.run_json)
+    said = run["launch"].get("share") if isinstance(run.get("launch"), dict) else None
+    if not isinstance(said, str) or not said.startswith("/") or run.get("run_id") != paths.run_dir.name:
+        return None
+    return said if paths.run_dir.stat().st_uid == os.geteuid() else None
+
+
+def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str]) -> Dict[str, Any]:
+    ended = _read(paths.exit_json)
+    drill = run.get("drill")
+    answer = _read(paths.drill_answer_json)
+    is_settled = bool(answer) and (answer.get("is_right") is True or answer.get("answer") is None)
+    return {
+        "schema": runs.SCHEMA,
+        "user": _text(run.get("user")),
+        "run_id": paths.run_dir.name,
+        "recipe": None if drill else _text(run.get("recipe")),
+        "drill": _text(drill),
+        "state": state or _text(ended.get("state")) or _text(run.get("state")),
+        "samples_per_s": samples_per_s(paths.metrics_of(0)),
+        "is_solved": answer.get("is_right") is True if is_settled else None,
+        **{
+            key: runs.decode_number(run.get(key))
+            for key in ("created_time_s", "started_time_s", "ended_time_s")
+        },
+        "updated_time_s": time.time(),
+    }
+
+
+def samples_per_s(metrics: Path) -> Optional[float]:
+    """The usual speed of the last steps: their median, in which a checkpoint or an evaluation does not count."""
+    try:
+        with open(metrics, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            records = runs.decode_records(file.read())[0]
+    except OSError:
+        return None
+    rates = []
+    for record in records:
+        count = runs.decode_number(record.get("num_samples_global"))
+        step_s = runs.decode_number(record.get("step_time_s"))
+        if count is not None and step_s and step_s > 0:
+            rates.append(count / step_s)
+    last = sorted(rates[-_NUM_STEPS:])
+    return round(last[len(last) // 2], 3) if last else None
+
+
+def _text(value: Any) -> Optional[str]:
+    return value[:_MAX_TEXT] if isinstance(value, str) and value else None
+
+
+def _read(path: Path) -> Dict[str, Any]:
+    try:
+        return runs.read_json(path)
+    except runs.RunFileError:
+        return {}
+
+
+def _own(folder: int, name: str) -> Dict[str, Any]:
+    """What this run has shared before."""
+    try:
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            found = os.fstat(file.fileno())
+            is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            value = json.loads(file.read(MAX_BYTES)) if is_own else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"{name}: a summary has {MAX_BYTES} bytes at most")
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(temporary, dir_fd=folder)
+        raise

@@ -1,0 +1,126 @@
+"""What a run shows its cohort, as far as coach decides it: where, and what a look at it has found.
+
+The file itself is written by `coach.node.share`, which the run's own processes use as well.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.withholding import why_withheld
+from coach.model.cluster import is_final
+from coach.model.errors import UserError
+from coach.model.finding import Diagnosis, Finding
+from coach.model.launch import NOWHERE, LaunchRequest
+from coach.model.run import Run
+from coach.model.snapshot import Snapshot
+from coach.node import share
+
+
+def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...], tuple[str, ...]]:
+    """The request with the directory as it is, what the plan says of it, and what it warns of.
+
+    Raises UserError for a directory that was named for this launch and cannot be shared in; one that the config or the parent run
+    brings along is left out instead.
+    """
+    if request.share is None or request.share == NOWHERE:
+        return request, (), ()
+    directory = Path(request.share).resolve()
+    problem = _why_not(directory)
+    if problem is None:
+        said = f"shares a summary in {directory}: state, samples/s and finding, for everybody to read"
+        return replace(request, share=str(directory)), (said,), ()
+    if "share" not in request.defaulted and request.parent_run_id is None:
+        raise UserError(f"--share {directory}: {problem}", "a directory like /tmp would do: chmod 1777")
+    return replace(request, share=None), (), (f"shares no summary: {directory}: {problem}",)
+
+
+def _why_not(directory: Path) -> str | None:
+    try:
+        problem = share.why_unsafe(directory.stat())
+    except OSError as error:
+        return error.strerror or str(error)
+    if problem is None and not os.access(directory, os.W_OK | os.X_OK):
+        return "you may not write there"
+    return problem
+
+
+def share_diagnosis(run: Run | None, diagnosis: Diagnosis) -> None:
+    """Tell the cohort what was judged, and how the run ended where it has."""
+    if run is not None and _is_shared(run):
+        share.share_in_time(runs.RunPaths(run.run_dir), _told(diagnosis), _end_of(diagnosis))
+
+
+def share_answer(run: Run, findings: Sequence[Finding]) -> None:
+    """Tell the cohort how far a learner is with a drill. `findings` are empty until it is settled."""
+    if _is_shared(run):
+        share.share_in_time(runs.RunPaths(run.run_dir), _primary(findings) or None)
+
+
+def _told(diagnosis: Diagnosis) -> dict[str, str] | None:
+    """What there is to tell of it; None where nobody may be told yet."""
+    return None if why_withheld(diagnosis) is not None else _primary(diagnosis.findings)
+
+
+def _primary(findings: Sequence[Finding]) -> dict[str, str]:
+    """Empty where nothing was found."""
+    primary = next((finding for finding in findings if finding.is_primary), None)
+    return {} if primary is None else {"code": primary.rule, "severity": primary.severity.word}
+
+
+def _end_of(diagnosis: Diagnosis) -> str | None:
+    return diagnosis.state if is_final(diagnosis.state) else None
+
+
+class Sharer:
+    """Passes on what a session finds, in a thread of its own: a shared directory that hangs must not keep the screens waiting."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, object] = {}
+        self._news: dict[str, Callable[[], object]] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Note what is new. Returns at once."""
+        for name, diagnosis in snapshot.diagnoses.items():
+            target = snapshot.targets.get(name)
+            run = target.run if target is not None else None
+            if run is None or not _is_shared(run):
+                continue
+            word = (_told(diagnosis), _end_of(diagnosis))
+            if self._told.get(name) != word:
+                self._told[name] = word
+                self._pass_on(name, partial(share_diagnosis, run, diagnosis))
+
+    def tell_end(self, run: Run, state: str) -> None:
+        """Note how a job ended that could not say so itself: it was killed, or never started. Returns at once."""
+        if _is_shared(run):
+            paths = runs.RunPaths(run.run_dir)
+            self._pass_on(f"end of {run.run_id}", partial(share.share_in_time, paths, None, state))
+
+    def _pass_on(self, name: str, news: Callable[[], object]) -> None:
+        with self._lock:
+            self._news[name] = news
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="sharer", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._news:
+                    self._thread = None
+                    return
+                _, news = self._news.popitem()
+            news()
+
+
+def _is_shared(run: Run) -> bool:
+    return run.launch.get("share") not in (None, NOWHERE)

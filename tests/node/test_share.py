@@ -1,0 +1,156 @@
+"""The summary that a run shares with its cohort: what stands in it, who keeps it up to date, and whom it cannot be turned against."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach import runs
+from coach.node import share
+from tests.node.conftest import Start
+from tests.waiting import wait_until
+
+RUN_ID = "20261121-142233-ddp-4f2a"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory like /tmp."""
+    place = tmp_path / "cohort"
+    place.mkdir()
+    place.chmod(0o1777)
+    return place
+
+
+def a_run(tmp_path: Path, place: Path, **record: Any) -> runs.RunPaths:
+    paths = runs.create_run_dir(tmp_path / "runs", RUN_ID)
+    paths.metrics_dir.mkdir()
+    known = {"schema": 1, "run_id": RUN_ID, "user": "ada", "recipe": "ddp", "state": "RUNNING"}
+    runs.write_json(paths.run_json, {**known, "launch": {"share": str(place)}, **record})
+    return paths
+
+
+def shared(place: Path) -> dict[str, Any]:
+    [file] = list(place.iterdir())
+    assert file.name == f"{os.geteuid()}-{RUN_ID}.json"
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert file.stat().st_size < share.MAX_BYTES
+    return dict(json.loads(file.read_bytes()))
+
+
+def test_a_summary_says_how_the_run_stands_and_nothing_else_of_it(tmp_path: Path, place: Path) -> None:
+    paths = a_run(tmp_path, place, created_time_s=10.0, started_time_s=12.0, parameters={"secret": 1})
+    steps = [{"step": n, "num_samples_global": 64, "step_time_s": 0.5} for n in range(5)]
+    steps.append({"step": 5, "num_samples_global": 64, "step_time_s": 9.0})  # a checkpoint in it
+    paths.metrics_of(0).write_bytes(b"".join(map(runs.encode_record, steps)))
+    assert share.share(paths) is None
+    told = shared(place)
+    assert told.pop("updated_time_s") > 0
+    assert told == {
+        "schema": 1,
+        "user": "ada",
+        "run_id": RUN_ID,
+        "recipe": "ddp",
+        "drill": None,
+        "state": "RUNNING",
+        "samples_per_s": 128.0,
+        "is_solved": None,
+        "created_time_s": 10.0,
+        "started_time_s": 12.0,
+        "ended_time_s": None,
+        "is_judged": False,
+        "finding": None,
+    }
+    assert paths.run_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_coach_has_judged_stays_when_the_job_goes_on_to_say_its_state(
+    tmp_path: Path, place: Path
+) -> None:
+    paths = a_run(tmp_path, place)
+    finding = {"code": "NUM001", "severity": "critical"}
+    share.share(paths, finding)
+    runs.update_json(paths.run_json, {"state": "FAILED"})
+    share.share(paths)
+    told = shared(place)
+    assert (told["state"], told["finding"], told["is_judged"]) == ("FAILED", finding, True)
+    share.share(paths, {})
+    told = shared(place)
+    assert (told["finding"], told["is_judged"]) == (None, True)
+
+
+def test_a_drill_tells_no_cause_before_it_is_answered(tmp_path: Path, place: Path) -> None:
+    paths = a_run(tmp_path, place, recipe="typo", drill="typo")
+    finding = {"code": "NUM001", "severity": "critical"}
+    share.share(paths, finding)
+    told = shared(place)
+    assert (told["recipe"], told["drill"], told["finding"], told["is_solved"]) == (None, "typo", None, None)
+    runs.write_json(paths.drill_answer_json, {"schema": 1, "answer": "hang", "is_right": False})
+    share.share(paths, finding)
+    assert (shared(place)["finding"], shared(place)["is_solved"]) == (None, None)
+    runs.write_json(paths.drill_answer_json, {"schema": 1, "answer": "nan_loss", "is_right": True})
+    share.share(paths, finding)
+    assert (shared(place)["finding"], shared(place)["is_solved"]) == (finding, True)
+
+
+def test_a_link_that_lies_in_wait_is_replaced_and_never_followed(tmp_path: Path, place: Path) -> None:
+    paths, victim = a_run(tmp_path, place), tmp_path / "victim"
+    victim.write_text('{"finding": {"code": "NUM001", "severity": "critical"}, "is_judged": true}')
+    (place / f"{os.geteuid()}-{RUN_ID}.json").symlink_to(victim)
+    share.share(paths)
+    assert shared(place)["finding"] is None
+    assert "NUM001" in victim.read_text()
+
+
+def test_where_others_could_replace_a_summary_nothing_is_shared(tmp_path: Path, place: Path) -> None:
+    paths = a_run(tmp_path, place)
+    place.chmod(0o777)
+    assert "could replace" in (share.share(paths) or "")
+    place.chmod(0o1777)
+    other = tmp_path / "other"
+    place.rename(other)
+    place.symlink_to(other)
+    assert str(place) in (share.share(paths) or "")
+    assert list(other.iterdir()) == []
+    place.unlink()
+    assert "No such file" in (share.share_in_time(paths) or "")
+
+
+def test_a_copy_of_a_run_shares_nothing(tmp_path: Path, place: Path) -> None:
+    paths = a_run(tmp_path, place)
+    copy = tmp_path / "copy"
+    shutil.copytree(paths.run_dir, copy)
+    assert share.share(runs.RunPaths(copy)) is None
+    assert list(place.iterdir()) == []
+
+
+def test_names_of_any_length_and_kind_make_no_large_file(tmp_path: Path, place: Path) -> None:
+    paths = a_run(tmp_path, place, recipe="\U0001f469" * 900, user="\x1b[31m" * 900, state="\0" * 900)
+    assert share.share(paths) is None
+    assert len(shared(place)["recipe"]) < 100
+
+
+def test_a_run_of_ones_own_command_is_seen_from_its_start_to_its_end(
+    start: Start, tmp_path: Path, place: Path
+) -> None:
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    wait = ("sh", "-c", f"read line < {go}")
+    supervisor = start("run", "--recipe", "mine", "--share", str(place), "--", *wait)
+
+    def told() -> dict[str, Any]:
+        files = [file for file in place.iterdir() if not file.name.startswith(".")]
+        return json.loads(files[0].read_bytes()) if files else {}
+
+    wait_until(lambda: told().get("state") == "RUNNING", what="its start")
+    with open(go, "w") as pipe:
+        pipe.write("\n")
+    supervisor.wait(timeout=60)
+    assert (told()["state"], told()["recipe"]) == ("COMPLETED", "mine")
+    assert told()["ended_time_s"] >= told()["started_time_s"]
+    assert len(list(place.iterdir())) == 1
