@@ -62,11 +62,19 @@ class LogTail:
     first_line: int
     """Number of lines[0]."""
     lines: tuple[str, ...]
+    """Where a log was broken at one width they are whole again, with empty lines behind them."""
     size_bytes: int
     num_lines: int
     is_binary: bool = False
     is_counted: bool = True
     """False while a large log is still being read: these are its last lines, but nobody knows their numbers yet."""
+    words: tuple[str, ...] = ()
+    """The lines without what stands before each of them; empty where nothing does."""
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """As rules read the lines."""
+        return self.words or self.lines
 
 
 @dataclass(frozen=True, slots=True)

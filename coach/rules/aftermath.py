@@ -115,7 +115,14 @@ def is_monitor(hit: LogHit) -> bool:
 
 def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:
     """What is kept of the lines below a hit."""
-    return tail.lines[max(0, hit.line - tail.first_line + 1) :]
+    return tail.plain[max(0, hit.line - tail.first_line + 1) :]
+
+
+def above_traceback(hit: LogHit, tail: LogTail) -> Sequence[str]:
+    """The two lines above the traceback that a hit stands in; empty lines aside, which some put between all lines."""
+    above = [line for line in tail.plain[: max(0, hit.line - tail.first_line)] if line.strip()]
+    end = len(above) - sum(1 for line in hit.traceback[:-1] if line.strip())
+    return above[max(0, end - 2) : max(0, end)] if hit.traceback else ()
 
 
 def _says_tried_again(line: str) -> bool:
@@ -124,8 +131,6 @@ def _says_tried_again(line: str) -> bool:
 
 def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
     """Whether who printed the traceback went on: Python below "Exception ignored in", torch.compile below "WON'T CONVERT … due to:"."""
-    head = hit.line - tail.first_line - len(hit.traceback)
-    return bool(hit.traceback) and any(
-        "Exception ignored in" in line or line.strip() == "due to:"
-        for line in tail.lines[max(0, head - 1) : max(0, head + 1)]
+    return any(
+        "Exception ignored in" in line or line.strip() == "due to:" for line in above_traceback(hit, tail)
     )

@@ -40,7 +40,7 @@ def happened(snapshot: TargetSnapshot) -> tuple[LogHit, ...]:
 
 def _quoted_lines(tail: LogTail) -> frozenset[int]:
     """The numbers of the lines between two lines that begin with such marks."""
-    marks = [tail.first_line + index for index, line in enumerate(tail.lines) if line.startswith(_QUOTES)]
+    marks = [tail.first_line + index for index, line in enumerate(tail.plain) if line.startswith(_QUOTES)]
     pairs = zip(marks[::2], marks[1::2], strict=False)
     return frozenset(number for first, last in pairs for number in range(first, last))
 
@@ -48,6 +48,6 @@ def _quoted_lines(tail: LogTail) -> frozenset[int]:
 def _continues_an_option(hit: LogHit, tail: LogTail | None) -> bool:
     if tail is None or not hit.text.startswith(_CONTINUED):
         return False
-    above = tail.lines[: max(0, hit.line - tail.first_line)]
+    above = tail.plain[: max(0, hit.line - tail.first_line)]
     first = next((line for line in reversed(above) if not line.startswith(_CONTINUED)), "")
     return bool(_OPTION.match(first))

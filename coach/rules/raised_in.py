@@ -22,6 +22,10 @@ _FRAMES = {
     "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
 }
+_LOADING = re.compile(
+    r"torch[\\/]serialization\.py|\bload\b.*\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
+)
+_SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
 _FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
 
 
@@ -30,6 +34,17 @@ def owner_of(hit: LogHit) -> str | None:
     frames = (found[1] for line in reversed(hit.traceback) if (found := _FRAME.match(line)))
     innermost = next(frames, "")
     return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
+
+
+def is_of_a_load(hit: LogHit) -> bool:
+    """Whether the frames of an EOFError are those of a file of weights that is loaded: it has few words."""
+    frames = "\n".join(hit.traceback)
+    return bool(_LOADING.search(frames)) and not _SPAWNED.search(frames)
+
+
+def is_of_a_peer(hit: LogHit) -> bool:
+    """Whether its frames are those of a pipe between processes: the one at the other end is gone."""
+    return bool(_SPAWNED.search("\n".join(hit.traceback)))
 
 
 def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:

@@ -34,7 +34,8 @@ _NUM_STRANGE = 8
 _DIGITS = b"0123456789"
 _NOTHING: frozenset[int] = frozenset()
 _KIND = bytes.maketrans(b"123456789\r", b"000000000\n")
-_PREFIXES = b"(?:%s){0,%d}" % (PREFIX.pattern.replace(r"\w", r"\w\x80-\xff").encode(), MAX_PREFIXES)
+_PREFIX = PREFIX.pattern.replace(r"\w", r"\w\x80-\xff")
+_PREFIXES = f"(?:{_PREFIX}){{0,{MAX_PREFIXES}}}"
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _NO_DIGIT_MEANT = re.compile(r"(?<!\\)\{\d*,?\d*\}|\(\?P<\w+>|\\u(?!00)[0-9a-fA-F]{4}")
 _DIGIT_MEANT = re.compile(r"[0-9]|\(\?P=")
@@ -73,10 +74,14 @@ class Block:
 
 
 class LineFilter:
-    """Remembers the kinds of lines of one log: one kind are lines that differ in nothing but digits."""
+    """Remembers the kinds of lines of one log: one kind are lines that differ in nothing but digits.
 
-    def __init__(self, signatures: Sequence[Signature]) -> None:
+    `prefix` is the pattern of what stands before nearly all of its lines, besides what launchers put there.
+    """
+
+    def __init__(self, signatures: Sequence[Signature], prefix: str = "") -> None:
         self._signatures = signatures
+        self._prefix = prefix
         self._blind = {
             index
             for index, signature in enumerate(signatures)
@@ -94,7 +99,7 @@ class LineFilter:
         self._automaton = BytesAhoCorasick(
             [literal.translate(_KIND) for literal in self._literals], implementation=Implementation.DFA
         )
-        self._all = _Probes(signatures, wanted)
+        self._all = _Probes(signatures, wanted, prefix)
         # A number says nothing in a kind: it is looked for in the lines themselves, if the words around it were seen.
         self._seen = {literal for literal in by_text if not literal.strip(_DIGITS)}
         self._in_text = self._probes_of_seen()
@@ -103,7 +108,8 @@ class LineFilter:
         self.num_known_bytes = 0
 
     def _probes_of_seen(self) -> _Probes:
-        return _Probes(self._signatures, {literal: self._by_text[literal] for literal in sorted(self._seen)})
+        wanted = {literal: self._by_text[literal] for literal in sorted(self._seen)}
+        return _Probes(self._signatures, wanted, self._prefix)
 
     def look_at(self, text: bytes) -> Block:
         """The lines of this text, and where to look further."""
@@ -164,9 +170,12 @@ _Probe = Callable[[bytes, int], object]
 class _Probes(dict[int, _Probe]):
     """Number of a literal → whether any signature may go on behind it. Made when a literal is first met."""
 
-    def __init__(self, signatures: Sequence[Signature], wanted: Mapping[bytes, frozenset[int]]) -> None:
+    def __init__(
+        self, signatures: Sequence[Signature], wanted: Mapping[bytes, frozenset[int]], prefix: str
+    ) -> None:
         super().__init__()
         self._signatures = signatures
+        self._before = f"(?:{prefix})?{_PREFIXES}".encode()
         self._wanted = wanted
         self._literals = list(wanted)
         self._begins: dict[int, _Probe] = {}
@@ -200,7 +209,7 @@ class _Probes(dict[int, _Probe]):
             if literal.decode() in probes.behind:
                 behind[index] = probes.behind[literal.decode()]
             if probes.begin:
-                self._begins[index] = re.compile(_PREFIXES + b"(?:" + probes.begin + b")").match
+                self._begins[index] = re.compile(self._before + b"(?:" + probes.begin + b")").match
         self[number] = re.compile(b"|".join(behind.values()) if behind else rb"(?!)").match
         self._one_by_one[number] = [
             (index, re.compile(probe).match if len(behind) > 1 else None) for index, probe in behind.items()

@@ -71,7 +71,9 @@ class _FollowedLog:
                 with contextlib.suppress(OSError):  # what was found in this bite must still be told
                     scanner.feed(self._io.read(self._path, size - _END_BYTES, _END_BYTES))
                     tail = scanner.tail()
-                    self._end = replace(tail, lines=tail.lines[1:], size_bytes=size, is_counted=False)
+                    self._end = replace(
+                        tail, lines=tail.lines[1:], words=tail.words[1:], size_bytes=size, is_counted=False
+                    )
             self._num_bites += 1
         return self._end
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail, Signature
 from coach.sources.line_filter import Block, LineFilter
+from coach.sources.log_layout import Layout, join_broken, layout_of
 from coach.sources.log_text import (
     ANSI,
     TRACEBACK_HEAD,
@@ -30,6 +31,8 @@ from coach.sources.log_text import (
 MAX_LINE_BYTES = 64 << 10
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
+LAYOUT_BYTES = 64 << 10
+"""What was done to all lines of a log is learned from so much of it."""
 MAX_FIRST_HITS = 100
 MAX_LAST_HITS = 100
 """A log that says the same a million times is told by its first and its last sayings; the middle is passed over unread."""
@@ -65,16 +68,12 @@ class _OpenTraceback:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One decoded line: as it stands, and freed of its prefix."""
+    """One decoded line: as it stands, freed of what stands before every line of its log, and of its launcher's prefix too."""
 
     raw: str
+    text: str
     rank: int | None
     words: str
-
-    @classmethod
-    def of(cls, data: bytes) -> _Line:
-        raw = decode(data)
-        return cls(raw, *split_prefix(raw))
 
 
 class LogScanner:
@@ -88,6 +87,10 @@ class LogScanner:
         self._file = file
         self._signatures = (*signatures, ATTEMPT, REQUEUED)
         self._filter = LineFilter(self._signatures)
+        self._layout = Layout()
+        self._own_prefix = re.compile("")
+        self._sample = b""
+        self._num_learned = -1
         self._context = b""
         self._is_context_cut = False
         self._pending = b""
@@ -114,6 +117,7 @@ class LogScanner:
             self._held, self._open, self._context, self._pending = [], [], b"", b""
             return []
         data = data.replace(b"\0", b"")
+        self._learn_layout(data)
         hits = self._held + self._take(data)
         # Until enough was read to know that this is text, nothing is said about it.
         self._held = hits if self._num_text_bytes < BINARY_CHECK_BYTES else []
@@ -126,10 +130,33 @@ class LogScanner:
             self._decoder = self._decoder or decoder_of(data)
         return data if self._decoder is None else self._decoder.decode(data).encode("utf-8", "replace")
 
+    def _learn_layout(self, data: bytes) -> None:
+        """Asked again when twice as much is known of the log, until it is enough."""
+        if self._num_learned >= LAYOUT_BYTES:
+            return
+        self._sample += data[: LAYOUT_BYTES - len(self._sample)]
+        if len(self._sample) < 2 * self._num_learned:
+            return
+        self._num_learned = len(self._sample)
+        layout = layout_of(self._sample)
+        if layout.prefix != self._layout.prefix:
+            self._filter = LineFilter(self._signatures, layout.prefix)
+            self._own_prefix = re.compile(f"(?:{layout.prefix})?")
+        self._layout = layout
+
+    def _line_of(self, data: bytes) -> _Line:
+        raw = decode(data)
+        text = self._without_own_prefix(raw)
+        return _Line(raw, text, *split_prefix(text))
+
+    def _without_own_prefix(self, line: str) -> str:
+        return self._own_prefix.sub("", line, count=1)
+
     def flush(self) -> list[LogHit]:
         """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
         hits, self._held = self._held, []
-        text, start = self._context + ANSI.sub(b"", self._pending), len(self._context)
+        ended, unended = self._joined(ANSI.sub(b"", self._pending))
+        text, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
         hits += self._close_tracebacks(text, start)
         for index, hit in self._scan(text, start, self._num_newlines):
             self._flushed.add(index)
@@ -144,14 +171,15 @@ class LogScanner:
             note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
             return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
         lines = (self._context + ANSI.sub(b"", self._pending)).split(b"\n")
-        num_lines = self._num_newlines + 1
+        num_lines = self._num_newlines + self._pending.count(b"\n") + 1
         if not lines[-1]:
             lines.pop()
             num_lines -= 1
         if self._is_context_cut and len(lines) > 1:
             del lines[0]
         shown = tuple(_last_piece(decode(line)) for line in lines[-MAX_TAIL_LINES:])
-        return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines)
+        words = tuple(map(self._without_own_prefix, shown)) if self._layout.prefix else ()
+        return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines, words=words)
 
     def _take(self, data: bytes) -> list[LogHit]:
         """Cut complete lines off what came, scan them, keep the rest."""
@@ -163,10 +191,11 @@ class LogScanner:
         if self._is_overlong:
             block = block[_end_of_line(block, 0) :]
         block = _bounded(self._pending + block)
-        self._pending, self._is_overlong = b"", False
-        self._keep(data[end:])
         if b"\x1b" in block:
             block = ANSI.sub(b"", block)
+        block, self._pending = self._joined(block)
+        self._is_overlong = False
+        self._keep(data[end:])
         text, start = self._context + block, len(self._context)
         hits = self._close_tracebacks(text, start) if self._open else []
         hits += [hit for _, hit in self._scan(text, start, self._num_newlines) if hit is not None]
@@ -175,6 +204,10 @@ class LogScanner:
         self._is_context_cut = self._is_context_cut or len(text) > _CONTEXT_BYTES
         self._context = text[-_CONTEXT_BYTES:]
         return hits
+
+    def _joined(self, block: bytes) -> tuple[bytes, bytes]:
+        """What is complete, and what may go on with the next line."""
+        return (block, b"") if self._layout.width is None else join_broken(block, self._layout.width)
 
     def _keep(self, rest: bytes) -> None:
         if not self._is_overlong:
@@ -204,7 +237,7 @@ class LogScanner:
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
             time_s = parse_time_s(line.raw)
             hit = LogHit(
-                signature.rule, signature.name, self._file, number, line.raw, fields, line.rank, time_s
+                signature.rule, signature.name, self._file, number, line.text, fields, line.rank, time_s
             )
             line_end = start + block.end_of(place)
             nearest = bisect_left(heads, line_end) - 1
@@ -227,7 +260,7 @@ class LogScanner:
                 return None
             line = lines.get(place)
             if line is None:
-                line = lines[place] = _Line.of(
+                line = lines[place] = self._line_of(
                     text[start + block.start_of(place) : start + block.end_of(place)]
                 )
             found = pattern.search(line.words)
@@ -260,7 +293,7 @@ class LogScanner:
         self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
     ) -> LogHit | None:
         """The hit with the traceback it stands in; None when that is not complete yet."""
-        before = traceback_before(_lines_before(text, line_start), hit.rank)
+        before = traceback_before(self._lines_before(text, line_start), hit.rank)
         if is_traceback_head(words):
             before = before or ()
         if before is None:
@@ -268,7 +301,7 @@ class LogScanner:
         opened = _OpenTraceback(hit, [*before, words])
         if not is_inside_frames(words) and not is_traceback_head(words):
             return opened.complete_hit
-        for rank, following in _lines_after(text, line_end):
+        for rank, following in self._lines_after(text, line_end):
             opened.add(rank, following)
             if opened.is_closed:
                 return opened.complete_hit
@@ -278,7 +311,7 @@ class LogScanner:
     def _close_tracebacks(self, text: bytes, start: int) -> list[LogHit]:
         closed: list[LogHit] = []
         if self._open:
-            for rank, words in _lines_after(text, start):
+            for rank, words in self._lines_after(text, start):
                 for opened in self._open:
                     opened.add(rank, words)
                 closed += [opened.complete_hit for opened in self._open if opened.is_closed]
@@ -286,6 +319,29 @@ class LogScanner:
                 if not self._open:
                     break
         return closed
+
+    def _lines_before(self, text: bytes, line_start: int) -> Iterator[tuple[int | None, str]]:
+        """(rank, words) of the lines before a line, the nearest first."""
+        are_empty_skipped = self._layout.is_spaced or self._layout.width is not None
+        lowest, end = max(0, line_start - _CONTEXT_BYTES), line_start
+        for _ in range(_MAX_TRACEBACK_LINES * 8):
+            if end <= lowest:
+                return
+            end -= 2 if text[end - 2 : end] == b"\r\n" else 1
+            start = _start_of_line(text, end, lowest)
+            if start < end or not are_empty_skipped:
+                line = self._line_of(text[start:end])
+                yield line.rank, line.words
+            end = start
+
+    def _lines_after(self, text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
+        """(rank, words) of the lines from `start` on; the line end that `start` may stand on is passed over."""
+        while start < len(text):
+            end = _end_of_line(text, start)
+            if end > start:
+                line = self._line_of(text[start:end])
+                yield line.rank, line.words
+            start = end + 1
 
 
 def _start_of_line(text: bytes, place: int, start: int) -> int:
@@ -298,27 +354,6 @@ def _end_of_line(text: bytes, place: int) -> int:
     end = len(text) if newline < 0 else newline
     carriage_return = text.find(b"\r", place, end)
     return end if carriage_return < 0 else carriage_return
-
-
-def _lines_before(text: bytes, line_start: int) -> Iterator[tuple[int | None, str]]:
-    """(rank, words) of the lines before a line, the nearest first."""
-    lowest, end = max(0, line_start - _CONTEXT_BYTES), line_start
-    for _ in range(_MAX_TRACEBACK_LINES * 8):
-        if end <= lowest:
-            return
-        end -= 2 if text[end - 2 : end] == b"\r\n" else 1
-        start = _start_of_line(text, end, lowest)
-        yield split_prefix(decode(text[start:end]))
-        end = start
-
-
-def _lines_after(text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
-    """(rank, words) of the lines from `start` on; the line end that `start` may stand on is passed over."""
-    while start < len(text):
-        end = _end_of_line(text, start)
-        if end > start:
-            yield split_prefix(decode(text[start:end]))
-        start = end + 1
 
 
 def _bounded(data: bytes) -> bytes:

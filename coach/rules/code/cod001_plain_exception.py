@@ -9,15 +9,17 @@ from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import lines_after, went_on
+from coach.rules.aftermath import above_traceback, lines_after, went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
-from coach.rules.raised_in import owner_of
+from coach.rules.raised_in import is_of_a_load, is_of_a_peer, owner_of
 
 _EXCEPTION = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)|(?:\w+\.)+(?:error|timeout)|StopIteration|(?:\w+\.)*(?:errors?|exceptions?|\w+\.exc)\.[A-Z]\w+)"
-    r"(?:: (?P<words>.*))?\s*$"
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
+    r"|(?:\w+\.)*\w+\.(?:error|timeout)|StopIteration"
+    r"|(?:\w+\.)*(?:errors|error|exceptions|exception|\w+\.exc)\.[A-Z]\w+)"
+    r"(?:: (?P<words>.*)|\s*$)"
 )
 _USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
 
@@ -30,6 +32,7 @@ _WEAK = re.compile(
     r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
 )
 """The same, where anything else was said."""
+_NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
 _CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
 
 _UNPREFIXED = re.compile(
@@ -84,19 +87,19 @@ class PlainException(Rule):
             (
                 "Error",
                 "Exception",
+                "Warning",
+                "Timeout",
+                "Violation",
+                "Invalid",
+                "Empty",
+                ".error",
+                ".timeout",
+                "StopIteration",
                 "errors.",
-                "exceptions.",
                 "error.",
+                "exceptions.",
                 "exception.",
                 ".exc.",
-                "StopIteration",
-                "Warning: ",
-                "Timeout",
-                "Violation: ",
-                "Invalid: ",
-                ".Empty",
-                ".error: ",
-                ".timeout: ",
             ),
             _EXCEPTION,
         ),
@@ -124,6 +127,8 @@ class PlainException(Rule):
 
     def _unexplained(self, snapshot: TargetSnapshot) -> list[LogHit]:
         others = [hit for hit in snapshot.log_hits if hit.rule not in (self.code, PROGRESS.rule, "")]
+        if all(map(_is_nobodys, others)):
+            others = []
         places = {(hit.file, hit.line) for hit in others}
         words = {hit.text for hit in others}
         mine = [
@@ -134,7 +139,12 @@ class PlainException(Rule):
             and owner_of(hit) is None
             and not (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
             and not _is_chained_to(hit, words)
-            and (hit.signature == "usage" or hit.traceback or _follows_frames(hit, snapshot))
+            and (
+                hit.signature == "usage"
+                or hit.traceback
+                or _follows_frames(hit, snapshot)
+                or _is_last_word(hit, snapshot)
+            )
         ]
         strong = [hit for hit in mine if not _is_weak(hit)]
         return strong or mine
@@ -160,15 +170,30 @@ def _is_weak(hit: LogHit) -> bool:
     return bool(_WEAK.match(hit.fields["type"].rpartition(".")[2]))
 
 
+def _is_nobodys(hit: LogHit) -> bool:
+    """An EOFError that is none of a file of weights: the rule that looks for it declines it."""
+    return "short" in hit.fields and bool(hit.traceback) and not is_of_a_load(hit) and not is_of_a_peer(hit)
+
+
+def _is_last_word(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """Whether an exception that names itself, without a traceback, is what the program said last."""
+    tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
+    return (
+        tail is not None
+        and hit.line >= tail.first_line
+        and bool(_NAMED.match(hit.fields["type"]) and hit.fields.get("words", "").strip())
+        and all(_NO_SIGN_OF_LIFE.search(_UNPREFIXED.sub("", line)) for line in lines_after(hit, tail))
+    )
+
+
 def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """Whether a thread beside the program ended so: a program goes on without it."""
-    for tail in snapshot.log_tails:
-        head = hit.line - tail.first_line - len(hit.traceback)
-        if tail.file == hit.file:
-            return any(
-                "Exception in thread" in line for line in tail.lines[max(0, head - 1) : max(0, head + 1)]
-            )
-    return False
+    return any(
+        "Exception in thread" in line
+        for tail in snapshot.log_tails
+        if tail.file == hit.file
+        for line in above_traceback(hit, tail)
+    )
 
 
 def _is_chained_to(hit: LogHit, explained: set[str]) -> bool:
@@ -182,7 +207,7 @@ def _follows_frames(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     for tail in snapshot.log_tails:
         index = hit.line - tail.first_line - 1
         if tail.file == hit.file and 0 <= index < len(tail.lines):
-            above = [_UNPREFIXED.sub("", line) for line in tail.lines[max(0, index - 1) : index + 1]]
+            above = [_UNPREFIXED.sub("", line) for line in tail.plain[max(0, index - 1) : index + 1]]
             return bool(_INSIDE.match(above[-1]) or (not above[-1].strip() and _NOTEBOOK.match(above[0])))
     return False
 
@@ -194,7 +219,7 @@ def _boxed_frame(hit: LogHit, snapshot: TargetSnapshot) -> Evidence | None:
         if tail.file != hit.file or not 0 < index <= len(tail.lines):
             continue
         for place in range(index - 1, -1, -1):
-            line = _UNPREFIXED.sub("", tail.lines[place])
+            line = _UNPREFIXED.sub("", tail.plain[place])
             found = _BOXED_FRAME.match(line)
             if found is not None and not is_library(found["file"]):
                 text = f"in the program's own code: {found['file']}:{found['line']} in {found['name']}"

@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.raised_in import is_of_a_load
 
 _CORRUPT = re.compile(
     UNHEEDED + r"(?:.*?(?:"
@@ -28,10 +29,6 @@ _CORRUPT = re.compile(
     r"|tarfile\.ReadError: (?P<tar>.*)"
     r")|(?>.*?RuntimeError: )(?P<corrupt>.{0,200}?(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).{0,200}?(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*))"
 )
-_LOADING = re.compile(
-    r"torch[\\/]serialization\.py|\bload\b.*\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
-)
-_SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
 
 
 class CheckpointCorrupt(EndingRule):
@@ -86,8 +83,7 @@ class CheckpointCorrupt(EndingRule):
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A process whose peer ended has the same words as an empty file."""
-        frames = "\n".join(hit.traceback)
-        return "short" not in hit.fields or (bool(_LOADING.search(frames)) and not _SPAWNED.search(frames))
+        return "short" not in hit.fields or is_of_a_load(hit)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "short" in hit.fields:
