@@ -42,6 +42,8 @@ class Training:
     num_epochs: int = 1
     is_shuffled: bool = True
     """Whether each epoch has an order of its own."""
+    is_averaged: bool = False
+    """Whether the loss is averaged over the ranks before it is written."""
 
 
 TRAININGS = {
@@ -54,6 +56,7 @@ TRAININGS = {
     "same-samples": Training(is_parted=False),
     "same-order": Training(num_ranks=2, num_epochs=4, is_shuffled=False),
     "epochs": Training(num_ranks=2, num_epochs=4),
+    "averaged": Training(num_ranks=2, is_averaged=True),
 }
 
 
@@ -106,9 +109,13 @@ def train(training: Training, run_dir: str) -> None:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+                told = loss.detach().clone()
+                if training.is_averaged:
+                    dist.all_reduce(told)
+                    told /= training.num_ranks
                 now = time.perf_counter()
                 metrics.step(
-                    step=step, epoch=epoch, loss=loss.detach(), lr=0.05, num_samples=batch,
+                    step=step, epoch=epoch, loss=told, lr=0.05, num_samples=batch,
                     num_samples_global=batch * training.num_ranks, data_time_s=data_time, step_time_s=now - ended,
                 )  # fmt: skip
                 ended = now

@@ -33,6 +33,10 @@ def test_a_rank_whose_data_come_late_is_the_cause_of_its_own_wait_and_of_everybo
     assert not any("exclude" in fix.changes for fix in diagnosis.findings[0].fixes)
 
 
+def test_a_loss_that_a_real_training_averages_before_it_writes_it_is_no_sign_of_equal_samples() -> None:
+    assert not loud(diagnose("ranks/averaged"))
+
+
 @pytest.mark.parametrize("name", ["even", "stumbling"])
 def test_ranks_that_are_slow_in_turn_are_no_stragglers(name: str) -> None:
     assert not loud(diagnose(f"ranks/{name}"))
