@@ -88,6 +88,7 @@ INVOCATIONS: dict[str, list[list[str]]] = {
         [RUN, "--dry-run"],
         [FIRST, "--list"],
     ],
+    "cohort": [["SHARED"], ["SHARED", "--format", "json"], [FIRST], ["SHARED", "--group", FIRST]],
     "recipes": [[], ["OWN"], ["OWN", "--diff"], ["OWN", "--format", "json"], [MARKUP]],
     "data": [[], ["--format", "json"]],
     "runs": [[], ["--format", "json"], ["clean", "--keep", "1"]],
@@ -166,6 +167,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     site = tmp_path / "site.toml"
     site.write_text(f'[advice.NUM001]\ntext = "{MARKUP}"\n')
     monkeypatch.setenv("COACH_SITE", str(site))
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for number, words_ in enumerate(HOSTILE):
+        told = {"schema": 1, "run_id": f"run-{number}", "recipe": words_[:200], "state": words_[:200]}
+        told |= {"is_judged": True, "updated_time_s": 1.0}
+        (shared / f"{os.geteuid()}-run-{number}.json").write_text(json.dumps(told))
+    (shared / f"{CONTROLS}{MARKUP.replace('/', '')}.json").write_text("{")
     toml = tmp_path / "broken.toml"
     toml.write_text(f'[launch]\n"{words}" = "{words}"\npartition = 3\n')
     monkeypatch.setenv("COACH_HOME", str(home))
@@ -175,6 +183,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "RUN": str(runs / RUN),
         "OTHER": str(runs / OTHER),
         "LOG": str(runs / RUN / "stdout.log"),
+        "SHARED": str(shared),
         "TOML": str(toml),
         "NEW": str(tmp_path / "new"),
     }

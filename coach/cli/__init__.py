@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "launch": "launch a training recipe",
     "drill": "train on a planted fault: list the drills, launch one, name the cause",
+    "cohort": "how everybody of a course stands: state, samples/s, finding, drills solved",
     "recipes": "list the recipes, show one, copy one to change it",
     "data": "list the data sets, fetch CIFAR-10",
     "runs": "list the runs that coach knows",

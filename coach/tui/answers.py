@@ -51,6 +51,8 @@ class AnsweringApp(ActingApp):
             return launcher.allocations
         if question is Question.STEP_USE:
             return launcher.step_use
+        if question is Question.COHORT:
+            return launcher.cohort
         return lambda: launcher.past_jobs(self.backend)
 
     def _answer(self, question: Question, asked: Asked[Any]) -> None:
@@ -81,6 +83,11 @@ class AnsweringApp(ActingApp):
         from coach.tui.screens.history import HistoryScreen
 
         self.push_screen(HistoryScreen(self.context))
+
+    def action_open_cohort(self) -> None:
+        from coach.tui.screens.cohort import CohortScreen
+
+        self.push_screen(CohortScreen(self.context))
 
     def action_open_findings(self) -> None:
         from coach.tui.screens.findings import FindingsScreen

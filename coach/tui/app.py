@@ -34,6 +34,7 @@ _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseSc
 _KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
 _LIKE_BEFORE = frozenset(
     {"help", "plan", "confirm", "doctor", "recipes", "drills", "job", "node", "where", "history", "stacks"}
+    | {"cohort"}
 )
 """Screens that leave what is followed as it was."""
 

@@ -25,6 +25,8 @@ class Question(StrEnum):
     """What Slurm measured of one's running jobs."""
     PAST_JOBS = "past_jobs"
     """One's jobs that have ended."""
+    COHORT = "cohort"
+    """What the runs of a course have shared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LISTS = frozenset({"cluster", "runs", "recipes", "drills", "history", "findings"})
+LISTS = frozenset({"cluster", "runs", "recipes", "drills", "history", "findings", "cohort"})
 SHOWS = LISTS | {"run", "gpus", "job", "log", "node", "where", "finding", "compare"}
 ASKS = frozenset({"plan", "confirm", "fix", "stacks", "answer"})
 JOBS = frozenset({"cluster", "run", "job"})

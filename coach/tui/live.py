@@ -26,6 +26,7 @@ from coach.workflows.views import ViewStore
 if TYPE_CHECKING:
     from coach.launch.resources import Site
     from coach.model.cluster import GpuAllocation
+    from coach.model.cohort import Cohort
     from coach.model.history import History
     from coach.sources.overlap import StreamSource
     from coach.workflows.drill import DrillEntry
@@ -242,6 +243,11 @@ class LiveLauncher:
         return read_step_use(self._io, user_name())
 
     def past_jobs(self, backend: str) -> PastJobs:
+    def cohort(self) -> Cohort:
+        from coach.workflows.cohort import read_cohort
+
+        return read_cohort(self._settings)
+
         from coach.sources.user import user_name
         from coach.workflows.history import read_past_jobs
 

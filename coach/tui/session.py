@@ -22,6 +22,7 @@ from coach.model.stacks import Stacks, StacksPlan
 
 if TYPE_CHECKING:
     from coach.model.cluster import GpuAllocation
+    from coach.model.cohort import Cohort
     from coach.sources.overlap import StreamSource
     from coach.workflows.drill import DrillEntry
     from coach.workflows.drill_answer import Judgement
@@ -182,3 +183,7 @@ class Launcher(Protocol):
     def examine(self, backend: str) -> Report:
         """What works here on `slurm`, `local` or `auto`. It changes nothing, so it need not wait for its turn."""
         ...
+    def cohort(self) -> Cohort:
+        """How everybody stands who shares where the config says."""
+        ...
+

@@ -15,6 +15,7 @@ from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
 from coach.model.accounting import Part
 from coach.model.cluster import GpuAllocation, GpuCount, Job, Node, Partition
+from coach.model.cohort import Cohort, Person, Summary
 from coach.model.doctor import Report
 from coach.model.drill import Answer, Drill, Twin
 from coach.model.errors import UserError
@@ -116,6 +117,7 @@ class FakeLauncher:
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
         return (
             RecipeKey("1", "baseline", "One device"),
+    told_cohort: Cohort = field(default_factory=lambda: make_cohort())  # noqa: PLW0108 (it is defined below)
             RecipeKey("2", "ddp", "DDP: one process per device"),
         )
 
@@ -162,6 +164,11 @@ class FakeLauncher:
         if self.refusal is not None:
             raise self.refusal
         return self.place
+    def cohort(self) -> Cohort:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.told_cohort
+
 
     def allocations(self) -> tuple[GpuAllocation, ...]:
         self.asked.append("allocations")
@@ -303,6 +310,27 @@ def make_pages() -> tuple[Page, ...]:
     steps = Parameter("max_steps", "int", 0, "Optimizer steps", min=0, unit="steps")
     known = {"lr": lr, "max_steps": steps}
     recipes = data_dir() / "recipes"
+def make_summary(uid: int = 1000, run_id: str = RUN_ID, **more: Any) -> Summary:
+    """A run of a recipe that goes on; a test tells any field."""
+    made = Summary(
+        *(uid, run_id, "ddp", False, "RUNNING", 512.0, True, None, None, None),
+        created_time_s=NOW_S - 60,
+        started_time_s=NOW_S - 50,
+        ended_time_s=None,
+        updated_time_s=NOW_S - 5,
+    )
+    return replace(made, **more)
+
+
+def make_cohort(num_people: int = 2) -> Cohort:
+    """Some who run, and one who has nothing."""
+    people = [
+        Person(f"learner{n:02}", 1000 + n, True, (make_summary(1000 + n, f"run-{n}"),))
+        for n in range(num_people)
+    ]
+    return Cohort("/course/shared", (*people, Person("zoe", 999, True)), ("x.json: not valid JSON",))
+
+
     baseline = Recipe(
         "baseline",
         "One device",

@@ -1,0 +1,78 @@
+"""The Cohort screen: how everybody stands who shares in the directory of the config, and who is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.widget import Widget
+
+from coach.model.cohort import Cohort
+from coach.tui.asked import Asked, Question
+from coach.tui.base import Context
+from coach.tui.keys import bindings_of
+from coach.tui.listing import ListingScreen
+from coach.tui.messages import RunOpened, Wanted
+from coach.tui.render.asked import asked_line
+from coach.tui.render.cohort import COHORT_COLUMNS, cohort_rows, cohort_title, row_key, verdict_lines
+from coach.tui.render.text import printable
+from coach.tui.widgets.filter_line import FilterLine
+from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.lines import LinesView
+
+REREAD_S = 15.0
+
+
+class CohortScreen(ListingScreen):
+    """Reads the directory again every fifteen seconds while it is on top and somebody is awake."""
+
+    PLACE = "cohort"
+    BINDINGS = bindings_of("cohort")
+    questions = (Question.COHORT,)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, ("cluster", "cohort"))
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield LinesView(id="told", can_focus=False)
+        yield KeyedTable(COHORT_COLUMNS, id="cohort")
+        yield FilterLine()
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.post_message(Wanted(Question.COHORT))
+
+    @property
+    def _told(self) -> Asked[Cohort]:
+        return self.context.answers[Question.COHORT]
+
+    def tick(self) -> None:
+        super().tick()
+        told, now_s = self._told, self.context.now_s
+        last_s = max((time_s for time_s in (told.time_s, told.failed_s) if time_s is not None), default=now_s)
+        if self.context.asleep_s is None and now_s - last_s > REREAD_S:
+            self.post_message(Wanted(Question.COHORT, is_anew=True))
+
+    def show(self) -> None:
+        now_s, told, width = self.context.now_s, self._told, self.app.size.width
+        cohort = told.value
+        heading = [asked_line("the cohort", told, now_s)]
+        heading += verdict_lines(cohort, now_s, width) if cohort is not None else []
+        self.pane("#told").styles.height = len(heading)
+        self.pane("#told").set_lines(heading)
+        if cohort is None:
+            self.table.set_rows([], "nothing is known" if told.error else "reading…")
+            return
+        self.table.set_rows(cohort_rows(cohort, now_s), "nobody has shared anything yet")
+        query = self.table.query_text
+        shown = f' · filter "{printable(query)}": {self.table.num_rows}' if query else ""
+        self.table.set_title(cohort_title(cohort) + shown)
+
+    def action_open(self) -> None:
+        cohort, key = self._told.value, self.table.cursor_key
+        for person in cohort.people if cohort is not None else ():
+            for each in person.runs:
+                if row_key(person, each.run_id) == key:
+                    if self.context.run(each.run_id) is not None:
+                        self.post_message(RunOpened(each.run_id))
+                    else:
+                        self.note(f"only {person.user} can open it")

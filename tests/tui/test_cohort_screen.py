@@ -1,0 +1,92 @@
+"""The Cohort screen, driven by keys: forty people in a small terminal, who is missing, what is asked again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.model.finding import Severity
+from coach.tui.keys import Mode
+from coach.tui.screens.cohort import REREAD_S
+from tests.tui.driving import opened
+from tests.tui.fake_session import NOW_S, RUN_ID, FakeLauncher, make_cohort, make_summary
+
+
+async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:
+    async with opened(launcher=FakeLauncher(told_cohort=make_cohort(40)), size=(80, 24)) as driver:
+        await driver.press("L")
+        await driver.reaches("cohort")
+        await driver.sees("41 people · /course/shared")
+        await driver.sees("nothing yet: zoe")
+        await driver.sees("not read: x.json: not valid JSON")
+        await driver.sees("learner00")
+        assert "learner39" not in driver.text()
+        for title in ("USER", "RECIPE OR DRILL", "STATE", "SAMPLES/S", "FINDING", "SOLVED"):
+            assert title in driver.text()
+        await driver.press("end")
+        await driver.sees("zoe")
+        await driver.sees("learner39")
+
+
+async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
+    cohort = make_cohort(3)
+    runs = (
+        make_summary(1000, "a", code="NUM001", severity=Severity.CRITICAL),
+        make_summary(1000, "b", thing="typo", is_drill=True),
+        make_summary(1000, "c", thing="fsdp", state="PENDING", created_time_s=NOW_S - 1500),
+        make_summary(1000, "d", thing="tp", updated_time_s=NOW_S - 720),
+    )
+    people = (replace(cohort.people[0], runs=runs), *cohort.people[1:])
+    launcher = FakeLauncher(told_cohort=replace(cohort, people=people))
+    async with opened(launcher=launcher, size=(80, 24)) as driver:
+        await driver.press("L")
+        await driver.sees("✖ NUM001")
+        await driver.sees("answer first")
+        await driver.sees("PENDING 25 min")
+        await driver.sees("silent 12 min")
+        await driver.sees("pending for 10 min or longer: learner00 25 min")
+        await driver.press("slash", *"num001", "enter")
+        await driver.sees('filter "num001": 1')
+        await driver.press("escape")
+        await driver.until(lambda: 'filter "' not in driver.text(), "all are shown again")
+        assert driver.place == "cohort"
+
+
+async def test_the_directory_is_read_again_while_somebody_looks() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        await driver.press("L")
+        await driver.sees("3 people")
+        launcher.told_cohort = make_cohort(5)
+        driver.clock.turn(REREAD_S + 1)
+        await driver.sees("6 people")
+
+
+async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
+    cohort = make_cohort(1)
+    mine = replace(cohort.people[0], runs=(make_summary(run_id=RUN_ID),))
+    other = replace(cohort.people[0], user="zac", runs=(make_summary(run_id="other"),))
+    launcher = FakeLauncher(told_cohort=replace(cohort, people=(mine, other)))
+    async with opened(launcher=launcher) as driver:
+        await driver.press("L")
+        await driver.sees("zac")
+        await driver.press("end", "enter")
+        await driver.sees("only zac can open it")
+        await driver.press("home", "enter")
+        await driver.reaches("run")
+
+
+async def test_without_a_shared_directory_it_says_what_to_set() -> None:
+    refusal = UserError("no shared directory is known", "set share in [launch]")
+    async with opened(launcher=FakeLauncher(refusal=refusal), size=(120, 24)) as driver:
+        await driver.press("L")
+        await driver.sees("not told: no shared directory is known (set share in [launch])")
+
+
+@pytest.mark.parametrize("mode", [Mode.REPLAY, Mode.DEMO])
+async def test_a_recording_has_no_cohort(mode: Mode) -> None:
+    async with opened(mode=mode) as driver:
+        await driver.press("L")
+        await driver.sees("this is a recording")
