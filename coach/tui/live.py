@@ -242,12 +242,12 @@ class LiveLauncher:
 
         return read_step_use(self._io, user_name())
 
-    def past_jobs(self, backend: str) -> PastJobs:
     def cohort(self) -> Cohort:
         from coach.workflows.cohort import read_cohort
 
         return read_cohort(self._settings)
 
+    def past_jobs(self, backend: str) -> PastJobs:
         from coach.sources.user import user_name
         from coach.workflows.history import read_past_jobs
 

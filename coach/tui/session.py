@@ -178,12 +178,12 @@ class Launcher(Protocol):
         """What sstat tells of one's running jobs."""
         ...
 
+    def cohort(self) -> Cohort:
+        """How everybody stands who shares where the config says."""
+        ...
+
     def past_jobs(self, backend: str) -> PastJobs: ...
 
     def examine(self, backend: str) -> Report:
         """What works here on `slurm`, `local` or `auto`. It changes nothing, so it need not wait for its turn."""
         ...
-    def cohort(self) -> Cohort:
-        """How everybody stands who shares where the config says."""
-        ...
-

@@ -112,12 +112,12 @@ class FakeLauncher:
     place: PlaceInQueue = field(default_factory=lambda: make_place())  # noqa: PLW0108 (it is defined below)
     held_gpus: tuple[GpuAllocation, ...] = ()
     past: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
+    told_cohort: Cohort = field(default_factory=lambda: make_cohort())  # noqa: PLW0108 (it is defined below)
     before_prepare: Callable[[], None] = lambda: None
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
         return (
             RecipeKey("1", "baseline", "One device"),
-    told_cohort: Cohort = field(default_factory=lambda: make_cohort())  # noqa: PLW0108 (it is defined below)
             RecipeKey("2", "ddp", "DDP: one process per device"),
         )
 
@@ -159,16 +159,16 @@ class FakeLauncher:
         self.submitted.append(plan)
         return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
 
-    def place_in_queue(self) -> PlaceInQueue:
-        self.asked.append("place_in_queue")
-        if self.refusal is not None:
-            raise self.refusal
-        return self.place
     def cohort(self) -> Cohort:
         if self.refusal is not None:
             raise self.refusal
         return self.told_cohort
 
+    def place_in_queue(self) -> PlaceInQueue:
+        self.asked.append("place_in_queue")
+        if self.refusal is not None:
+            raise self.refusal
+        return self.place
 
     def allocations(self) -> tuple[GpuAllocation, ...]:
         self.asked.append("allocations")
@@ -298,18 +298,6 @@ def make_drills() -> tuple[DrillEntry, ...]:
     return (DrillEntry(idle, None), DrillEntry(typo, None, run), DrillEntry(full, "needs a GPU"))
 
 
-def make_judgement(run_id: str, answer: Answer | None = None, **told: object) -> Judgement:
-    choices = (Choice("slow_storage", "A disk is slow."), Choice("input_bound", "The steps wait."))
-    judgement = Judgement(run_id, f"/runs/{run_id}", "typo", choices, answer)
-    return replace(judgement, **told)  # type: ignore[arg-type]  # a test tells any field
-
-
-def make_pages() -> tuple[Page, ...]:
-    """Two steps of a ladder, and a user's copy of the second."""
-    lr = Parameter("lr", "float", 0.05, "Learning rate of SGD", above=0, usual=(1e-4, 1.0))
-    steps = Parameter("max_steps", "int", 0, "Optimizer steps", min=0, unit="steps")
-    known = {"lr": lr, "max_steps": steps}
-    recipes = data_dir() / "recipes"
 def make_summary(uid: int = 1000, run_id: str = RUN_ID, **more: Any) -> Summary:
     """A run of a recipe that goes on; a test tells any field."""
     made = Summary(
@@ -331,6 +319,18 @@ def make_cohort(num_people: int = 2) -> Cohort:
     return Cohort("/course/shared", (*people, Person("zoe", 999, True)), ("x.json: not valid JSON",))
 
 
+def make_judgement(run_id: str, answer: Answer | None = None, **told: object) -> Judgement:
+    choices = (Choice("slow_storage", "A disk is slow."), Choice("input_bound", "The steps wait."))
+    judgement = Judgement(run_id, f"/runs/{run_id}", "typo", choices, answer)
+    return replace(judgement, **told)  # type: ignore[arg-type]  # a test tells any field
+
+
+def make_pages() -> tuple[Page, ...]:
+    """Two steps of a ladder, and a user's copy of the second."""
+    lr = Parameter("lr", "float", 0.05, "Learning rate of SGD", above=0, usual=(1e-4, 1.0))
+    steps = Parameter("max_steps", "int", 0, "Optimizer steps", min=0, unit="steps")
+    known = {"lr": lr, "max_steps": steps}
+    recipes = data_dir() / "recipes"
     baseline = Recipe(
         "baseline",
         "One device",
