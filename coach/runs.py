@@ -20,6 +20,9 @@ MAX_TELEMETRY_RECORD_BYTES = (
     900  # srun cuts and interleaves lines of 1 KiB; files and streams share one format
 )
 
+MAX_SUMMARY_BYTES = 2048
+"""What a run shares of itself is at most so long; what is longer is nobody's summary."""
+
 LOGS_FOLDER = ".logs"
 """In the runs root: where Slurm writes what its jobs print. A node may not see a run's own directory yet when it opens the logs."""
 

@@ -19,7 +19,6 @@ from typing import Any, Dict, List, Mapping, Optional
 from coach import runs
 
 HELP = "put a small summary of the run into DIR, for everybody to read: state, samples/s, finding"
-MAX_BYTES = 2048
 INTERVAL_S = 30.0
 """Between two words of a run that goes on."""
 
@@ -170,15 +169,15 @@ def _own(folder: int, name: str) -> Dict[str, Any]:
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             found = os.fstat(file.fileno())
             is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-            value = json.loads(file.read(MAX_BYTES)) if is_own else {}
+            value = json.loads(file.read(runs.MAX_SUMMARY_BYTES)) if is_own else {}
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{name}: a summary has {MAX_BYTES} bytes at most")
+    if len(data) > runs.MAX_SUMMARY_BYTES:
+        raise ValueError(f"{name}: a summary has {runs.MAX_SUMMARY_BYTES} bytes at most")
     temporary = f".{name}.{secrets.token_hex(8)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -20,7 +20,7 @@ from typing import Any
 from coach.model.cohort import Summary
 from coach.model.errors import UserError
 from coach.model.finding import Severity
-from coach.node.share import MAX_BYTES
+from coach.runs import MAX_SUMMARY_BYTES
 
 MAX_FILES = 20_000
 MAX_FILES_PER_USER = 300
@@ -101,9 +101,9 @@ def _read(folder: int, name: str) -> Summary:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("not a plain file")
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES} bytes")
+        data = file.read(MAX_SUMMARY_BYTES + 1)
+    if len(data) > MAX_SUMMARY_BYTES:
+        raise ValueError(f"larger than {MAX_SUMMARY_BYTES} bytes")
     return parse_summary(data, name, found.st_uid)
 
 

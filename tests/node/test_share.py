@@ -39,7 +39,7 @@ def shared(place: Path) -> dict[str, Any]:
     [file] = list(place.iterdir())
     assert file.name == f"{os.geteuid()}-{RUN_ID}.json"
     assert file.stat().st_mode & 0o777 == 0o644
-    assert file.stat().st_size < share.MAX_BYTES
+    assert file.stat().st_size < runs.MAX_SUMMARY_BYTES
     return dict(json.loads(file.read_bytes()))
 
 

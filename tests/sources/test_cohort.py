@@ -11,7 +11,7 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.model.finding import Severity
-from coach.node.share import MAX_BYTES
+from coach.runs import MAX_SUMMARY_BYTES
 from coach.sources import cohort
 from coach.sources.cohort import parse_summary, read_roster, read_shared
 
@@ -99,7 +99,7 @@ def test_what_is_being_written_and_what_is_no_summary_is_passed_over(tmp_path: P
         (summary(finding="NUM001"), "finding"),
         (summary(finding={"code": "\x1b[31m", "severity": "critical"}), "finding"),
         (summary(finding={"code": "NUM001", "severity": []}), "finding"),
-        (summary(state=" " * MAX_BYTES), "larger than"),
+        (summary(state=" " * MAX_SUMMARY_BYTES), "larger than"),
     ],
 )
 def test_a_file_of_another_form_is_named_with_what_is_wrong(tmp_path: Path, value: Any, why: str) -> None:
