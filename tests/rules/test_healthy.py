@@ -13,6 +13,7 @@ import pytest
 from coach.model.finding import Diagnosis, Severity
 from coach.model.metrics import MetricEvent
 from coach.model.telemetry import TelemetrySample
+from coach.rules.registry import build
 from tests.rules.examples import gpu_samples, judge, run, steps
 from tests.rules.test_telemetry import hosts, loud, only
 
@@ -214,3 +215,73 @@ def test_nodes_that_save_to_a_disk_of_their_own_do_not_write_one_file(
 )
 def test_a_debug_run_and_a_busy_node_are_no_findings(quiet: Callable[[], Diagnosis]) -> None:
     assert not loud(quiet())
+
+
+def together(lag_s: Callable[[int, int], float], count: int = 240) -> list[tuple[str, Severity]]:
+    """Four ranks that end their steps together, each `lag_s(rank, step)` behind the work of 0.1 s that all have."""
+    series = []
+    for number in range(1, count + 1):
+        own = [0.1 + lag_s(rank, number) for rank in range(4)]
+        for rank in range(4):
+            waits_s = max(own) - own[rank] + 0.01
+            made = steps([1.0], rank, max(own) + 0.01, comm_time_s=waits_s, start_s=1000.0 + 0.15 * number)
+            series.append(replace(made[0], step=number))
+    return loud(judge(series, run=run()))
+
+
+_CHANCE = random.Random(8)
+_HICCUPS = {(rank, step): _CHANCE.expovariate(20) for rank in range(4) for step in range(1, 241)}
+
+
+@pytest.mark.parametrize(
+    "lag_s",
+    [
+        lambda rank, step: 5.0 * (rank == 0 and step % 50 == 0),
+        lambda rank, step: 0.5 * (rank == 1 and step <= 10),
+        lambda rank, step: 0.05 * (step // 40 % 4 == rank),
+        lambda rank, step: _HICCUPS[rank, step],
+        lambda rank, step: 0.1 * (rank == 2 and 100 <= step < 160),
+        lambda rank, step: 0.2 * (rank < 3),
+    ],
+    ids=["rank-0-saves", "warm-up", "now-this-now-that", "noisy-neighbours", "one-burst", "one-is-faster"],
+)
+def test_ranks_that_are_late_for_a_good_reason_are_no_stragglers(lag_s: Callable[[int, int], float]) -> None:
+    assert not together(lag_s)
+
+
+def test_the_one_that_is_always_late_is_told() -> None:
+    late = together(lambda rank, step: 0.05 * (rank == 2) + _HICCUPS[rank, step] / 5)
+    assert late == [("DST008", Severity.WARNING)]
+
+
+def test_a_small_micro_batch_is_judged_by_its_recipe_and_by_nothing_else() -> None:
+    usual = {"batch_size": {"default": 64, "usual": [8, 4096]}}
+    series = steps([1.0] * 300, 0, 0.02, num_samples=64)
+
+    def told(batch: int, accumulation: int) -> list[str]:
+        launched = run({"batch_size": batch, "gradient_accumulation": accumulation}, parameter_info=usual)
+        return [finding.rule for finding in judge(series, run=launched).findings]
+
+    assert "GPU011" not in told(8, 8)
+    assert "GPU011" in told(4, 16)
+    assert "GPU011" not in [finding.rule for finding in judge(series).findings]
+
+
+@pytest.mark.parametrize(
+    "used_mib",
+    [
+        lambda n: 8000.0 + 150.0 * (n % 60),
+        lambda n: 8000.0 + 20000.0 * (n >= 60),
+        lambda n: 8000.0 + 100.0 * min(n, 170),
+    ],
+    ids=["workers-anew-each-epoch", "an-evaluation-loads-its-data", "a-cache-that-is-full"],
+)
+def test_memory_that_rises_and_stays_or_comes_back_is_no_leak(used_mib: Callable[[int], float]) -> None:
+    samples = hosts(240, interval_s=5.0, memory_used_mib=used_mib, memory_limit_mib=40e3)
+    assert not judge((), samples, now_s=2200.0).findings
+
+
+@pytest.mark.parametrize("code", ["JOB006", "JOB007", "JOB009"])
+def test_what_was_asked_for_in_vain_is_never_an_alarm(code: str) -> None:
+    (rule,) = [rule for rule in build() if rule.code == code]
+    assert rule.severity is Severity.INFO
