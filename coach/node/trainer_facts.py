@@ -32,6 +32,8 @@ def fold(paths: runs.RunPaths, started_time_s: float) -> bool:
     changes: Dict[str, Any] = {}
     if start.get("device"):
         changes["device"] = {"type": start["device"], "name": start.get("device_name")}
+        if start.get("compute_capability") is not None:
+            changes["device"]["compute_capability"] = start["compute_capability"]
     if isinstance(start.get("dataset"), dict):
         changes["dataset"] = start["dataset"]
     versions = {name: start[name] for name in ("python", "torch") if start.get(name)}

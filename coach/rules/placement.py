@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.remedies import without
 
 
 def num_gpus_asked(snapshot: TargetSnapshot) -> int | None:
@@ -30,8 +31,5 @@ def without_node(snapshot: TargetSnapshot, why: str) -> Iterable[Fix]:
 
 def leave_out(run: Run | None, node: str | None, why: str) -> Iterable[Fix]:
     """Leave out a node beside those that are left out already. Only Slurm has others to take."""
-    if not node or run is None or run.backend != "slurm":
-        return
-    excluded = run.resources.get("exclude")
-    names = [excluded, node] if isinstance(excluded, str) and excluded else [node]
-    yield Fix(f"Leave out {node}, {why}", {"exclude": ",".join(names)})
+    if node and (changes := without(run, node)):
+        yield Fix(f"Leave out {node}, {why}", changes)

@@ -198,7 +198,7 @@ def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_
     trainer = (
         "import json, sys, time\n"
         "start = dict(event='start', time_s=time.time(), step=0, rank=0, device='cuda', device_name='H100', torch='2.13.0',"
-        " python='3.11.7', dataset=dict(name='cifar10', path='/d', is_synthetic=True), num_parameters=2474506, node='node1')\n"
+        " python='3.11.7', compute_capability=9.0, dataset=dict(name='cifar10', path='/d', is_synthetic=True), num_parameters=2474506, node='node1')\n"
         "end = dict(event='end', time_s=time.time(), step=3, exit_code=0, reason='max_steps')\n"
         "open(sys.argv[1] + '/metrics/rank-0.jsonl', 'w').write(json.dumps(start) + '\\n' + json.dumps(end) + '\\n')\n"
     )
@@ -206,7 +206,7 @@ def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_
     training = start(*_run(tmp_path), "--", sys.executable, "-c", trainer, str(run_dir))
     training.communicate(timeout=30)
     run = _read(run_dir / "run.json")
-    assert run["device"] == {"type": "cuda", "name": "H100"}
+    assert run["device"] == {"type": "cuda", "name": "H100", "compute_capability": 9.0}
     assert run["dataset"]["is_synthetic"] is True
     assert (run["versions"]["torch"], run["num_parameters"]) == ("2.13.0", 2474506)
     [rank] = _read(run_dir / "exit.json")["ranks"]

@@ -94,7 +94,7 @@ def test_a_limit_far_above_the_need_is_told_of_a_job_that_completed(
 
 
 def late(used_s: int = 3000, max_steps: int = 100_000, signal: str | None = None, **more: Any) -> Diagnosis:
-    launched = run({"max_steps": max_steps}, {"signal": signal} if signal else {})
+    launched = run({"max_steps": max_steps, "checkpoint_every": 0}, {"signal": signal} if signal else {})
     snapshot = TargetSnapshot("run", 1020.0, job=job("RUNNING", used_s, 3600), run=launched, **more)
     return Engine(build()).diagnose(snapshot, history(steps([1.0] * 200)))
 

@@ -42,11 +42,23 @@ def test_an_unusual_rate_is_the_cause_whatever_the_gradients_were() -> None:
     assert found.fixes[0].changes == {"lr": 0.01}
 
 
-def test_a_nan_in_fp16_is_mended_by_the_range_of_bf16_and_not_by_a_lower_rate() -> None:
-    launched = run({"lr": 0.001, "precision": "fp16"}, parameter_info=USUAL)
-    fix = judge(steps([2.3, *LOST]), run=launched).findings[0].fixes[0]
-    assert fix.changes == {"precision": "bf16"}
-    assert fix.changes_learning
+@pytest.mark.parametrize(
+    ("device", "is_offered"),
+    [
+        ({"type": "cuda", "compute_capability": 9.0}, True),
+        ({"type": "cpu"}, True),
+        ({"type": "cuda", "compute_capability": 7.0}, False),
+        ({"type": "cuda"}, False),
+    ],
+)
+def test_a_nan_in_fp16_is_mended_by_the_range_of_bf16_where_the_device_has_it(
+    device: dict[str, object], is_offered: bool
+) -> None:
+    launched = run({"lr": 0.001, "precision": "fp16"}, parameter_info=USUAL, device=device)
+    fixes = judge(steps([2.3, *LOST]), run=launched).findings[0].fixes
+    assert (fixes[0].changes == {"precision": "bf16"}) is is_offered
+    assert fixes[0].changes_learning
+    assert any("precision" in fix.changes for fix in fixes) is is_offered
 
 
 def test_a_divergence_of_a_run_of_ours_has_a_fix_that_can_be_launched() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.finding import Evidence, Hit, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
+from coach.rules.remedies import saved_before_limit
 from coach.rules.windows import newest_steps
+
+_TITLE = "Save now and then, and be told before the limit (the run then goes on in a next job)"
 
 
 class NoCheckpoint(Rule):
@@ -73,11 +76,6 @@ class NoCheckpoint(Rule):
                 Evidence("time left of the limit", value=left, unit="s"),
             ),
             confidence=0.85,
-            fixes=(
-                Fix(
-                    "Save now and then, and be told before the limit (the run then goes on in a next job)",
-                    {"checkpoint_every": max(1, round(600 / fmean(times))), "signal": "USR1@300"},
-                ),
-            ),
+            fixes=tuple(saved_before_limit(run, limit, fmean(times), _TITLE)),
             severity=Severity.CRITICAL if used >= self.values["critical_share"] * limit else None,
         )

@@ -17,6 +17,7 @@ from coach.model.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
 from coach.rules.quoting import ranks_text
+from coach.rules.remedies import workers
 from coach.rules.windows import newest_steps, phases, resumed_steps, steady_steps, training_samples
 
 
@@ -224,31 +225,26 @@ def _evidence(worst: _Wait, waits: list[_Wait], busy: float | None) -> Iterable[
 
 
 def _fixes(run: Run | None, history: History, worst: _Wait) -> Iterable[Fix]:
-    workers = int_parameter(run, "num_workers")
-    if run is None or workers is None:
+    now = int_parameter(run, "num_workers")
+    if run is None or now is None:
         yield Fix(
             "More DataLoader workers, up to the CPUs that each rank has, with persistent_workers and pin_memory"
         )
         return
     compute_s = max(worst.total_s - worst.data_s, 0.01 * worst.total_s)
-    # `workers` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up with the compute alone.
-    busy_s = worst.total_s if workers else worst.data_s
-    needed = math.ceil(round(max(workers, 1) * busy_s / compute_s, 3)) + (0 if workers else 1)
+    # `now` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up with the compute alone.
+    busy_s = worst.total_s if now else worst.data_s
+    needed = math.ceil(round(max(now, 1) * busy_s / compute_s, 3)) + (0 if now else 1)
     cpus = cpus_per_rank(run, _cpus_allotted(history))
-    possible = needed if cpus is None else min(needed, cpus)
-    if possible > workers:
-        yield Fix(
-            f"DataLoader workers {workers} → {possible} per rank"
-            + (f" (each rank has {cpus} CPUs)" if cpus else ""),
-            {"num_workers": possible},
-        )
+    more = tuple(workers(run, needed, cpus)) if needed > now else ()
+    yield from more
     if cpus is not None and needed > cpus and run.backend == "slurm":
         wanted = needed * (int_resource(run, "nproc_per_node") or 1)
         yield Fix(
             f"CPUs per task → {wanted} with {needed} workers per rank: the loaders need about that many",
             {"cpus_per_task": wanted, "num_workers": needed},
         )
-    if possible <= workers:
+    if not more:
         yield Fix(
             "Make each sample cheaper: decode and augment less, or prepare the data once in few large files on the node"
         )

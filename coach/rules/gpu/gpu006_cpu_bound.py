@@ -10,7 +10,8 @@ from coach.model.history import History
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter, int_resource
+from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
+from coach.rules.remedies import workers
 from coach.rules.sampled import WINDOW, gpu_uses, host_window, means_of
 
 
@@ -87,11 +88,12 @@ class CpuBound(Rule):
 
 
 def _fixes(run: Run | None) -> Iterable[Fix]:
-    cpus, workers = int_resource(run, "cpus_per_task"), int_parameter(run, "num_workers")
+    cpus, now = int_resource(run, "cpus_per_task"), int_parameter(run, "num_workers")
     if cpus:
         yield Fix(f"CPUs per task {cpus} → {cpus * 2}", {"cpus_per_task": cpus * 2})
     else:
         yield Fix("Ask for more CPUs per task (--cpus-per-task)")
-    if cpus and workers is not None and workers > cpus:
-        yield Fix(f"DataLoader workers {workers} → {cpus}: one per CPU", {"num_workers": cpus})
+    own = cpus_per_rank(run, None)
+    if own is not None and now is not None and now > own:
+        yield from workers(run, own, own, ": one per CPU of its rank")
     yield Fix("Do less per sample on the CPU: prepare the data once, or decode and augment on the GPU")

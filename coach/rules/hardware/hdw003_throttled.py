@@ -7,9 +7,11 @@ from statistics import fmean
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.remedies import without
 
 _MEANING = {
     "hw_thermal_slowdown": "too hot: the hardware halves its clocks",
@@ -66,9 +68,16 @@ class Throttled(Rule):
             slowed = [sample for sample in at_work if _is_slowed(sample)]
             needed = max(self.values["min_samples"], self.values["share"] * len(at_work))
             if slowed and len(slowed) >= needed:
-                yield self._hit(node, gpu, at_work, slowed)
+                yield self._hit(snapshot.run, node, gpu, at_work, slowed)
 
-    def _hit(self, node: str, gpu: int, at_work: Sequence[GpuSample], slowed: Sequence[GpuSample]) -> Hit:
+    def _hit(
+        self,
+        run: Run | None,
+        node: str,
+        gpu: int,
+        at_work: Sequence[GpuSample],
+        slowed: Sequence[GpuSample],
+    ) -> Hit:
         counts = {
             reason: sum(reason in (sample.clocks_event_reasons or ()) for sample in slowed)
             for reason in _MEANING
@@ -101,7 +110,7 @@ class Throttled(Rule):
             evidence=tuple(evidence),
             confidence=0.95 if is_slow else 0.8,
             subject=Subject(node=node, gpu=gpu),
-            fixes=(Fix(f"Leave {node} out, and tell the site node, GPU and reason", {"exclude": node}),),
+            fixes=(Fix(f"Leave {node} out, and tell the site node, GPU and reason", without(run, node)),),
             severity=Severity.CRITICAL if is_long and is_slow else None,
             since_s=slowed[0].time_s,
         )

@@ -9,6 +9,7 @@ from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuLink
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.remedies import without
 from coach.rules.sampled import mean
 
 
@@ -66,7 +67,9 @@ class PcieDegraded(Rule):
                 ),
                 confidence=0.9 if is_narrow else 0.75,
                 subject=Subject(node=node, gpu=gpu),
-                fixes=(Fix(f"Leave {node} out, and tell the site node and GPU", {"exclude": node}),),
+                fixes=(
+                    Fix(f"Leave {node} out, and tell the site node and GPU", without(snapshot.run, node)),
+                ),
                 since_s=first.time_s if is_narrow else newest.time_s,
             )
 

@@ -8,6 +8,7 @@ from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule
+from coach.rules.remedies import without
 
 
 class NvlinkDown(Rule):
@@ -58,6 +59,11 @@ class NvlinkDown(Rule):
                         ),
                         confidence=0.9,
                         subject=Subject(node=node, gpu=gpu),
-                        fixes=(Fix(f"Leave {node} out, and tell the site node and GPU", {"exclude": node}),),
+                        fixes=(
+                            Fix(
+                                f"Leave {node} out, and tell the site node and GPU",
+                                without(snapshot.run, node),
+                            ),
+                        ),
                         since_s=since[node, gpu],
                     )

@@ -9,6 +9,7 @@ from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuHealth
 from coach.rules.base import Need, Rule
+from coach.rules.remedies import without
 
 
 class GpuMemoryErrors(Rule):
@@ -50,7 +51,7 @@ class GpuMemoryErrors(Rule):
                 fixes=(
                     Fix(
                         f"Leave {node} out, go on from the last checkpoint, and tell the site node and GPU",
-                        {"exclude": node},
+                        without(snapshot.run, node),
                     ),
                 ),
                 severity=Severity.CRITICAL if is_critical else None,

@@ -10,6 +10,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuEvent
 from coach.rules.base import Rule
 from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
+from coach.rules.remedies import without
 
 
 class XidSeen(Rule):
@@ -63,7 +64,7 @@ class XidSeen(Rule):
                     if is_own
                     else Fix(
                         f"Leave {node} out, go on from the last checkpoint, and tell the site the number",
-                        {"exclude": node},
+                        without(snapshot.run, node),
                     ),
                 ),
                 severity=Severity.WARNING if worst in _MILD else None,

@@ -12,9 +12,9 @@ from coach.model.log import LogHit, Signature
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter
 from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, ranks_text, size_text
+from coach.rules.remedies import bf16, sharding, smaller_micro_batch
 
 _SIZE = r"[\d.]+ (?:[KMGT]i)?[Bb](?:ytes)?"
 _ALLOCATOR = re.compile(
@@ -203,29 +203,15 @@ class CudaOutOfMemory(Rule):
             yield Fix(
                 "Take a GPU that nobody else uses: other processes hold much of this one (nvidia-smi lists them)"
             )
-        batch, accumulation = int_parameter(run, "batch_size"), int_parameter(run, "gradient_accumulation")
-        if batch is not None and batch >= 2 and accumulation is not None:
-            half = -(-batch // 2)
-            is_same = half * 2 == batch
-            yield Fix(
-                f"Micro-batch {batch} → {half}, gradient accumulation {accumulation} → {accumulation * 2}"
-                + (": the same global batch" if is_same else ": nearly the same global batch"),
-                {"batch_size": half, "gradient_accumulation": accumulation * 2},
-                changes_learning=not is_same,
-            )
-        elif batch is None:
-            yield Fix(
-                "Halve the micro-batch and double gradient accumulation: the same global batch in less memory"
-            )
+        yield from smaller_micro_batch(run)
         if run is not None and run.parameters.get("activation_checkpointing") is False:
             yield Fix(
                 "Activation checkpointing: less memory for about a third more compute",
                 {"activation_checkpointing": True},
             )
         if run is not None and run.parameters.get("precision") in ("fp32", "float32", "32"):
-            yield Fix(
-                "bf16 activations: about half their memory", {"precision": "bf16"}, changes_learning=True
-            )
+            yield from bf16(run, "bf16 activations: about half their memory")
+        yield from sharding(run)
         if self._is_fragmented(request):
             yield Fix(
                 "Expandable segments: much is reserved but unallocated, so the memory is fragmented",
@@ -237,6 +223,7 @@ class CudaOutOfMemory(Rule):
             request.unallocated is not None
             and request.total is not None
             and request.unallocated >= self.values["fragmented_share"] * request.total
+            and request.unallocated >= (request.tried or 0.0)
         )
 
     def _is_held_by_others(self, request: _Request) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
 from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, size_text
+from coach.rules.remedies import more_memory
 from coach.rules.sampled import quarters, training_host_samples
 
 _KILLED_STATES = frozenset(
@@ -178,7 +178,7 @@ class HostOutOfMemory(Rule):
             evidence=(*_evidence(snapshot, hits, peak), *_grown(growth)),
             confidence=confidence,
             subject=Subject(node=node),
-            fixes=(*_found_leak(growth), *self._fixes(snapshot.run, hits, peak)),
+            fixes=(*_found_leak(growth), *self._fixes(snapshot.run, hits, peak, history)),
             severity=Severity.WARNING if snapshot.state == "COMPLETED" else None,
             since_s=earliest(hits).time_s if hits else None,
         )
@@ -213,16 +213,16 @@ class HostOutOfMemory(Rule):
                     return parts
         return []
 
-    def _fixes(self, run: Run | None, hits: list[LogHit], peak: _Peak | None) -> Iterable[Fix]:
+    def _fixes(
+        self, run: Run | None, hits: list[LogHit], peak: _Peak | None, history: History
+    ) -> Iterable[Fix]:
         wanted = self._wanted_mib(run, hits, peak)
         if wanted is None:
             yield Fix(
                 "Ask for more host memory: sbatch --mem, about 1.3 times the peak that sacct's MaxRSS shows"
             )
-        elif run is None:
-            yield Fix(f"Ask for more host memory: {wanted[1]}", command=f"sbatch --mem={_spell(wanted[0])} …")
         else:
-            yield Fix(f"Memory per node → {_spell(wanted[0])}: {wanted[1]}", {"mem": _spell(wanted[0])})
+            yield from more_memory(run, *wanted, history)
         workers = int_parameter(run, "num_workers")
         if workers is not None and workers > 1:
             yield Fix(
@@ -305,8 +305,3 @@ def _evidence(snapshot: TargetSnapshot, hits: list[LogHit], peak: _Peak | None) 
         )
         if peak.limit_mib is not None:
             yield Evidence(f"memory limit on {peak.node}", value=peak.limit_mib, unit="MiB")
-
-
-def _spell(mib: float) -> str:
-    """Slurm's spelling, rounded up: whole GiB from 4 GiB on, below that multiples of 64 MiB."""
-    return f"{math.ceil(mib / 1024)}G" if mib > 4096 else f"{math.ceil(mib / 64) * 64}M"

@@ -19,6 +19,7 @@ from coach.rules import losslines
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import float_parameter, int_parameter, parameter_default, usual_range
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
+from coach.rules.remedies import bf16
 
 _STOPPED = re.compile(
     r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
@@ -27,7 +28,7 @@ _STOPPED = re.compile(
     r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
     r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|[Nn]on-finite loss, ending training"
-    r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element < 0|matrix contains invalid numeric entries)"
+    r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
     r"|Error: The loss returned in `training_step` is (?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
 )
 _FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
@@ -235,10 +236,8 @@ class LossNotFinite(Rule):
                 " roots and logarithms: gradients were ordinary until then, which a learning rate that is too high does not leave"
             )
         if run is not None and run.parameters.get("precision") == "fp16":
-            yield Fix(
-                "bf16 instead of fp16: it has the range of fp32, fp16 ends at 65504 and at 6e-8",
-                {"precision": "bf16"},
-                changes_learning=True,
+            yield from bf16(
+                run, "bf16 instead of fp16: it has the range of fp32, fp16 ends at 65504 and at 6e-8"
             )
         if run is None or lr is None:
             yield Fix(

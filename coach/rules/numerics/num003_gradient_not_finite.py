@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.finding import Evidence, Hit, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.remedies import bf16
 from coach.rules.windows import newest_steps
 
 
@@ -61,13 +62,7 @@ class GradientNotFinite(Rule):
                     Evidence("not finite", value=round(100 * len(bad) / len(steps)), unit="%"),
                 ),
                 confidence=0.9,
-                fixes=(
-                    Fix(
-                        "bf16 instead of fp16: it has the range of fp32",
-                        {"precision": "bf16"},
-                        changes_learning=True,
-                    ),
-                ),
+                fixes=tuple(bf16(snapshot.run, "bf16 instead of fp16: it has the range of fp32")),
                 since_s=bad[0].time_s,
             )
             return

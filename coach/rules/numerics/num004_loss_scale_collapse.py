@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.finding import Evidence, Hit, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.quoting import hits_of, quote
+from coach.rules.remedies import bf16
 
 _NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _REDUCED = re.compile(
@@ -22,6 +23,8 @@ _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half witho
 _MINIMUM = re.compile(
     r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?loss scale (?:is too small|reached minimum|reached its minimum|is below minimum)"
 )
+
+_TITLE = "bf16 instead of fp16: it has the range of fp32 and needs no loss scale"
 
 
 class LossScaleCollapse(Rule):
@@ -80,18 +83,23 @@ class LossScaleCollapse(Rule):
         minimum = hits_of(snapshot, self.code, "minimum")
         if minimum:
             yield self._hit(
-                minimum[0], "The loss scale is at its minimum, and steps still overflow", Severity.CRITICAL
+                snapshot,
+                minimum[0],
+                "The loss scale is at its minimum, and steps still overflow",
+                Severity.CRITICAL,
             )
             return
         half = hits_of(snapshot, self.code, "half")
         if half and not went_on(half[0], snapshot):
-            yield self._hit(half[0], "A value is too large for fp16", Severity.CRITICAL)
+            yield self._hit(snapshot, half[0], "A value is too large for fp16", Severity.CRITICAL)
             return
         for name in ("reduced", "state"):
             hits = hits_of(snapshot, self.code, name)
             scales = [float(hit.fields["scale"]) for hit in hits]
             if self._collapsed(scales):
-                yield self._hit(hits[-1], f"The loss scale fell from {max(scales):g} to {scales[-1]:g}", None)
+                yield self._hit(
+                    snapshot, hits[-1], f"The loss scale fell from {max(scales):g} to {scales[-1]:g}", None
+                )
                 return
         for rank in history.ranks:
             if history.steps(rank)[-1].loss_scale is None:
@@ -102,7 +110,7 @@ class LossScaleCollapse(Rule):
                     summary=f"The loss scale fell from {max(scales):g} to {scales[-1]:g}",
                     evidence=(Evidence(f"loss scale of rank {rank}, newest", value=scales[-1]),),
                     confidence=0.9,
-                    fixes=tuple(_fixes()),
+                    fixes=tuple(bf16(snapshot.run, _TITLE)),
                 )
                 return
 
@@ -122,13 +130,12 @@ class LossScaleCollapse(Rule):
             is_at_floor or (len(fallen) > self.values["halvings"] and fallen[-1] <= self.values["low"])
         )
 
-    def _hit(self, hit: LogHit, summary: str, severity: Severity | None) -> Hit:
-        return Hit(summary, (quote(hit),), 0.95, fixes=tuple(_fixes()), severity=severity, since_s=hit.time_s)
-
-
-def _fixes() -> Iterable[Fix]:
-    yield Fix(
-        "bf16 instead of fp16: it has the range of fp32 and needs no loss scale",
-        {"precision": "bf16"},
-        changes_learning=True,
-    )
+    def _hit(self, snapshot: TargetSnapshot, hit: LogHit, summary: str, severity: Severity | None) -> Hit:
+        return Hit(
+            summary,
+            (quote(hit),),
+            0.95,
+            fixes=tuple(bf16(snapshot.run, _TITLE)),
+            severity=severity,
+            since_s=hit.time_s,
+        )

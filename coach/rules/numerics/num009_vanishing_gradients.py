@@ -11,6 +11,7 @@ from coach.model.history import History
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.remedies import bf16
 from coach.rules.sampled import quarters
 from coach.rules.windows import newest_steps
 
@@ -80,14 +81,10 @@ class VanishingGradients(Rule):
                 Evidence("mean loss of the last quarter", value=round(parts[-1], 5)),
             ),
             confidence=0.9 if zeros > len(norms) / 2 else 0.8,
-            fixes=(
+            fixes=tuple(bf16(snapshot.run, "bf16 instead of fp16: it has the range of fp32"))
+            if is_half
+            else (
                 Fix(
-                    "bf16 instead of fp16: it has the range of fp32",
-                    {"precision": "bf16"},
-                    changes_learning=True,
-                )
-                if is_half
-                else Fix(
                     "Look for what lets no gradient through: saturated activations, a detached loss, missing normalisation",
                     changes_learning=True,
                 ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -14,6 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Threshold
 from coach.rules.launched import int_parameter, int_resource
 from coach.rules.quoting import hits_of
+from coach.rules.remedies import more_time, saved_before_limit
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 from coach.rules.windows import newest_steps
 
@@ -93,26 +93,21 @@ class TimeLimit(EndedBySlurm):
             yield Fix("First see whether it was still getting on: a hang reaches any limit")
         needed_s = self._needed_s(snapshot, history)
         if needed_s is not None:
-            minutes = math.ceil(self.values["spare"] * needed_s / 60)
-            yield Fix(
-                f"Time limit → {minutes // 60:02d}:{minutes % 60:02d}:00: at its pace all steps take {needed_s / 60:.1f} min",
-                {"time": f"{minutes // 60:02d}:{minutes % 60:02d}:00"},
-            )
+            why = f"at its pace all steps take {needed_s / 60:.1f} min"
+            yield more_time(self.values["spare"] * needed_s, why)
         if snapshot.run is not None and snapshot.checkpoints:
             yield Fix("Launch it again: it goes on from its newest checkpoint")
-        yield Fix(
-            "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before its limit"
-            " (#SBATCH --signal=B:USR1@300)"
-        )
+        title = "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before its limit"
+        yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """What the whole run takes at the pace of its newest steps, its start included; None where its number of steps is not known."""
         goal, limit_s = int_parameter(snapshot.run, "max_steps"), _time_limit_s(snapshot)
         if not goal or limit_s is None or not history.ranks:
             return None
-        steps = newest_steps(history.steps(history.ranks[0]), 100)
-        times = [step.step_time_s for step in steps if step.step_time_s]
-        return limit_s + max(0, goal - steps[-1].step) * fmean(times) if times else None
+        pace_s = _step_time_s(history)
+        num_left = max(0, goal - history.steps(history.ranks[0])[-1].step)
+        return None if pace_s is None else limit_s + num_left * pace_s
 
     def _standstill_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """From the last step (or the last loss with a time in the log) to the end; None where no steps or no times are known."""
@@ -133,6 +128,13 @@ class TimeLimit(EndedBySlurm):
         )
         median_s = times[len(times) // 2] if times else 0.0
         return max(self.values["standstill_s"], self.values["standstill_steps"] * median_s)
+
+
+def _step_time_s(history: History) -> float | None:
+    """Of the newest hundred."""
+    steps = newest_steps(history.steps(history.ranks[0]), 100) if history.ranks else []
+    times = [step.step_time_s for step in steps if step.step_time_s]
+    return fmean(times) if times else None
 
 
 def _time_limit_s(snapshot: TargetSnapshot) -> int | None:
