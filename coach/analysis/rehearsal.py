@@ -67,27 +67,28 @@ def fit(plan: WorkshopPlan, rehearsed: Iterable[Rehearsed]) -> Fit:
 
 
 def _share(plan: WorkshopPlan, item: Item, tried: Rehearsed) -> Share:
-    if tried.shape is None:
-        return Share(item.name, None, None, None, None, "it could not be planned")
-    if tried.place is None:
-        return Share(
-            item.name, tried.shape.num_gpus, None, None, None, "nobody can say which nodes are for it"
-        )
-    number = at_once(tried.shape, tried.place)
-    each_s, because = _whole_run(item, tried)
+    shape, place = tried.shape, tried.place
+    if shape is None:
+        return Share(item.name, None, None, None, None, None, "it could not be planned")
+    num_cpus = shape.num_nodes * shape.cpus_per_node
+    if place is None:
+        why = "nobody can say which nodes are for it"
+        return Share(item.name, shape.num_gpus, num_cpus, None, None, None, why)
+    number = at_once(shape, place)
     rounds = math.ceil(plan.learners / number) if number else None
-    return Share(item.name, tried.shape.num_gpus, number, rounds, each_s, because)
+    return Share(
+        item.name, shape.num_gpus, num_cpus, number, rounds, *_whole_run(item, tried, shape.num_gpus)
+    )
 
 
-def _whole_run(item: Item, tried: Rehearsed) -> tuple[float | None, str]:
-    """What a learner's launch takes, and how that is known: said, worked out, or at most."""
+def _whole_run(item: Item, tried: Rehearsed, num_gpus: int) -> tuple[float | None, str, bool]:
+    """What a learner's launch takes, how that is known, and whether it is only the most that it may take."""
     if item.minutes is not None:
-        return item.minutes * 60, "as the plan says"
+        return item.minutes * 60, "as the plan says", False
     runs = "" if tried.num_runs == 1 else f", {tried.num_runs} runs"
-    num_gpus = tried.shape.num_gpus if tried.shape is not None else 0
     if tried.gpu_hours is not None and num_gpus and tried.seconds is not None and tried.is_well:
         whole_s = tried.num_runs * tried.seconds + tried.gpu_hours * 3600 / num_gpus
-        return whole_s, f"measured, and the recipe's {tried.gpu_hours:g} GPU-hours{runs}"
+        return whole_s, f"measured, and the recipe's {tried.gpu_hours:g} GPU-hours{runs}", False
     if tried.time_limit_s is not None:
-        return float(tried.num_runs * tried.time_limit_s), f"at most: its time limit{runs}"
-    return None, "no minutes said, and no time limit"
+        return float(tried.num_runs * tried.time_limit_s), f"at most: its time limit{runs}", True
+    return None, "no minutes said, and no time limit", False

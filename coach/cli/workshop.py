@@ -124,25 +124,27 @@ def fit_lines(day: Fit) -> Iterable[str]:
         yield f"{place.name}: {nodes} in service, {gpus}, as if nobody else used them"
     for share in day.shares:
         yield f"  {share.name}: {_arithmetic(day, share)}"
-    available = format_duration(day.available_s)
-    if day.fits is None:
-        yield f"? whether {day.learners} learners fit into {available} is not known"
-    elif day.needed_s is None:
-        yield f"✖ {day.learners} learners do not fit: of some recipe not even one run does"
-    elif day.fits:
-        yield f"✓ {day.learners} learners fit: {format_duration(day.needed_s)} of {available}"
+    available, least = format_duration(day.available_s), format_duration(day.least_s)
+    most, is_exact = format_duration(day.most_s), day.least_s == day.most_s
+    if day.fits:
+        yield f"✓ {day.learners} learners fit: {'' if is_exact else 'at most '}{most} of {available}"
+    elif day.fits is None:
+        bounds = f"at least {least}{f', at most {most}' if most else ''}"
+        yield f"? whether {day.learners} learners fit into {available} is not known: {bounds}"
+    elif day.least_s > day.available_s:
+        yield f"✖ {day.learners} learners do not fit: {'' if is_exact else 'at least '}{least}, there are {available}"
     else:
-        yield f"✖ {day.learners} learners do not fit: {format_duration(day.needed_s)}, there are {available}"
+        yield f"✖ {day.learners} learners do not fit: of some recipe not even one run does"
 
 
 def _arithmetic(day: Fit, share: Share) -> str:
-    if share.gpus_per_run is None or share.at_once is None:
+    if share.gpus_per_run is None or share.cpus_per_run is None or share.at_once is None:
         return share.because
-    gpus = _count(share.gpus_per_run, "GPU")
+    holds = _count(share.gpus_per_run, "GPU") if share.gpus_per_run else _count(share.cpus_per_run, "CPU")
     if share.rounds is None:
-        return f"{gpus} a run: there is no room for even one"
+        return f"{holds} a run: there is no room for even one"
     first = (
-        f"{_count(day.learners, 'run')} of {gpus}, {share.at_once} at once: {_count(share.rounds, 'round')}"
+        f"{_count(day.learners, 'run')} of {holds}, {share.at_once} at once: {_count(share.rounds, 'round')}"
     )
     if share.each_s is None:
         return f"{first}; {share.because}"
@@ -179,7 +181,8 @@ def _fit_as_json(day: Fit) -> dict[str, Any]:
     return {
         "learners": day.learners,
         "fits": day.fits,
-        "needed_s": day.needed_s,
+        "least_s": day.least_s,
+        "most_s": day.most_s,
         "available_s": day.available_s,
         "places": [
             {"name": place.name, "num_nodes": len(place.rooms), "num_gpus": place.num_gpus}

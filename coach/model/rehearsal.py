@@ -135,6 +135,7 @@ class Share:
 
     name: str
     gpus_per_run: int | None
+    cpus_per_run: int | None
     at_once: int | None
     """Runs that the place holds side by side; None when nothing is known of the recipe."""
     rounds: int | None
@@ -142,6 +143,8 @@ class Share:
     """What one learner's launch takes."""
     because: str
     """Where `each_s` comes from; when it is None, why it is not known."""
+    is_at_most: bool = False
+    """Whether `each_s` is only the most that it may take."""
 
     @property
     def total_s(self) -> float | None:
@@ -158,17 +161,22 @@ class Fit:
     shares: tuple[Share, ...]
 
     @property
-    def needed_s(self) -> float | None:
-        """None when it is not known of every recipe."""
+    def least_s(self) -> float:
+        """Without what is not known, or only as the most that it may take."""
+        return sum(share.total_s or 0.0 for share in self.shares if not share.is_at_most)
+
+    @property
+    def most_s(self) -> float | None:
+        """None when something is not known."""
         totals = [share.total_s for share in self.shares]
         known = [total for total in totals if total is not None]
         return sum(known) if len(known) == len(totals) else None
 
     @property
     def fits(self) -> bool | None:
-        if any(share.at_once == 0 for share in self.shares):
+        if any(share.at_once == 0 for share in self.shares) or self.least_s > self.available_s:
             return False
-        return None if self.needed_s is None else self.needed_s <= self.available_s
+        return True if self.most_s is not None and self.most_s <= self.available_s else None
 
 
 def _between(start_s: float | None, end_s: float | None) -> float | None:

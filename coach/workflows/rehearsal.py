@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -176,23 +176,28 @@ class Rehearsal:
         run, exit_, job = snapshot.run, snapshot.exit, snapshot.job
         steps = [history.steps(rank) for rank in history.ranks]
         firsts = [each[0].time_s for each in steps if each and each[0].time_s is not None]
-        ends = [source.ended_time_s for source in (exit_, run) if source is not None]
-        ends += [job.end_time_s] if job is not None else []
+        starts = (run.started_time_s if run else None, job.start_time_s if job else None)
+        ends = (
+            exit_.ended_time_s if exit_ else None,
+            run.ended_time_s if run else None,
+            job.end_time_s if job else None,
+        )
         tried = replace(
             planned,
             job_id=submitted.job_id,
             state=state or snapshot.state,
             submitted_time_s=run.submitted_time_s if run is not None else None,
-            started_time_s=run.started_time_s if run is not None else None,
+            started_time_s=_first(starts),
             first_step_time_s=min(firsts, default=None),
-            ended_time_s=next((end_s for end_s in ends if end_s is not None), None),
+            ended_time_s=_first(ends),
             finding=next(loud, None),
         )
         if waited_for is not None:
             why = explain_pending(waited_for)
             limit = format_time(int(self._max_queued_s))
             problem = f"waited {limit} in the queue and was cancelled: {waited_for}: {why.meaning}"
-            return replace(tried, problem=problem, hint=why.advice)
+            # Its end by our own hand is no finding, and Slurm calls the time of it a start.
+            return replace(tried, started_time_s=None, finding=None, problem=problem, hint=why.advice)
         return tried if tried.state == "COMPLETED" else _broken(tried)
 
     def _place(self, resources: Resources) -> Place | None:
@@ -242,6 +247,10 @@ def _broken(tried: Rehearsed) -> Rehearsed:
         )
     fix = next((f"{fix.title}; " for fix in found.fixes), "")
     return replace(tried, problem=f"{found.rule} {found.name}: {found.summary}", hint=f"{fix}{hint}")
+
+
+def _first(times: Iterable[float | None]) -> float | None:
+    return next((time_s for time_s in times if time_s is not None), None)
 
 
 @contextlib.contextmanager

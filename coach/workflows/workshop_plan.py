@@ -55,6 +55,7 @@ set = { epochs = 2 }
 """
 
 MAX_STEPS = 5
+_MOST = 1_000_000
 _KEYS = ("schema", "learners", "minutes", "max_steps", "launch", "recipes")
 _PREFIX = "launch."
 _NAME = re.compile(r"[\w-]+", re.ASCII)
@@ -151,8 +152,8 @@ def _positive(
     kind: type | tuple[type, ...],
     default: Any = ...,
 ) -> float:
-    wanted = "a whole number, at least 1" if kind is int else "a number above 0"
+    wanted = f"a whole number, from 1 to {_MOST}" if kind is int else f"a number above 0, at most {_MOST}"
     value: float = reader.get(table, dotted, kind, wanted, default)
-    if not 0 < value < 1e6:
+    if not 0 < value <= _MOST:
         raise reader.error(dotted, f"{dotted} = {value!r}: expected {wanted}")
     return value

@@ -27,13 +27,13 @@ def test_forty_learners_on_sixteen_gpus_take_three_rounds() -> None:
     (share,) = day.shares
     assert (share.at_once, share.rounds, share.total_s, share.because) == (16, 3, 540.0, "as the plan says")
     assert day.fits is True
-    assert day.needed_s == 540.0
+    assert day.least_s == day.most_s == 540.0
 
 
 def test_recipes_one_after_the_other_are_added_up_and_may_be_too_much() -> None:
     two = replace(TRIED, name="ddp", shape=Shape(1, 2, 4))
     day = fit(plan(ITEM, replace(ITEM, name="ddp", minutes=12), minutes=60), [TRIED, two])
-    assert day.needed_s == 3 * 180 + 5 * 720
+    assert day.least_s == 3 * 180 + 5 * 720
     assert day.fits is False
 
 
@@ -90,7 +90,7 @@ def test_without_minutes_the_time_is_measured_and_what_the_recipe_costs_else_its
 
 def test_what_could_not_be_planned_leaves_the_answer_open() -> None:
     day = fit(plan(ITEM, ITEM), [TRIED, Rehearsed("typo", problem="unknown parameter")])
-    assert (day.needed_s, day.fits) == (None, None)
+    assert (day.least_s, day.most_s, day.fits) == (540, None, None)
     nowhere = fit(plan(ITEM), [replace(TRIED, place=None)])
     assert (nowhere.fits, nowhere.places) == (None, ())
 
@@ -98,3 +98,12 @@ def test_what_could_not_be_planned_leaves_the_answer_open() -> None:
 def test_a_run_for_which_there_is_no_room_at_all_does_not_fit() -> None:
     day = fit(plan(ITEM, ITEM), [TRIED, replace(TRIED, shape=Shape(1, 8, 4))])
     assert (day.shares[1].at_once, day.shares[1].rounds, day.fits) == (0, None, False)
+
+
+def test_time_limits_alone_prove_that_all_fit_and_never_that_they_do_not() -> None:
+    limited = replace(TRIED, time_limit_s=1800)
+    day = fit(plan(replace(ITEM, minutes=None), minutes=90), [limited])
+    assert (day.least_s, day.most_s, day.fits) == (0, 5400, True)
+    assert replace(day, available_s=5399).fits is None
+    both = fit(plan(replace(ITEM, minutes=None), replace(ITEM, minutes=40), minutes=90), [limited, TRIED])
+    assert (both.least_s, both.most_s, both.fits) == (7200, 12600, False)

@@ -55,7 +55,7 @@ def test_what_a_recipe_says_wins_over_what_the_day_says(tmp_path: Path) -> None:
         (
             "learners = 0\nminutes = 1\n[recipes.ddp]\n",
             1,
-            "learners = 0: expected a whole number, at least 1",
+            "learners = 0: expected a whole number, from 1",
         ),
         ("learners = 40\nminutes = nan\n[recipes.ddp]\n", 2, "minutes = nan: expected a number above 0"),
         (HEAD, None, "recipes is missing"),
