@@ -11,10 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from coach.analysis.steady import Estimate
+from coach.model.cluster import is_final
 from coach.model.launch import Plan
 from coach.model.run import Run
 
 MAX_FIXES = 4
+_FROM_OUTSIDE = frozenset({"CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,34 @@ def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(chain)
 
 
-def why_no_further(plan: Plan, chain: Sequence[Run]) -> str | None:
-    """Why this child of the chain's last run is not to be launched; None when it may be."""
+def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
+    """What fixes have made of this run already, without what was ended from outside: that tells nothing of its fix."""
+    return tuple(
+        each
+        for each in known
+        if each.parent_run_id == run.run_id and each.fix is not None and each.state not in _FROM_OUTSIDE
+    )
+
+
+def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ()) -> str | None:
+    """Why this child of the chain's last run is not to be launched, beside its other children; None when it may be."""
     num_fixes = sum(run.fix is not None for run in chain)
     if num_fixes >= MAX_FIXES:
         return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: another launch than was asked for"
     wanted = _launch_of(
         plan.recipe, plan.parameters, asdict(plan.resources), plan.request.env, plan.request.python
     )
-    for run in chain:
+    for run in (*chain, *beside):
         env, python = run.launch.get("env") or {}, run.launch.get("python")
         if _alike(_launch_of(run.recipe, run.parameters, run.resources, env, python), wanted):
-            return f"{run.run_id} was launched exactly so" + (f" and ended {run.state}" if run.state else "")
+            return f"{run.run_id} was launched exactly so{_outcome(run)}"
     return None
+
+
+def _outcome(run: Run) -> str:
+    if run.state is None:
+        return ""
+    return f" and {'ended' if is_final(run.state) else 'is'} {run.state}"
 
 
 def with_best(links: Sequence[Link]) -> tuple[Link, ...]:

@@ -17,20 +17,24 @@ def lost_lines(
     """What is lost of a job that began at `start_s` with so many GPUs, and which checkpoints cannot be counted on."""
     if found.problem is not None:
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
-    torn = tuple(f"torn: {_named(each)}: {each.torn}" for each in found.torn)
+    torn = tuple(f"torn: {_named(each, found)}: {each.torn}" for each in found.torn)
     newest = found.newest
     since_s = newest.time_s if newest is not None else start_s
     cost = _cost(since_s, num_gpus, now_s)
     if newest is not None:
         old = format_time(max(0, round(now_s - newest.time_s)))
-        return (f"lost: {cost} since the newest complete checkpoint, {_named(newest)}, {old} old", *torn)
+        return (
+            f"lost: {cost} since the newest complete checkpoint, {_named(newest, found)}, {old} old",
+            *torn,
+        )
     where = found.directory if found.is_whole else f"what was looked at of {found.directory}"
     return (f"lost: {cost}: no complete checkpoint of its time was found in {where}", *torn)
 
 
-def _named(saved: Saved) -> str:
+def _named(saved: Saved, found: SavedFound) -> str:
+    """By its place in the directory: the whole path would push all else off a narrow screen."""
     step = "" if saved.step is None else f", step {saved.step}"
-    return f"{saved.path} ({saved.made_by}{step})"
+    return f"{saved.path.removeprefix(f'{found.directory}/')} ({saved.made_by}{step})"
 
 
 def _cost(since_s: float | None, num_gpus: int | None, now_s: float) -> str:

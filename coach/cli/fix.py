@@ -31,6 +31,7 @@ from coach.sources.user import user_name
 from coach.workflows.checking import Checker
 from coach.workflows.diagnosing import rules_of
 from coach.workflows.fixing import TRIAL_STEPS, Remedy, as_trial, plan_child, remedies
+from coach.workflows.lost_work import lost_of_run
 from coach.workflows.read import read_once
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch
@@ -85,7 +86,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.trial is not None:
         request = as_trial(request, args.trial, _step_time_s(parent, settings, io))
     plan = plan_child(request, parent, settings, os.environ, io)
-    _show(remedy, parent, plan)
+    lost = lost_of_run(io, parent)
+    _show(remedy, parent, plan, lost)
     if args.dry_run:
         make_ready(plan)
         for line in diff(parent, plan):
@@ -116,7 +118,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     }
     if args.format == "json":
         told = None if comparison is None else comparison_object(comparison)
-        print(json.dumps({"schema": 1, **answer, "comparison": told}, indent=2))
+        gone = list(lost) if choice is ParentChoice.CANCEL else []
+        print(json.dumps({"schema": 1, **answer, "lost": gone, "comparison": told}, indent=2))
     else:
         for name, value in answer.items():
             print_line(f"{name:<8}{printable(value or '–')}")
@@ -180,7 +183,7 @@ def _step_time_s(run: Run, settings: Settings, io: SystemIo) -> float | None:
     return step_time.value if step_time is not None else None
 
 
-def _show(remedy: Remedy, parent: Run, plan: Plan) -> None:
+def _show(remedy: Remedy, parent: Run, plan: Plan, lost: Sequence[str]) -> None:
     """To stderr, as all that is asked."""
     for line in finding_lines(replace(remedy.finding, fixes=(remedy.fix,)), ""):
         say(line)
@@ -190,6 +193,10 @@ def _show(remedy: Remedy, parent: Run, plan: Plan) -> None:
     say(f"  this {learning if remedy.fix.changes_learning else 'does not change what is learned'}")
     for line in plan.warnings:
         say(f"warning: {line}")
+    if lost:
+        say(f"  if {parent.run_id} is cancelled now:")
+    for line in lost:
+        say(f"    {line}")
 
 
 def _parent_choice(args: argparse.Namespace, parent: Run) -> ParentChoice:

@@ -58,7 +58,8 @@ def fix_lines(found: ForeignFixes, wanted: Sequence[ForeignFix], lost: Sequence[
         if found.origin
         else f"no diff: {printable(found.problem or '')}"
     ]
-    lines += [f"while it runs, {printable(line)}" for line in lost]
+    if lost:
+        lines += ["if it is ended now:", *(f"  {printable(line)}" for line in lost)]
     shown = None
     for each in wanted:
         if each.finding is not shown:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
+from coach.launch.fix_bounds import within
 from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
 from coach.model.cluster import Node, Partition
@@ -80,6 +81,8 @@ def resolve_resources(
     if cpus_per_gpu is not None:
         request = replace(request, cpus_per_task=None)
     cpus = _cpus(request, parameters, target, num_nodes, gpus, nproc, notes, cpus_per_gpu)
+    limit_s = target.partition.time_limit_s if target.partition else None
+    request = within(request, limit_s, _memory_mib(target, num_nodes), target.name, warnings)
     _check_mem(request, target, num_nodes)
     time_limit_s = _time_limit(request, recipe, target, notes)
     is_local = site.backend == "local"
@@ -318,11 +321,15 @@ def _cpus(
     return wanted
 
 
+def _memory_mib(target: _Target, num_nodes: int) -> int | None:
+    return _on_each_of(num_nodes, [node.memory_mib for node in target.nodes if node.memory_mib is not None])
+
+
 def _check_mem(request: LaunchRequest, target: _Target, num_nodes: int) -> None:
     if request.mem is None:
         return
     asked = parse_mem_mib(request.mem, "--mem")
-    most = _on_each_of(num_nodes, [node.memory_mib for node in target.nodes if node.memory_mib is not None])
+    most = _memory_mib(target, num_nodes)
     if most is not None and asked > most:
         raise UserError(f"--mem {request.mem}: {target.name} has {most} MiB per node")
 

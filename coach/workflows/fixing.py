@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coach.analysis.chain import ancestry, why_no_further
+from coach.analysis.chain import ancestry, siblings, why_no_further
 from coach.analysis.steady import MAX_BLOCKS, MIN_BLOCK, MIN_WARMUP_STEPS
 from coach.config import Settings
 from coach.launch.recipe import Recipe, get_recipe
@@ -80,9 +80,9 @@ def plan_child(
 
 
 def refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
-    """Raise UserError when this child would be one fix too many, or one that was tried before."""
+    """Raise UserError when this child would be one fix too many, or one that was tried before, of the parent or of its own."""
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
-    why = why_no_further(plan, ancestry(parent, known))
+    why = why_no_further(plan, ancestry(parent, known), siblings(parent, known))
     if why is not None:
         raise UserError(
             f"no further fix: {why}", f"`coach compare {parent.run_id}` shows the chain, and its best run"

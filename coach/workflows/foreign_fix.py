@@ -114,7 +114,7 @@ def foreign_fixes(
     """The fixes of what was found, in the words of the script."""
     tails = "\n".join(line for tail in snapshot.log_tails for line in tail.lines)
     script = read_script((found.text, *found.files.values()), tails)
-    launched = replace(snapshot, run=as_launched(script, snapshot))
+    launched = replace(snapshot, run=as_launched(script, snapshot, history))
     typed = {
         (finding.rule, finding.subject): finding.fixes
         for finding in Engine(rules).diagnose(launched, history).findings
@@ -127,14 +127,15 @@ def foreign_fixes(
     return ForeignFixes(found.origin, script.framework.name, fixes)
 
 
-def as_launched(script: Script, snapshot: TargetSnapshot) -> Run:
-    """What the script asks for, as coach would have recorded it of a launch."""
+def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> Run:
+    """What the script asks for, as coach would have recorded it of a launch, and on what it runs."""
     job, asked, parameters = snapshot.job, script.asked, dict(script.parameters)
     nodes = (job.num_nodes if job is not None else None) or 1
     tasks = int(asked["ntasks_per_node"]) if asked.get("ntasks_per_node", "").isdecimal() else 1
     started = parameters.pop("nproc_per_node", None)
     gpus = job.num_gpus // nodes if job is not None and job.num_gpus is not None else None
     cpus = job.num_cpus // nodes if job is not None and job.num_cpus is not None else None
+    names = [gpu.name for key in history.gpus for gpu in list(history.gpu(*key))[-1:] if gpu.name]
     resources: dict[str, Any] = {
         "num_nodes": nodes,
         "gpus_per_node": gpus,
@@ -153,7 +154,7 @@ def as_launched(script: Script, snapshot: TargetSnapshot) -> Run:
         ended_time_s=job.end_time_s if job is not None else None,
         parent_run_id=None,
         fix=None,
-        device={},
+        device={"type": "cuda", "name": names[0]} if names else {},
         dataset={},
         versions={},
     )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from coach import runs
 from coach.analysis.lost_work import lost_lines
+from coach.model.cluster import is_final
+from coach.model.run import Run
 from coach.model.saved import SavedFound
 from coach.sources.io import Io
 from coach.sources.job_files import OutputPaths
@@ -31,18 +33,36 @@ def find_saved(io: Io, directory: Path, from_s: float) -> SavedFound:
     )
 
 
+def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
+    """What ending this run of coach's own loses, in lines, wherever it runs; none where it has ended or has not begun."""
+    if is_final(run.state) or run.started_time_s is None:
+        return ()
+    return _lost(io, Path(run.run_dir), run.started_time_s, run.num_gpus)
+
+
 def lost_of_job(io: Io, job_id: str, run_dir: Path | None) -> tuple[str, ...]:
     """What ending this running job loses, in lines; of coach's own from the run's directory, of another from its working directory."""
     job = OutputPaths(io).row(job_id)
-    directory = runs.RunPaths(run_dir).checkpoints_dir if run_dir is not None else None
-    if directory is None and job is not None and job.work_dir is not None:
-        directory = Path(job.work_dir)
-    if job is None or directory is None or job.start_time_s is None:
+    if job is None or job.start_time_s is None:
         return ()
-    try:
-        found = find_saved(io, directory, 0.0 if run_dir is not None else job.start_time_s)
-    except OSError as error:
-        found = SavedFound(str(directory), problem=error.strerror or str(error))
-    if run_dir is not None and found.problem is not None:
-        found = SavedFound(str(directory))  # the run makes the folder with its first checkpoint
+    if run_dir is not None:
+        return _lost(io, run_dir, job.start_time_s, job.num_gpus)
+    if job.work_dir is None:
+        return ()
+    found = _found(io, Path(job.work_dir), job.start_time_s)
     return lost_lines(found, job.start_time_s, job.num_gpus, io.now())
+
+
+def _lost(io: Io, run_dir: Path, start_s: float, num_gpus: int | None) -> tuple[str, ...]:
+    directory = runs.RunPaths(run_dir).checkpoints_dir
+    found = _found(io, directory, 0.0)
+    if found.problem is not None:
+        found = SavedFound(str(directory))  # the run makes the folder with its first checkpoint
+    return lost_lines(found, start_s, num_gpus, io.now())
+
+
+def _found(io: Io, directory: Path, from_s: float) -> SavedFound:
+    try:
+        return find_saved(io, directory, from_s)
+    except OSError as error:
+        return SavedFound(str(directory), problem=error.strerror or str(error))

@@ -11,7 +11,7 @@ from coach.launch.recipe import get_recipe
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Resources
+from coach.model.launch import AppliedFix, LaunchRequest, Resources
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
 
@@ -136,6 +136,26 @@ def test_what_the_target_cannot_give_is_refused_before_the_submission(
     with pytest.raises(UserError) as caught:
         plan(tmp_path, name, site, **said)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "got", "words"),
+    [
+        ({"time": "05:00:00"}, {"time_limit_s": 18_000}, (3600, None), "the most that partition cpu allows"),
+        ({"mem": "99G"}, {"mem": "99G"}, (1800, "64000M"), "64000 MiB per node, all that partition cpu has"),
+        ({"mem": "9G"}, {"mem": "9G"}, (1800, "9G"), None),
+    ],
+)
+def test_a_fix_that_asks_for_more_than_there_is_gets_all_there_is_and_it_is_said(
+    tmp_path: Path,
+    changes: dict[str, str],
+    said: dict[str, Any],
+    got: tuple[int, str | None],
+    words: str | None,
+) -> None:
+    made = plan(tmp_path, fix=AppliedFix("JOB002", "more", changes), **said)
+    assert (made.resources.time_limit_s, made.resources.mem) == got
+    assert [words in line for line in made.warnings if words] == ([True] if words else [])
 
 
 def test_two_nodes_with_four_gpus_are_refused_where_only_one_has_them(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from coach.analysis.chain import MAX_FIXES, Link, ancestry, why_no_further, with_best
+from coach.analysis.chain import MAX_FIXES, Link, ancestry, siblings, why_no_further, with_best
 from coach.analysis.steady import Estimate
 from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix, Severity, Subject
@@ -91,6 +91,28 @@ def test_a_launch_that_the_chain_has_seen_is_not_made_again() -> None:
     assert [each.run_id for each in chain] == ["r1", "r2"]
     assert why_no_further(planned(batch_size=64), chain) == "r1 was launched exactly so and ended FAILED"
     assert why_no_further(planned(batch_size=16), chain) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("FAILED", " and ended FAILED"), ("COMPLETED", " and ended COMPLETED"), ("RUNNING", " and is RUNNING")],
+)
+def test_a_fix_that_another_child_of_the_run_has_tried_is_not_tried_again(state: str, said: str) -> None:
+    parent = launched(planned(batch_size=64), "r1")
+    tried = replace(launched(planned(batch_size=32), "r2", "r1", fix=True), state=state)
+    beside = siblings(parent, [parent, tried])
+    chain = ancestry(parent, [parent, tried])
+    assert why_no_further(planned(batch_size=32), chain, beside) == f"r2 was launched exactly so{said}"
+    assert why_no_further(planned(batch_size=16), chain, beside) is None
+    assert why_no_further(planned(batch_size=32, max_steps=100), chain, beside) is None, "a trial is another"
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "NODE_FAIL", "PREEMPTED"])
+def test_a_child_that_was_ended_from_outside_tells_nothing_of_its_fix(state: str) -> None:
+    parent = launched(planned(batch_size=64), "r1")
+    ended = replace(launched(planned(batch_size=32), "r2", "r1", fix=True), state=state)
+    beside = siblings(parent, [parent, ended])
+    assert why_no_further(planned(batch_size=32), ancestry(parent, [parent, ended]), beside) is None
 
 
 def test_four_fixes_in_a_row_are_enough() -> None:

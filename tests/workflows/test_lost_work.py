@@ -10,13 +10,16 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coach.analysis.lost_work import lost_lines
+from coach.model.run import Run
 from coach.model.saved import SavedFound
 from coach.sources.io import SystemIo
-from coach.workflows.lost_work import find_saved
+from coach.workflows.lost_work import find_saved, lost_of_run
+from tests.rules import examples
 
 NOW_S = 2_000_000.0
 
@@ -32,6 +35,16 @@ def torch_file() -> bytes:
 def safetensors_file() -> bytes:
     header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
     return struct.pack("<Q", len(header)) + header + bytes(16)
+
+
+class Then(SystemIo):
+    """This machine's files, at a known time."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def now(self) -> float:
+        return NOW_S
 
 
 class Work:
@@ -133,6 +146,31 @@ def test_a_directory_that_cannot_be_read_is_no_directory_without_checkpoints(tmp
     (line,) = lost_lines(find_saved(SystemIo({}), tmp_path / "gone", 0.0), 0.0, 8, NOW_S)
     assert line.endswith("gone: No such file or directory")
     assert line.startswith("whether a checkpoint is there is not known")
+
+
+def launched_in(folder: Path, **more: Any) -> Run:
+    resources = {"num_nodes": 2, "gpus_per_node": 4}
+    return examples.run(
+        {}, resources, run_dir=str(folder), **{"state": "RUNNING", "started_time_s": NOW_S - 7200, **more}
+    )
+
+
+def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(tmp_path: Path) -> None:
+    work = Work(tmp_path / "checkpoints")
+    work.write("step-300.pt", torch_file(), 30)
+    work.write("step-400.pt", torch_file()[:-300], 5)
+    io_ = Then()
+    assert lost_of_run(io_, launched_in(tmp_path)) == (
+        "lost: 4.0 GPU-hours since the newest complete checkpoint, step-300.pt (PyTorch, step 300), 00:30:00 old",
+        "torn: step-400.pt (PyTorch, step 400): its end is missing",
+    )
+    assert lost_of_run(io_, launched_in(tmp_path, state="COMPLETED")) == ()
+    assert lost_of_run(io_, launched_in(tmp_path, state="PENDING", started_time_s=None)) == ()
+
+
+def test_a_run_that_has_saved_nothing_yet_loses_all(tmp_path: Path) -> None:
+    (line,) = lost_of_run(Then(), launched_in(tmp_path))
+    assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of its time was found in ")
 
 
 REAL = """

@@ -1,0 +1,86 @@
+"""`coach fix RUN` as a user types it: what changes what is learned is asked for by name, and nothing is tried twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach import runs
+from tests.launch.examples import MACHINE, plan
+
+PARENT, CHILD = "20261121-142230-baseline-0000", "20261121-142231-baseline-0001"
+STEP = {"loss": 2.3, "num_samples": 8, "num_samples_global": 8, "step_time_s": 0.1, "data_time_s": 0.01}
+
+
+class Shell:
+    """A user with runs of his own, on a machine without Slurm."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = plan(root, "baseline", MACHINE, set={"lr": 1000.0})
+        self.env = {
+            **os.environ,
+            "COACH_HOME": str(root),
+            "PYTHONPATH": str(Path.cwd()),
+            "COACH_AS_ROOT": "1",
+        }
+
+    def run(self, run_id: str, parameters: Mapping[str, Any], **said: Any) -> Path:
+        """One that completed, with a loss that is no number from its third step on."""
+        paths = runs.create_run_dir(self.root / "runs", run_id)
+        value = {
+            "run_id": run_id,
+            "recipe": "baseline",
+            "backend": "local",
+            "state": "COMPLETED",
+            "parameters": {**self.plan.parameters, **parameters},
+            "launch": {"recipe": "baseline"},
+            "parameter_info": {"lr": {"default": 0.05, "usual": [0.001, 0.3]}},
+            "resources": asdict(self.plan.resources),
+            "created_time_s": 1000.0,
+        }
+        paths.run_json.write_text(json.dumps({**value, **said}))
+        paths.metrics_of(0).parent.mkdir(exist_ok=True)
+        records = [{"step": step, "epoch": 0, "time_s": 1000.0 + step, **STEP} for step in range(40)]
+        for record in records[3:]:
+            record["loss"] = "NaN"
+        paths.metrics_of(0).write_text("".join(json.dumps(record) + "\n" for record in records))
+        return paths.run_dir
+
+    def coach(self, *args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "coach", "fix", *args]
+        return subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_yes_does_not_cover_a_fix_that_changes_what_is_learned(shell: Shell) -> None:
+    shell.run(PARENT, {"lr": 1000.0})
+    done = shell.coach(PARENT, "--yes")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "this fix changes what is learned: --yes does not cover that" in done.stderr
+    assert "this changes what is learned: the child is another experiment" in done.stderr
+    assert [path.name for path in (shell.root / "runs").glob("2026*")] == [PARENT]
+
+
+def test_a_fix_that_another_child_has_tried_is_refused_and_the_chain_is_named(shell: Shell) -> None:
+    shell.run(PARENT, {"lr": 1000.0})
+    fixes = json.loads(shell.coach(PARENT, "--list", "--format", "json").stdout)["fixes"]
+    fix = {"rule": fixes[0]["rule"], "title": fixes[0]["title"], "changes": fixes[0]["changes"]}
+    shell.run(CHILD, fixes[0]["changes"], parent_run_id=PARENT, fix=fix, state="FAILED", resources={})
+    done = shell.coach(PARENT, "--dry-run")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"no further fix: {CHILD} was launched exactly so and ended FAILED" in done.stderr
