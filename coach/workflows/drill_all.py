@@ -125,15 +125,21 @@ class _Conduct:
         return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
 
     def _tried(self, result: DrillResult, ran: Watched, twin: Watched, drill: Drill) -> DrillResult | None:
-        """What the primary finding's first fix did; None where it is in words, and a learner would edit the code."""
-        parent, primary = ran.snapshot.run, ran.primary
-        if parent is None or primary is None:
-            return None
-        found = remedies(parent, [primary])
-        if not found or (drill.mend is not None and found[0].fix != primary.fixes[0]):
-            return None
-        child = self._launches.run(found[0].request, parent)
-        return _fixed(replace(result, mended_by=found[0].fix.title), child, twin, primary.cause)
+        """What the primary finding's first fix did; None where it is in words, and a learner would edit the code.
+
+        Where there is nothing to edit, the child's own first fix is the next, until one is well or the chain of fixes has to end.
+        """
+        tried, titles = None, []
+        while ran.snapshot.run is not None and ran.primary is not None:
+            found = remedies(ran.snapshot.run, [ran.primary])
+            if not found or (drill.mend is not None and found[0].fix != ran.primary.fixes[0]):
+                break
+            titles.append(found[0].fix.title)
+            ran = self._launches.run(found[0].request, ran.snapshot.run)
+            tried = _fixed(replace(result, mended_by="; ".join(titles)), ran, twin)
+            if tried.is_fixed or drill.mend is not None:
+                break
+        return tried
 
     def _twin(self, request: LaunchRequest) -> Watched:
         key = repr(request)
@@ -160,13 +166,13 @@ def _diagnosed(result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
     return result
 
 
-def _fixed(result: DrillResult, child: Watched, twin: Watched, cause: str) -> DrillResult:
+def _fixed(result: DrillResult, child: Watched, twin: Watched) -> DrillResult:
     """Whether the child is healthy and the cause gone, or it is as fast as the twin within the interval of their ratio."""
     ratio = _ratio(twin, child)
     is_fast = (
         ratio is not None and child.state == "COMPLETED" and ratio.value + (ratio.noise or 0.0) >= MIN_RATIO
     )
-    is_healthy = child.is_well and all(finding.cause != cause for finding in child.findings)
+    is_healthy = child.is_well and all(finding.cause != result.found for finding in child.findings)
     result = replace(result, is_fixed=is_healthy or is_fast, throughput_ratio=ratio)
     if result.is_fixed:
         return result
