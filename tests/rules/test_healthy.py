@@ -285,3 +285,19 @@ def test_memory_that_rises_and_stays_or_comes_back_is_no_leak(used_mib: Callable
 def test_what_was_asked_for_in_vain_is_never_an_alarm(code: str) -> None:
     (rule,) = [rule for rule in build() if rule.code == code]
     assert rule.severity is Severity.INFO
+
+
+def waiting(share: float, num_workers: int = 2, **host: float) -> list[tuple[str, Severity]]:
+    """A training on CPUs that waits for its data."""
+    launched = run({"num_workers": num_workers}, {"num_nodes": 1, "gpus_per_node": 0})
+    series = steps([1.0] * 300, 0, 0.1, 0.1 * share)
+    return loud(judge(series, hosts(40, num_cpus=2, **host), launched, now_s=1040.0))
+
+
+def test_loaders_and_a_training_that_want_for_cpus_are_not_called_input_bound() -> None:
+    told = [("GPU005", Severity.CRITICAL)]
+    assert not waiting(0.15, cpu_pct=10.0, node_cpu_pct=100.0), "others use the node"
+    assert not waiting(0.25, cpu_pct=99.0, node_cpu_pct=99.0), "it uses all there is"
+    assert waiting(0.25, cpu_pct=40.0, node_cpu_pct=45.0) == told
+    assert waiting(0.25, num_workers=0, cpu_pct=50.0, node_cpu_pct=100.0) == told, "one process does both"
+    assert waiting(0.5, cpu_pct=20.0, node_cpu_pct=100.0) == told

@@ -18,6 +18,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
 from coach.rules.quoting import ranks_text
 from coach.rules.remedies import workers
+from coach.rules.sampled import means_of, training_host_samples
 from coach.rules.windows import newest_steps, phases, resumed_steps, steady_steps, training_samples
 
 
@@ -52,6 +53,8 @@ class InputBound(Rule):
     When it stays silent
         On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady steps than `min_steps` or
         `min_window_s`, and on waits too short to be worth a worker. While the GPUs are busy (`busy_gpu_pct`): the wait is then hidden behind their queue.
+        In a training on CPUs that has workers it is info up to `starved_share` while all CPUs of the node are in use, by itself or by others:
+        loaders and training then wait for a CPU, and one more worker would take it from them.
     What to do
         More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory and persistent_workers;
         stage the data on the node, in few large files; decode less per sample.
@@ -101,6 +104,10 @@ class InputBound(Rule):
             "percent",
             "a GPU this busy has work queued: waiting for data costs it nothing",
         ),
+        Threshold("full_cpu_pct", 90, "percent", "no CPU is left for one more worker"),
+        Threshold(
+            "starved_share", 0.3, "of step time", "a want of CPUs slows the training as well as its loaders"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -116,11 +123,15 @@ class InputBound(Rule):
             return
         is_critical = worst.share >= self.values["critical_share"]
         bound = self.values["critical_share" if is_critical else "warning_share"]
+        cpu_pct = self._full_cpus(snapshot, history) if worst.share < self.values["starved_share"] else None
         ranks = sorted(wait.rank for wait in slow)
+        severity = Severity.CRITICAL if is_critical else Severity.WARNING
+        if cpu_pct is not None:
+            severity = Severity.INFO
         yield Hit(
             summary=f"Input-bound: {worst.share:.0%} of each step waits for data"
             + (f" ({ranks_text(ranks)} of {len(history.ranks)})" if len(history.ranks) > 1 else ""),
-            evidence=tuple(_evidence(worst, waits, busy)),
+            evidence=tuple(_evidence(worst, waits, busy, cpu_pct)),
             confidence=round(
                 min(
                     0.97,
@@ -130,9 +141,22 @@ class InputBound(Rule):
             ),
             subject=Subject(rank=ranks[0] if len(ranks) == 1 and len(history.ranks) > 1 else None),
             fixes=tuple(_fixes(snapshot.run, history, worst)),
-            severity=Severity.CRITICAL if is_critical else Severity.WARNING,
+            severity=severity,
             since_s=worst.steps[0].time_s,
         )
+
+    def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> float | None:
+        """How busy the fullest node is, where loaders and training on CPUs have to share what is not enough for them; else None."""
+        is_on_cpus = not history.gpus or (snapshot.run is not None and snapshot.run.num_gpus == 0)
+        if not is_on_cpus or int_parameter(snapshot.run, "num_workers") == 0:
+            return None
+        found = []
+        for node in history.nodes:
+            samples = training_host_samples(snapshot, history, node)
+            of_node = means_of(samples, lambda s: s.node_cpu_pct), means_of(samples, lambda s: s.cpu_pct)
+            found += [pct for pct in of_node if pct is not None]
+        fullest = max(found, default=0.0)
+        return fullest if fullest >= self.values["full_cpu_pct"] else None
 
     def _may_wait(self, steps: Sequence[Step]) -> bool:
         """A look without skipping anything, which makes the share only larger: most runs need no closer one."""
@@ -199,7 +223,9 @@ def _time_of(sample: GpuSample) -> float:
     return sample.time_s
 
 
-def _evidence(worst: _Wait, waits: list[_Wait], busy: float | None) -> Iterable[Evidence]:
+def _evidence(
+    worst: _Wait, waits: list[_Wait], busy: float | None, cpu_pct: float | None
+) -> Iterable[Evidence]:
     first, last = worst.steps[0].step, worst.steps[-1].step
     window = f"rank {worst.rank}, steps {first} to {last}"
     yield Evidence(
@@ -222,6 +248,8 @@ def _evidence(worst: _Wait, waits: list[_Wait], busy: float | None) -> Iterable[
         )
     if busy is not None:
         yield Evidence("utilization of the least busy GPU meanwhile, mean", value=round(busy, 1), unit="%")
+    if cpu_pct is not None:
+        yield Evidence("CPUs of the node in use meanwhile, mean", value=round(cpu_pct, 1), unit="%")
 
 
 def _fixes(run: Run | None, history: History, worst: _Wait) -> Iterable[Fix]:
