@@ -21,7 +21,9 @@ _NEARLY = 8
 _MAX_BROKEN = 50
 _INDENTED = b"  "
 """A line that begins so goes on with nothing: the one before it is just so long."""
+_USUAL_WIDTHS = frozenset({80, 100, 120, 132, 160})
 _MIN_TORN = 2
+"""At an unusual width; at a usual one a single line is enough."""
 _TORN = re.compile(r".[A-Za-z]\n[a-z]|\S \n\S|.\S\n(?: \S|[),.;:\]'\"])")
 """The end of a line and the beginning of the next, as no program ends and begins them, nor any that keeps words whole."""
 
@@ -60,7 +62,7 @@ def layout_of(data: bytes) -> Layout:
         lines = list(_joined(lines, width))
     said = [line for line in lines if line.strip()]
     if len(said) < _MIN_LINES:
-        return Layout()
+        return Layout(width=width)
     is_spaced = width is None and not any(a.strip() and b.strip() for a, b in pairwise(lines))
     return Layout(_prefix_of(said), width, is_spaced)
 
@@ -109,7 +111,8 @@ def _width_of(lines: Sequence[str]) -> int | None:
     wrapped = {
         _kind(line) for before, line in pairs if width - _NEARLY <= len(before) < width and line[:1].islower()
     }
-    return width if torn >= _MIN_TORN and torn > len(wrapped) and 2 * torn >= len(broken) else None
+    enough = 1 if width in _USUAL_WIDTHS else _MIN_TORN
+    return width if torn >= enough and torn > len(wrapped) and 2 * torn >= len(broken) else None
 
 
 def _kind(line: str) -> str:
