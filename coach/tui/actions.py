@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import App, ScreenStackError
 
 from coach.model.errors import UserError
+from coach.model.finding import Diagnosis
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui import messages
@@ -231,6 +232,9 @@ class ActionApp(App[None]):
             for fix in finding.fixes
             if fix.changes
         ]
+        if run is None and diagnosis is not None:
+            self._show_foreign_fix(message.run_id, diagnosis)
+            return
         if run is None or not fixes:
             self._say(UserError("this run has no fix any more"))
             return
@@ -248,6 +252,22 @@ class ActionApp(App[None]):
             screen,
             lambda: self.launcher.offer_fix(present, finding, fix, target, history, message.is_trial),
             screen.set_offer,
+        )
+
+    def _show_foreign_fix(self, job_id: str, diagnosis: Diagnosis) -> None:
+        """Of a job that coach did not launch: its script, as it would have to be."""
+        target = self.context.snapshot.targets.get(job_id)
+        if target is None or target.job is None:
+            self._say(UserError("only a job has a batch script that could be changed"))
+            return
+        from coach.tui.screens.foreign_fix import ForeignFixScreen
+
+        history, screen = self.context.session.history(job_id), ForeignFixScreen(self.context, job_id)
+        self.push_screen(screen)
+        self.desk.do(
+            lambda: self.launcher.foreign_fixes(target, history, diagnosis),
+            lambda found: screen.set_fixes(*found) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
         )
 
     def on_relaunch_requested(self, message: messages.RelaunchRequested) -> None:

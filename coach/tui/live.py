@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from coach.config import Settings
 from coach.model.doctor import Report
 from coach.model.errors import UserError
-from coach.model.finding import Finding, Fix
+from coach.model.finding import Diagnosis, Finding, Fix
 from coach.model.job_action import JobAction, Outcome, Verb
 from coach.model.launch import LaunchRequest, Plan, Submitted
 from coach.model.run import Run
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coach.sources.overlap import StreamSource
     from coach.workflows.drill import DrillEntry
     from coach.workflows.drill_answer import Judgement
+    from coach.workflows.foreign_fix import ForeignFixes
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -318,6 +319,7 @@ class LiveLauncher:
         from coach.model.cluster import is_final
         from coach.tui.render.run import newest_step
         from coach.workflows.fixing import TRIAL_STEPS, as_trial, refuse_further
+        from coach.workflows.lost_work import lost_of_run
         from coach.workflows.relaunch import changes, request_for_fix, script_diff
 
         request = request_for_fix(run, fix, finding.rule)
@@ -342,7 +344,20 @@ class LiveLauncher:
             not is_final(run.state),
             newest.step if newest is not None else None,
             checkpoints[-1] if checkpoints else None,
+            lost_of_run(self._io, run),
         )
+
+    def foreign_fixes(
+        self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
+    ) -> tuple[ForeignFixes, tuple[str, ...]]:
+        from coach.workflows.diagnosing import rules_of
+        from coach.workflows.foreign_fix import fixes_of_job
+        from coach.workflows.lost_work import lost_of_job
+
+        found = fixes_of_job(target, history, diagnosis, rules_of(self._settings), self._io)
+        job = target.job
+        is_running = job is not None and job.state == "RUNNING"
+        return found, lost_of_job(self._io, job.job_id, None) if job is not None and is_running else ()
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         from coach.workflows.relaunch import ParentChoice, relaunch

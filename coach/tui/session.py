@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coach.model.doctor import Report
 from coach.model.errors import UserError
-from coach.model.finding import Finding, Fix
+from coach.model.finding import Diagnosis, Finding, Fix
 from coach.model.history import History
 from coach.model.job_action import JobAction, Outcome, Verb
 from coach.model.launch import LaunchRequest, Plan, Submitted
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coach.sources.overlap import StreamSource
     from coach.workflows.drill import DrillEntry
     from coach.workflows.drill_answer import Judgement
+    from coach.workflows.foreign_fix import ForeignFixes
     from coach.workflows.history import PastJobs
     from coach.workflows.place_in_queue import PlaceInQueue
     from coach.workflows.recipes import Page
@@ -89,6 +90,8 @@ class RelaunchOffer:
     """The newest step of the parent."""
     checkpoint: Checkpoint | None
     """The newest complete checkpoint of the parent."""
+    lost: tuple[str, ...]
+    """What a parent that is active loses when it is cancelled, and which of its checkpoints are torn."""
 
 
 PARENT_CHOICES = ("cancel", "keep", "wait")
@@ -162,6 +165,12 @@ class Launcher(Protocol):
         is_trial: bool = False,
     ) -> RelaunchOffer:
         """`run` carries its present state."""
+        ...
+
+    def foreign_fixes(
+        self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
+    ) -> tuple[ForeignFixes, tuple[str, ...]]:
+        """What would mend a job that coach did not launch, and what ending it now would lose. It changes nothing."""
         ...
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...

@@ -36,6 +36,7 @@ from coach.tui.render.run import newest_step
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
 from coach.workflows.drill import DrillEntry
 from coach.workflows.drill_answer import Choice, Judgement
+from coach.workflows.foreign_fix import ForeignFixes, FoundScript, foreign_fixes
 from coach.workflows.history import PastJobs
 from coach.workflows.place_in_queue import PlaceInQueue
 from coach.workflows.recipes import Page
@@ -44,6 +45,10 @@ from coach.workflows.step_use import StepUses
 NOW_S = 1_800_000_000.0
 RUN_ID = "20261121-142233-ddp-4f2a"
 CHILD_ID = "20261121-143000-ddp-77aa"
+LOST = (
+    "lost: 0.3 GPU-hours since the newest complete checkpoint, step-40.pt (PyTorch, step 40), 00:10:00 old",
+    "torn: step-80.pt (PyTorch, step 80): its end is missing",
+)
 
 
 class FakeSession:
@@ -247,7 +252,14 @@ class FakeLauncher:
             run.state == "RUNNING",
             newest.step if newest is not None else None,
             checkpoint,
+            LOST,
         )
+
+    def foreign_fixes(
+        self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
+    ) -> tuple[ForeignFixes, tuple[str, ...]]:
+        script = FoundScript("#!/bin/bash\npython train.py --num_workers 2\n", "as Slurm keeps it", {})
+        return foreign_fixes(target, history, diagnosis, script, ()), LOST
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
         self.relaunched.append((offer, parent_choice))

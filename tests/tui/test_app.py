@@ -255,6 +255,8 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
             "is still running",
             "(•) cancel",
             "40 steps would be lost",
+            "lost: 0.3 GPU-hours since the newest complete checkpoint",
+            "torn: step-80.pt (PyTorch, step 80): its end is missing",
             "-  --lr 1e+20",
         ):
             assert part in text, part
@@ -264,6 +266,7 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
         assert driver.launcher.relaunched == []
         await driver.press("p")
         await driver.sees("(•) keep")
+        assert "GPU-hours" not in driver.text()
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("y")
         await driver.until(lambda: driver.launcher.relaunched, "relaunched")
@@ -352,6 +355,7 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         "log": ["l"],
         "where": ["W"],
         "findings": ["f"],
+        "cohort": ["L"],
         "gpus": ["enter", "D"],
         "node": ["shift+tab", "enter"],
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
+import pytest
+
 from coach.model.accounting import PastJob
-from coach.model.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.history import PastJobs
@@ -59,6 +61,34 @@ async def test_f_lists_the_findings_of_all_jobs_the_most_costly_first_and_enter_
         assert driver.session.watches[-1].targets == ("99",)
         await driver.press("escape", "escape")
         assert driver.place == "cluster"
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_diff(
+    size: tuple[int, int],
+) -> None:
+    session = with_foreign_job()
+    finding = replace(
+        idle("99").findings[0], fixes=(Fix("DataLoader workers 2 → 6 per rank", {"num_workers": 6}),)
+    )
+    told = replace(idle("99"), findings=(finding,))
+    diagnoses = MappingProxyType({**session.snapshot.diagnoses, "99": told})
+    session = FakeSession(replace(session.snapshot, diagnoses=diagnoses), {RUN_ID: make_history(lost_at=150)})
+    async with opened(session, size=size) as driver:
+        await driver.press("f")
+        await driver.reaches("findings")
+        await driver.sees("GPU003  ")
+        await driver.press("home", "enter")
+        await driver.reaches("finding")
+        await driver.sees("The GPUs hardly work")
+        await driver.press("F")
+        await driver.sees("script: as Slurm keeps it")
+        await driver.sees("+python train.py --num_workers 6")
+        text = driver.text()
+        for part in ("if it is ended now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
+            assert part in text, part
+        assert driver.launcher.relaunched == []
+        assert driver.launcher.requests == []
 
 
 async def test_the_gravest_finding_stands_in_the_top_line_of_every_screen() -> None:

@@ -10,6 +10,8 @@ from coach.tui.render.severity import severity_span, severity_tone
 from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, plural, printable, strong, wrap
 from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 
+_MAX_LOST = 3
+"""The checkpoint that counts, and the newest that do not."""
 _CHOICE_TEXT = {
     "cancel": "cancel this run, then launch the child in its place",
     "keep": "let it run on beside the child",
@@ -80,6 +82,12 @@ def parent_lines(offer: RelaunchOffer, choice: str, width: int) -> list[Line]:
             line(Span(f"   {mark} {name:<7}", "strong" if is_chosen else ""), muted(f" {_CHOICE_TEXT[name]}"))
         )
     rows.append(clip(_loss_line(offer, choice), width))
+    if choice == "cancel":
+        rows.extend(
+            line(muted(f"   {text}"))
+            for said in offer.lost[:_MAX_LOST]
+            for text in wrap(printable(said), width - 4)[:2]
+        )
     return rows
 
 

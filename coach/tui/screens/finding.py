@@ -43,7 +43,8 @@ class FindingScreen(CoachScreen):
         if self.is_off("fix"):
             return
         diagnosis = self.context.diagnoses.get(self.run_id)
-        if any(fix.changes for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes):
+        fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
+        if any(fix.changes for fix in fixes) or (fixes and self.context.run(self.run_id) is None):
             self.post_message(FixRequested(self.run_id))
         else:
             self.note("no finding here offers a fix of the launch")

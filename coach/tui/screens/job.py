@@ -15,7 +15,7 @@ from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
 from coach.tui.keys import bindings_of
-from coach.tui.messages import GpusOpened, Wanted
+from coach.tui.messages import FixRequested, GpusOpened, Wanted
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job import held_gpu_lines, job_head, job_lines
@@ -96,6 +96,17 @@ class JobScreen(ChoosingScreen):
             self.note("each task of an array has GPUs of its own: u in the queue shows the tasks")
         else:
             self.post_message(GpusOpened(run.run_id if run is not None else self._job_id, self.crumbs[-1]))
+
+    def action_fix(self) -> None:
+        if self.is_off("fix"):
+            return
+        run = self.context.run_of_job(self._job_id)
+        target = run.run_id if run is not None else self._job_id
+        diagnosis = self.context.diagnoses.get(target)
+        if any(finding.fixes for finding in (diagnosis.findings if diagnosis else ())):
+            self.post_message(FixRequested(target))
+        else:
+            self.note("nothing was found here that offers a fix")
 
     def show(self) -> None:
         folded = self._folded()

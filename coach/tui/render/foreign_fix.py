@@ -1,0 +1,40 @@
+"""What would mend a job that coach did not launch, as its script would have it: to be read, and done by whoever wrote the script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coach.tui.render.fix import diff_lines, why_lines
+from coach.tui.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
+
+if TYPE_CHECKING:
+    from coach.workflows.foreign_fix import ForeignFix, ForeignFixes
+
+
+def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> list[Line]:
+    """Whose copy of the script it is, what ending the job now would lose, and every fix with its diff."""
+    if found.origin is not None:
+        head = f"script: {found.origin}, {found.framework}"
+    else:
+        head = f"no diff: {found.problem}"
+    rows: list[Line] = [line(muted(f" {text}")) for text in wrap(printable(head), width - 2)]
+    if lost:
+        rows.append(line(muted(" if it is ended now:")))
+        rows.extend(line(muted(f"   {text}")) for said in lost for text in wrap(printable(said), width - 4))
+    shown = None
+    for each in found.fixes:
+        if each.finding is not shown:
+            shown = each.finding
+            rows.extend((BLANK, *why_lines(each.finding, width)))
+        rows.extend((BLANK, *_fix_lines(each, width)))
+    return [*rows, BLANK, line(muted(" nothing was written: the script is yours"))]
+
+
+def _fix_lines(each: ForeignFix, width: int) -> list[Line]:
+    rows: list[Line] = [line(strong(f" {text}")) for text in wrap(printable(each.fix.title), width - 2)]
+    if each.fix.changes_learning:
+        rows.append(line(Span(" ▲ this changes what is learned", "warning")))
+    said = (*([each.fix.command] if each.fix.command is not None else []), *each.unsaid)
+    rows.extend(line(f"   {text}") for word in said for text in wrap(printable(word), width - 4))
+    return [*rows, *(diff_lines(each.diff) if each.diff else ())]
