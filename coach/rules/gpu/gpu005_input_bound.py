@@ -53,8 +53,8 @@ class InputBound(Rule):
     When it stays silent
         On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady steps than `min_steps` or
         `min_window_s`, and on waits too short to be worth a worker. While the GPUs are busy (`busy_gpu_pct`): the wait is then hidden behind their queue.
-        In a training on CPUs that has workers it is info up to `starved_share` while all CPUs of the node are in use, by itself or by others:
-        loaders and training then wait for a CPU, and one more worker would take it from them.
+        In a training on CPUs it is info up to `starved_share` while it uses all CPUs that it has, or, where it has workers, while others use the
+        rest of the node: loaders and training then wait for a CPU, and one more worker would take it from them.
     What to do
         More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory and persistent_workers;
         stage the data on the node, in few large files; decode less per sample.
@@ -148,13 +148,18 @@ class InputBound(Rule):
     def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> float | None:
         """How busy the fullest node is, where loaders and training on CPUs have to share what is not enough for them; else None."""
         is_on_cpus = not history.gpus or (snapshot.run is not None and snapshot.run.num_gpus == 0)
-        if not is_on_cpus or int_parameter(snapshot.run, "num_workers") == 0:
+        if not is_on_cpus:
             return None
+        has_workers = int_parameter(snapshot.run, "num_workers") != 0
         found = []
         for node in history.nodes:
             samples = training_host_samples(snapshot, history, node)
-            of_node = means_of(samples, lambda s: s.node_cpu_pct), means_of(samples, lambda s: s.cpu_pct)
-            found += [pct for pct in of_node if pct is not None]
+            own_pct, node_pct = (
+                means_of(samples, lambda s: s.cpu_pct),
+                means_of(samples, lambda s: s.node_cpu_pct),
+            )
+            # Without workers it waits for none of them, whatever others do.
+            found += [pct for pct in (own_pct, node_pct if has_workers else None) if pct is not None]
         fullest = max(found, default=0.0)
         return fullest if fullest >= self.values["full_cpu_pct"] else None
 
