@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.slurm import SlurmCluster
 from tests.cluster.test_whole_jobs import submit
 from tests.installed import InstalledCoach
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -57,3 +58,39 @@ def test_the_script_of_a_failed_job_is_shown_as_it_would_have_to_be_and_stays_as
     refused = user_coach("fix", job_id, "GPU005")
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[0] == f"coach: job {job_id}: nothing to change was found by GPU005"
+
+
+GOES_ON = """#!/bin/bash
+#SBATCH --mem=100M
+python3 - <<'END'
+import io, zipfile
+whole = io.BytesIO()
+with zipfile.ZipFile(whole, "w") as archive:
+    archive.writestr("model/data.pkl", b"x" * 5000)
+open("model_step_40.pt", "wb").write(whole.getvalue())
+open("model_step_80.pt", "wb").write(whole.getvalue()[:-300])
+import sys
+print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB"
+    " of which 1.12 GiB is free. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch"
+    " but unallocated.", file=sys.stderr)
+END
+sleep 600
+"""
+
+
+def test_of_a_job_that_runs_it_is_said_what_ending_it_loses_and_what_is_torn(
+    slurm: SlurmCluster, user_coach: InstalledCoach
+) -> None:
+    job_id = submit(user_coach, "goes-on", GOES_ON)
+    slurm.wait_state(job_id, "RUNNING", timeout_s=40)
+
+    def told() -> str:
+        text = user_coach("fix", job_id, "MEM001").stdout
+        return text if "torn: " in text else ""
+
+    lines = wait_until(told, what="both checkpoints, and the finding").splitlines()
+    place = lines.index("if it is ended now:")
+    assert lines[place + 1].startswith("  lost: ")
+    assert "since the newest complete checkpoint, model_step_40.pt (PyTorch, step 40)" in lines[place + 1]
+    assert lines[place + 2] == "  torn: model_step_80.pt (PyTorch, step 80): its end is missing"
+    assert "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in lines
