@@ -72,7 +72,7 @@ def rehearse(
     """Exit status, what came of each recipe by name, and whether all fit."""
     path = write_plan(learner, recipes)
     done = learner(
-        *("workshop", "check", path, "--format", "json", *options), env=env, timeout_s=40 * PATIENCE
+        *("workshop", "check", path, "--format", "json", *options), env=env, timeout_s=60 * PATIENCE
     )
     assert done.stdout, done.stderr
     told = json.loads(done.stdout)
