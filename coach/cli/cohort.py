@@ -89,10 +89,14 @@ def _row(person: Person, summary: Summary, now_s: float) -> tuple[str | None, ..
         person.user,
         summary.thing,
         state_words(summary, now_s),
-        None if summary.samples_per_s is None else f"{summary.samples_per_s:.4g}",
+        None if summary.samples_per_s is None else _rate(summary.samples_per_s),
         severity + finding_words(summary),
         solved_words(summary),
     )
+
+
+def _rate(samples_per_s: float) -> str:
+    return f"{samples_per_s:.0f}" if samples_per_s >= 1000 else f"{samples_per_s:.4g}"
 
 
 def _as_json(person: Person, is_late: bool, now_s: float) -> dict[str, Any]:
