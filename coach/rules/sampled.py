@@ -43,19 +43,22 @@ class GpuUse:
     @property
     def power_share(self) -> float | None:
         """Of the power limit."""
-        shares = [
-            s.power_w / s.power_limit_w if s.power_limit_w and s.power_w is not None else None
-            for s in self.samples
-        ]
-        return _weighted(shares, self.weights)
+        return self._share([s.power_w for s in self.samples], [s.power_limit_w for s in self.samples])
 
     @property
     def memory_share(self) -> float | None:
+        return self._share(
+            [s.memory_used_mib for s in self.samples], [s.memory_total_mib for s in self.samples]
+        )
+
+    def _share(self, used: Sequence[float | None], limits: Sequence[float | None]) -> float | None:
+        limit = limits[0]
+        if limit and limits.count(limit) == len(limits):  # nearly always, and several times as fast
+            mean_used = _weighted(used, self.weights)
+            return None if mean_used is None else mean_used / limit
         shares = [
-            s.memory_used_mib / s.memory_total_mib
-            if s.memory_total_mib and s.memory_used_mib is not None
-            else None
-            for s in self.samples
+            value / most if most and value is not None else None
+            for value, most in zip(used, limits, strict=True)
         ]
         return _weighted(shares, self.weights)
 
@@ -143,7 +146,8 @@ def _seconds_of(samples: Sequence[GpuSample], series: Sequence[GpuSample]) -> Se
     if len(times) < 2:
         return [1.0] * len(samples)
     steps = list(map(sub, times[1:], times))
-    seconds = [steps[0], *map(min, steps, steps[1:]), steps[-1]]
+    nearer = [before if before < after else after for before, after in pairwise(steps)]
+    seconds = [steps[0], *nearer, steps[-1]]
     if len(seconds) == len(samples):
         return seconds
     at = dict(zip(times, seconds, strict=True))
@@ -152,9 +156,9 @@ def _seconds_of(samples: Sequence[GpuSample], series: Sequence[GpuSample]) -> Se
 
 def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
     """The mean of what is known; where no time passed, each counts alike."""
-    if None in values:
-        weights = [weight for value, weight in zip(values, weights, strict=True) if value is not None]
     known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        weights = [weight for value, weight in zip(values, weights, strict=True) if value is not None]
     total = sum(weights)
     return sum(map(mul, known, weights)) / total if total > 0.0 else mean(known)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 from coach.model.history import History
 from coach.model.metrics import Step
@@ -82,22 +82,18 @@ def newest_steps(steps: Sequence[Step], count: int) -> list[Step]:
 
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
     """The steps with both times, without the first `num_skipped` of the run, of each epoch, and after a resume."""
-    kept: list[Step] = []
-    num_since_start = 0
-    previous: Step | None = None
     restarts = set(resumed_at)
-    for step in steps:
-        is_start = (
-            previous is None
-            or step.epoch != previous.epoch
-            or previous.step in restarts
-            or step.step <= previous.step
-        )
-        num_since_start = 1 if is_start else num_since_start + 1
-        previous = step
-        if num_since_start > num_skipped and step.data_time_s is not None and step.step_time_s:
-            kept.append(step)
-    return kept
+    starts = [
+        place
+        for place, (before, step) in enumerate(pairwise(steps), 1)
+        if step.epoch != before.epoch or step.step <= before.step or before.step in restarts
+    ]
+    return [
+        step
+        for start, end in pairwise((0, *starts, len(steps)))
+        for step in steps[start + num_skipped : end]
+        if step.data_time_s is not None and step.step_time_s
+    ]
 
 
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:

@@ -137,7 +137,8 @@ class LowGpuUtilization(Rule):
         for rank in history.ranks:
             steps = steady_steps(newest_steps(history.steps(rank), 250), resumed, 3)[-200:]
             if len(steps) >= 20:
-                shares[rank] = sum(s.data_time_s or 0 for s in steps) / sum(s.step_time_s or 0 for s in steps)
+                data_s = sum([step.data_time_s or 0.0 for step in steps])
+                shares[rank] = data_s / sum([step.step_time_s or 0.0 for step in steps])
         if not shares or max(shares.values()) < self.values["input_share"]:
             return None
         rank = max(shares, key=lambda key: shares[key])
