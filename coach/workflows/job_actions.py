@@ -16,6 +16,7 @@ from coach.launch.submit import client_environment
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.job_action import JobAction, LeftOut, Outcome, Step, Verb
+from coach.node import share
 from coach.sources.io import Io
 from coach.sources.overlap import ask_why_no_step
 from coach.workflows.lost_work import lost_of_job
@@ -99,7 +100,9 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
         raise UserError(f"{action.steps[0].argv[0]}: " + "; ".join(each.words for each in refused))
     for job_id, run_dir in action.waiting_run_dirs:
         if job_id in done:
-            runs.update_json(runs.RunPaths(run_dir).run_json, {"state": "CANCELLED", "ended_time_s": now_s})
+            paths = runs.RunPaths(run_dir)
+            runs.update_json(paths.run_json, {"state": "CANCELLED", "ended_time_s": now_s})
+            share.share_in_time(paths)
     return Outcome(action.verb, tuple(done), tuple(refused))
 
 

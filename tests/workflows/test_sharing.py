@@ -16,11 +16,13 @@ from coach.cli import guarded, run_command
 from coach.config import LaunchDefaults, Lock
 from coach.model.errors import UserError
 from coach.model.finding import Diagnosis
+from coach.model.job_action import Verb
 from coach.model.launch import LaunchRequest
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.sources.io import SystemIo
 from coach.sources.run_files import read_run
 from coach.workflows.drill_answer import answer_drill
+from coach.workflows.job_actions import perform, plan_action
 from coach.workflows.sharing import Sharer
 from coach.workflows.submit import submit
 from tests.installed import REPOSITORY
@@ -74,6 +76,15 @@ def test_a_launch_that_is_refused_leaves_nothing_behind(world: World, place: Pat
     with pytest.raises(UserError):
         submit(world.plan(asked(place)), world.settings, world.env, world.io)
     assert list(place.iterdir()) == []
+
+
+def test_a_run_that_is_cancelled_while_it_waits_is_not_waited_for_any_longer(
+    world: World, place: Path
+) -> None:
+    submitted = submit(world.plan(asked(place)), world.settings, world.env, world.io)
+    action = plan_action(Verb.CANCEL, [submitted.run_id], world.settings, world.env, world.io)
+    perform(action, world.env, world.io.now())
+    assert [told["state"] for told in shared(place)] == ["CANCELLED"]
 
 
 def test_a_directory_that_is_unsafe_is_refused_to_who_named_it_and_left_out_where_the_config_did(
