@@ -22,8 +22,8 @@ HELP = "put a small summary of the run into DIR, for everybody to read: state, s
 INTERVAL_S = 30.0
 """Between two words of a run that goes on."""
 
-PATIENCE_S = 10.0
-"""How long the end of a run waits for the shared directory."""
+PATIENCE_S = 15.0
+"""How long the end of a run waits for the shared directory: longer than the lock lives that a killed sampler has left."""
 
 _MAX_TEXT = 40
 _TAIL_BYTES = 64 << 10

@@ -153,4 +153,15 @@ def test_a_run_of_ones_own_command_is_seen_from_its_start_to_its_end(
     supervisor.wait(timeout=60)
     assert (told()["state"], told()["recipe"]) == ("COMPLETED", "mine")
     assert told()["ended_time_s"] >= told()["started_time_s"]
-    assert len(list(place.iterdir())) == 1
+    assert len([file for file in place.iterdir() if not file.name.startswith(".")]) == 1
+
+
+def test_the_lock_of_a_killed_sampler_does_not_keep_the_end_from_the_cohort(
+    tmp_path: Path, place: Path
+) -> None:
+    paths = a_run(tmp_path, place, state="COMPLETED")
+    lock = paths.run_dir / ".share.lock"
+    lock.touch()
+    os.utime(lock, (1, 1))
+    assert share.share_in_time(paths) is None
+    assert shared(place)["state"] == "COMPLETED"
