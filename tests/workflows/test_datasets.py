@@ -98,7 +98,9 @@ def test_without_a_network_it_says_so_and_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "words"), [(BYTES[:-9], 200, "its SHA-256 is"), (b"", 404, "answered 404")]
+    ("body", "status", "words"),
+    [(BYTES[:-9], 200, "its SHA-256 is"), (b"", 404, "answered 404")],
+    ids=["cut short", "missing"],
 )
 def test_what_is_not_what_was_published_is_not_kept(
     settings: Settings, env: dict[str, str], tmp_path: Path, body: bytes, status: int, words: str
