@@ -106,7 +106,7 @@ class InputBound(Rule):
         ),
         Threshold("full_cpu_pct", 90, "percent", "no CPU is left for one more worker"),
         Threshold(
-            "starved_share", 0.3, "of step time", "a want of CPUs slows the training as well as its loaders"
+            "starved_share", 0.35, "of step time", "a want of CPUs slows the training as well as its loaders"
         ),
     )
 
