@@ -124,6 +124,17 @@ def test_a_program_that_logs_on_rank_0_alone_has_no_idle_ranks() -> None:
     assert "DST011" in at_work(started(4, 0, 1, 2, 3))
 
 
+def test_ranks_of_other_nodes_whose_steps_are_seen_late_are_not_idle() -> None:
+    def told(state: str, step_s: float) -> bool:
+        launched = run(resources={"num_nodes": 2, "nproc_per_node": 1}, state=state)
+        diagnosis = judge(steps([1.0] * 100, 0, step_s), run=launched, events=started(2, 0, 1))
+        return "DST011" in [finding.rule for finding in diagnosis.findings]
+
+    assert not told("RUNNING", 0.1)
+    assert told("RUNNING", 1.0)
+    assert told("COMPLETED", 0.1)
+
+
 def test_gpus_that_nobody_looked_at_or_that_a_neighbour_uses_are_not_called_idle() -> None:
     assert "DST011" not in at_work(started(1, 0), 4)
     busy = [sample for gpu in range(4) for sample in gpu_samples([60.0] * 130, gpu, power_w=300.0)]

@@ -44,6 +44,9 @@ class IdleRanks(Rule):
     thresholds = (
         Threshold("min_steps", 20, "steps", "ranks start seconds apart, and not that many steps"),
         Threshold("min_s", 5, "seconds of steps", "the same, where steps are very short"),
+        Threshold(
+            "lag_s", 90, "seconds of steps", "on several nodes: so late a network file system may show them"
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -55,7 +58,9 @@ class IdleRanks(Rule):
         asked = nodes * per_node if nodes and per_node else 0
         gpus = num_gpus_asked(snapshot) or 0 if _leaves_gpus(history) else 0
         expected = max(told, asked, gpus)
-        if len(at_work) >= expected or not self._trains(history):
+        # What ranks on other nodes wrote may be seen late; once the run has ended, all of it is there.
+        least_s = self.values["min_s" if snapshot.has_ended or (nodes or 1) == 1 else "lag_s"]
+        if len(at_work) >= expected or not self._trains(history, least_s):
             return
         idle = [rank for rank in range(told) if rank not in at_work]
         if not set(idle) <= {event.rank for event in snapshot.events if event.event == "start"}:
@@ -84,11 +89,11 @@ class IdleRanks(Rule):
             severity=Severity.CRITICAL if gpus == expected else None,
         )
 
-    def _trains(self, history: History) -> bool:
+    def _trains(self, history: History, least_s: float) -> bool:
         """Whether the ranks at work have made so many steps that the others would have, too."""
         steps = history.steps(history.ranks[0])
         seconds = sum(step.step_time_s or 0.0 for step in steps)
-        return len(steps) >= self.values["min_steps"] and seconds >= self.values["min_s"]
+        return len(steps) >= self.values["min_steps"] and seconds >= least_s
 
 
 def _world_size(snapshot: TargetSnapshot) -> int | None:
