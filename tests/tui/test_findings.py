@@ -63,9 +63,11 @@ async def test_f_lists_the_findings_of_all_jobs_the_most_costly_first_and_enter_
         assert driver.place == "cluster"
 
 
-@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+@pytest.mark.parametrize(
+    ("size", "place"), [((120, 36), "finding"), ((80, 24), "finding"), ((80, 24), "job")]
+)
 async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_diff(
-    size: tuple[int, int],
+    size: tuple[int, int], place: str
 ) -> None:
     session = with_foreign_job()
     finding = replace(
@@ -75,12 +77,15 @@ async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_dif
     diagnoses = MappingProxyType({**session.snapshot.diagnoses, "99": told})
     session = FakeSession(replace(session.snapshot, diagnoses=diagnoses), {RUN_ID: make_history(lost_at=150)})
     async with opened(session, size=size) as driver:
-        await driver.press("f")
-        await driver.reaches("findings")
-        await driver.sees("GPU003  ")
-        await driver.press("home", "enter")
-        await driver.reaches("finding")
-        await driver.sees("The GPUs hardly work")
+        await driver.sees("GPU003")
+        if place == "finding":
+            await driver.press("f")
+            await driver.reaches("findings")
+            await driver.sees("LOST GPU-H")
+            await driver.press("home", "enter")
+        else:
+            await driver.press("down", "enter")
+        await driver.reaches(place)
         await driver.press("F")
         await driver.sees("script: as Slurm keeps it")
         await driver.sees("+python train.py --num_workers 6")
