@@ -1,0 +1,72 @@
+"""A learner and a teacher on a real Slurm: the job itself says how it stands, coach what was found, and a closed coach keeps nothing back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.installed import InstalledCoach
+from tests.terminal.tmux import Terminal
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.terminal]
+
+
+def test_a_teacher_sees_who_trains_who_waits_and_who_has_nothing(
+    slurm: SlurmCluster,
+    user_coach: InstalledCoach,
+    open_directory: Path,
+    open_terminal: Callable[..., Terminal],
+) -> None:
+    place = open_directory / f"course-{user_coach.user.home.name}"
+    shared, roster = place / "shared", place / "people"
+    shared.mkdir(parents=True)
+    shared.chmod(0o1777)
+    learner = user_coach.user.name
+    roster.write_text(f"{learner}\nabsent\n")
+
+    def runs() -> dict[str, Any]:
+        told = json.loads(user_coach("cohort", shared, "--roster", roster, "--format", "json").stdout)
+        people = {person["user"]: person["runs"] for person in told["people"]}
+        assert people["absent"] == []
+        return {run["recipe"]: run for run in people[learner]}
+
+    def launch(recipe: str, *more: str) -> None:
+        done = user_coach("launch", recipe, "--share", shared, *more)
+        assert done.returncode == 0, done.stderr
+        assert "shares a summary in" in done.stderr
+
+    small = ("max_steps=20", "width=8", "batch_size=16", "num_train_samples=400", "eval_every_epoch=false")
+    launch("baseline", "--gpus", "0", *(word for value in ("lr=1e20", *small) for word in ("--set", value)))
+    launch("amp", "--sbatch", "begin=now+1hour", "--gpus", "0")
+    wait_until(lambda: runs()["baseline"]["state"] == "COMPLETED", 120, "the run ends", every_s=1.0)
+    run = runs()["baseline"]
+    assert run["samples_per_s"] > 0
+    assert (run["is_judged"], run["rule"]) == (False, None)  # nobody's coach has looked
+    assert (runs()["amp"]["state"], runs()["amp"]["ended_time_s"]) == ("PENDING", None)
+    assert runs()["amp"]["pending_s"] >= 0
+
+    user_coach("check", run["run_id"])
+    assert (runs()["baseline"]["rule"], runs()["baseline"]["severity"]) == ("NUM001", "critical")
+    said = user_coach("cohort", shared, "--roster", roster, "--long-wait", "0").stdout
+    assert "nothing yet: absent" in said
+    assert re.search(rf"pending for 0 min or longer: {learner} \d+ min", said)
+
+    env = user_coach.env({"COACH_LAUNCH_SHARE": str(shared), "COACH_COHORT_ROSTER": str(roster)})
+    terminal = open_terminal(user_coach.argv(), columns=80, rows=24, env=env, as_user=user_coach.user)
+    terminal.wait_for("slurm ·", 60)
+
+    def is_open() -> bool:
+        terminal.send("L")
+        return "› cohort" in terminal.screen()
+
+    wait_until(is_open, 60, "the cohort's screen", every_s=0.5)
+    terminal.wait_for("✖ NUM001", 60)
+    terminal.wait_for("▲ nothing yet: absent", 10)
+    slurm.run(["scancel", "--user", learner], as_root=True)
