@@ -60,17 +60,14 @@ class Block:
         return self._text.translate(_KIND).split(b"\n")
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
         return [0, *_ends(self.kinds)]
 
     def start_of(self, line: int) -> int:
-        return self._starts[line]
+        return self.starts[line]
 
     def end_of(self, line: int) -> int:
-        return self._starts[line + 1] - 1
-
-    def line_at(self, place: int) -> int:
-        return bisect_right(self._starts, place) - 1
+        return self.starts[line + 1] - 1
 
 
 class LineFilter:
@@ -175,7 +172,7 @@ class _Probes(dict[int, _Probe]):
     ) -> None:
         super().__init__()
         self._signatures = signatures
-        self._before = f"(?:{prefix})?{_PREFIXES}".encode()
+        self._before = f"(?>(?:{prefix})?{_PREFIXES})".encode()
         self._wanted = wanted
         self._literals = list(wanted)
         self._begins: dict[int, _Probe] = {}
@@ -190,15 +187,17 @@ class _Probes(dict[int, _Probe]):
         if not self._literals:
             return
         met = self._automaton.find_matches_as_indexes(text, overlapping=True)
-        found: dict[int, set[int]] = defaultdict(set)
+        found: dict[int, list[int]] = defaultdict(list)
         for number, _, end in [place for place in met if self[place[0]](text, place[2])]:
             for index, probe in self._one_by_one[number]:
                 if probe is None or probe(text, end):
-                    found[index].add(block.line_at(end - 1))
-        for index, lines in found.items():
+                    found[index].append(end)
+        starts = block.starts
+        for index, ends in found.items():
+            lines = sorted({bisect_right(starts, end - 1) - 1 for end in ends})
             is_such = self._begins.get(index)
-            block.places[index] = sorted(
-                line for line in lines if is_such is None or is_such(text, block.start_of(line))
+            block.places[index] = (
+                lines if is_such is None else [line for line in lines if is_such(text, starts[line])]
             )
 
     def __missing__(self, number: int) -> _Probe:

@@ -65,7 +65,7 @@ def probes_of(signature: Signature) -> Probes:
     """Never more than the pattern asks."""
     flags, literals = signature.pattern.flags, signature.literals
     behind: dict[str, list[bytes]] = {}
-    begins: list[bytes] = []
+    begins: dict[bytes, dict[bytes, None]] = {}
     paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
     for path in paths:
         found = _found(path, literals)
@@ -78,8 +78,13 @@ def probes_of(signature: Signature) -> Probes:
         first = min(found)[0]
         for literal in (literal for at, literal in found if at == first):
             behind.setdefault(literal, []).append(_asked(path[first + len(literal) :])[0])
-        begins.append(_asked(path[: first + 1])[0] if path[0] is _BEGIN else b"")
-    begin = b"" if b"" in begins else b"|".join(dict.fromkeys(begins))
+        head, is_whole = _asked(path[:first]) if path[0] is _BEGIN else (b"", False)
+        begins.setdefault(head, {})[_asked(path[first : first + 1])[0] if is_whole else b""] = None
+    # Paths that begin alike are looked at once.
+    is_anything = b"" in begins.get(b"", {})
+    begin = (
+        b"" if is_anything else b"|".join(head + b"(?:%s)" % b"|".join(then) for head, then in begins.items())
+    )
     return Probes({literal: b"|".join(dict.fromkeys(tails)) for literal, tails in behind.items()}, begin)
 
 
