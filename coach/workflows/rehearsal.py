@@ -37,6 +37,7 @@ from coach.workflows.job_actions import HasEnded, perform, plan_action
 from coach.workflows.prepare import look_at_site
 from coach.workflows.read import read_once
 from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.sharing import unshared
 from coach.workflows.submit import submit, wait
 from coach.workflows.sweep import plan_all
 from coach.workflows.targets import Target, TargetKind
@@ -85,7 +86,7 @@ class Rehearsal:
         """Launch a recipe small, and watch it to its end. When it is interrupted, its run is cancelled first."""
         recipe = get_recipe(item.request.recipe)
         small = {"max_steps": self._plan.max_steps} if "max_steps" in recipe.parameters else {}
-        request = replace(item.request, set={**item.request.set, **small})
+        request = unshared(replace(item.request, set={**item.request.set, **small}))
         try:
             plan = plan_all(
                 with_defaults(request, self._settings),

@@ -41,6 +41,13 @@ def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...]
     return replace(request, share=None), (), (f"shares no summary: {directory}: {problem}",)
 
 
+def unshared(request: LaunchRequest) -> LaunchRequest:
+    """A launch that tries coach or the site, and is nobody's work, shares nothing unless it was said to, or the site has locked where."""
+    if request.share is not None:
+        return request
+    return replace(request, share=NOWHERE, defaulted=request.defaulted | {"share"})
+
+
 def _why_not(directory: Path) -> str | None:
     try:
         problem = share.why_unsafe(directory.stat())

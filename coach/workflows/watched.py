@@ -36,6 +36,7 @@ from coach.workflows.fixing import plan_child
 from coach.workflows.job_actions import perform, plan_action
 from coach.workflows.prepare import num_alive_runs, prepare
 from coach.workflows.read import read_once
+from coach.workflows.sharing import unshared
 from coach.workflows.submit import submit, wait
 from coach.workflows.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
 
@@ -119,7 +120,7 @@ class Launches:
             if parent is not None:
                 plan = plan_child(request, parent, settings, env, io)
             else:
-                plan = prepare(request, settings, env, io, time.time())
+                plan = prepare(unshared(request), settings, env, io, time.time())
             submitted = submit(plan, settings, env, io)
         on_launched(submitted)
         self._on_note(f"{plan.recipe}: {submitted.run_id}")

@@ -23,7 +23,7 @@ from coach.sources.io import SystemIo
 from coach.sources.run_files import read_run
 from coach.workflows.drill_answer import answer_drill
 from coach.workflows.job_actions import perform, plan_action
-from coach.workflows.sharing import Sharer
+from coach.workflows.sharing import Sharer, unshared
 from coach.workflows.submit import submit
 from tests.installed import REPOSITORY
 from tests.waiting import wait_until
@@ -109,6 +109,15 @@ def test_a_person_may_say_none_unless_the_site_has_locked_it(world: World, place
     world.settings = replace(world.settings, locks={"launch.share": Lock("the course", "site.toml:3")})
     with pytest.raises(UserError, match="the course"):
         world.plan(LaunchRequest("ddp", python="python3", share="none"))
+
+
+def test_a_launch_that_only_tries_something_is_no_work_of_anybody_s(world: World, place: Path) -> None:
+    tried = unshared(LaunchRequest("ddp", python="python3"))
+    world.settings = replace(world.settings, launch=LaunchDefaults(share=str(place)))
+    assert not any("shares" in note for note in world.plan(tried).notes)
+    assert unshared(asked(place)) == asked(place)
+    world.settings = replace(world.settings, locks={"launch.share": Lock("the course", "site.toml:3")})
+    assert world.plan(tried).request.share == str(place)
 
 
 @pytest.fixture
