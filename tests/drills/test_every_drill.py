@@ -16,7 +16,7 @@ from tests.drills.conduct import Conductor, assert_found, drill_of
 from tests.installed import InstalledCoach
 
 DRILLS = tuple(recipe.name for recipe in find_drills()[0])
-QUICK = ("missing_piece", "typo", "heavy_start", "spare_part", "busy_line", "crossed_pens")
+QUICK = ("missing_piece", "half_measure", "heavy_start", "spare_part", "busy_line", "crossed_pens")
 """Of different families: code, numerics, memory, between processes, the network, files."""
 ELSEWHERE = ("generous_cpus",)
 """Its node must really have the CPUs that Slurm says."""
