@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from coach.model.cluster import is_final
 from coach.model.log import LogHit, LogTail
@@ -73,7 +74,8 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     if tail is None:
         return not hit.traceback and losses_after(hit, snapshot)
     after = lines_after(hit, tail)
-    if any(_says_tried_again(line) for line in after[:_TRIED_AGAIN_LINES]) or _is_ignored(hit, tail):
+    next_said = islice(filter(str.strip, after), _TRIED_AGAIN_LINES)
+    if any(map(_says_tried_again, next_said)) or _is_ignored(hit, tail):
         return True
     if any(_TESTS_PASSED.search(line) for line in after):
         return True

@@ -130,6 +130,17 @@ def test_an_empty_line_between_any_two_hides_no_error() -> None:
     assert told(text) == [("code_error", 2 * NUMBER - 1)]
 
 
+CAUGHT = (
+    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: "
+    "/x (Caused by NameResolutionError(\"Failed to resolve 'huggingface.co' ([Errno -3] Temporary failure in name resolution)\"))\n"
+    "Using cached model\nepoch 1 accuracy 0.3\nDone\n"
+)
+
+
+def test_an_error_that_was_caught_stays_caught_however_the_log_was_broken() -> None:
+    assert told(CAUGHT) == told(folded(CAUGHT, 80)) == told(CAUGHT.replace("\n", "\n\n")) == []
+
+
 def test_lines_of_one_length_that_nobody_broke_stay_apart() -> None:
     steps = [
         f"step {n:06d} loss {2.0 / n:.6f} with a learning rate of 0.000300 and no overflow"
