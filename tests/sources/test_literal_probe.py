@@ -7,6 +7,8 @@ import re
 import pytest
 
 from coach.model.log import Signature
+from coach.rules.registry import build, signatures
+from coach.sources.line_filter import is_digit_blind
 from coach.sources.literal_probe import probes_of
 
 
@@ -73,3 +75,13 @@ def test_what_a_line_begins_with_is_asked_of_a_pattern_that_begins_there() -> No
     assert re.match(probes.begin, b"ValueError: x")
     assert not re.match(probes.begin, b"it said ValueError: x")
     assert not probes_of(Signature("X", "x", ("Error",), re.compile(r"Error: "))).begin
+
+
+@pytest.mark.parametrize(("rule", "name"), [("COD001", "exception"), ("NUM001", "stopped")])
+def test_what_stands_in_many_healthy_lines_is_let_go_cheaply(rule: str, name: str) -> None:
+    (signature,) = (each for each in signatures(build()) if (each.rule, each.name) == (rule, name))
+    assert is_digit_blind(signature.pattern)
+    assert not any(
+        passes(signature.pattern.pattern, signature.literals, f"an {word} of loss")
+        for word in ("Error", "Invalid")
+    )
