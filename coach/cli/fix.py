@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coach.analysis.compare import Comparison, compare, measure
+from coach.analysis.withholding import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.check import finding_lines
 from coach.cli.compare import comparison_object, print_comparison
@@ -75,6 +76,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     refuse_if_readonly(settings, "launches nothing")
     io = SystemIo(scrubbed_environment(os.environ))
     checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
+    if withheld := why_withheld(checked.diagnosis):
+        raise UserError(f"{args.run}: {withheld.because}", withheld.how)
     parent = checked.snapshot.run
     if parent is None:
         return show_foreign(checked, args.rule, args.format, settings, io)

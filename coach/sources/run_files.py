@@ -32,6 +32,8 @@ ENDED_INTERVAL_S = 15.0
 _RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
 _CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
 """A file, or a directory where every rank wrote its share."""
+_MAX_BELOW = 8
+"""Levels: torchrun's folders of a rank are the deepest of a run."""
 
 
 def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
@@ -163,7 +165,7 @@ def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
 
 def run_around(io: Io, path: Path) -> Run | None:
     """The run whose file or folder this is; None where it is of none."""
-    for folder in (path.parent, path.parent.parent, path.parent.parent / path.stem):
+    for folder in (*path.parents[:_MAX_BELOW], path.parent.parent / path.stem):
         try:
             return read_run(io, folder)
         except (OSError, UserError):

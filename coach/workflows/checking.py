@@ -45,6 +45,8 @@ from coach.workflows.targets import (
     resolve_target,
 )
 
+_STDIN_PATH = Path("/dev/stdin")
+
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
@@ -109,10 +111,8 @@ class Checker:
             )
             self._past.catch_up(this, known, self._io, self._read_past)
         told = self._beside_others(diagnosis, snapshot, this)
-        if (
-            snapshot.run is None and target.path is not None
-        ):  # one file of a drill's run tells no more than all of them
-            told = as_told(told, run_around(self._io, target.path), self._drills)
+        for path in _paths_read(target, snapshot, files):  # one file of a drill's run tells no more than all
+            told = as_told(told, run_around(self._io, path), self._drills)
         return Checked(told, snapshot, read, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
@@ -186,6 +186,19 @@ class Checker:
         snapshot, history, diagnosis, _ = self._read(target, rows_of(past))
         self._engine.forget(target.name)
         return snapshot, history, diagnosis
+
+
+def _paths_read(target: Target, snapshot: TargetSnapshot, files: ForeignFiles | None) -> set[Path]:
+    """Where the files lie that were read, also those that were named by another name or came as standard input."""
+    paths = [*target.logs, *target.metrics]
+    if target.kind is TargetKind.STDIN:
+        paths.append(_STDIN_PATH)
+    elif snapshot.run is None:
+        paths += [Path(tail.file) for tail in snapshot.log_tails]
+        paths += [target.path] if target.path is not None else []
+    if target.kind is TargetKind.DIRECTORY and files is not None:
+        paths += files.metrics()
+    return {path.resolve() for path in paths}
 
 
 def _files_read(snapshot: TargetSnapshot, files: ForeignFiles) -> FilesRead:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,15 @@ from tests.launch.examples import CLUSTER, MACHINE
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 RUN_ID = "20261121-043902-strange_loss-bca6"
+
+_CHECK_STDIN = """
+import sys
+from pathlib import Path
+from coach.launch import recipe
+recipe.data_dir = lambda: Path(sys.argv[1])
+from coach.cli import guarded, run_command
+sys.exit(guarded(lambda: run_command("check", ["-", "--backend", "local"])))
+"""
 
 RECIPE = """
 schema = 1
@@ -106,6 +117,33 @@ def test_until_it_is_answered_check_and_list_tell_nothing(
     drill = listed(capfd)
     assert drill["planted"] is None
     assert drill["run_dir"] == str(home / "runs" / RUN_ID)
+
+
+def test_no_other_way_to_its_files_tells_more(
+    home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = home / "runs" / RUN_ID
+    (home / "link.log").symlink_to(run_dir / "stdout.log")
+    (home / "other.log").write_text("step 1\n")
+    named = ["--log", str(run_dir / "stdout.log")]
+    for words in ([str(home / "link.log")], [str(home / "runs")], [str(home / "other.log"), *named]):
+        _, out, _ = coach(capfd, "check", *words, "--backend", "local")
+        assert "drill: answer first" in out
+        assert "NUM001" not in out
+    with open(run_dir / "stdout.log", "rb") as log:
+        done = subprocess.run(
+            [sys.executable, "-c", _CHECK_STDIN, str(home.parent / "data")], stdin=log, capture_output=True
+        )
+    assert b"drill: answer first" in done.stdout, done.stderr.decode()
+    assert b"NUM001" not in done.stdout
+
+
+def test_a_fix_waits_for_the_answer_and_says_so(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in ([RUN_ID], [RUN_ID, "--list"], [RUN_ID, "NUM001", "--dry-run"]):
+        status, out, err = coach(capfd, "fix", *words)
+        assert (status, out) == (2, "")
+        assert "drill: answer first" in err
+        assert f"coach drill {RUN_ID} --answer" in err
 
 
 def test_the_engine_judges_a_copy_without_the_names_like_any_other_run(
