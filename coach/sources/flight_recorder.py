@@ -22,6 +22,9 @@ INTERVAL_S = 10.0
 MAX_DUMP_BYTES = 16 << 20
 MAX_CALLS = 256
 """Of each process group the newest: what the ranks called before is long agreed."""
+_MAX_TENSORS, _MAX_DIMENSIONS = 8, 16
+_MOST = 1 << 63
+"""A number of torch's; a larger one has been made up, and may have more digits than can be printed."""
 
 _RANK = re.compile(r"(\d{1,6})$")
 
@@ -79,7 +82,7 @@ def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
         if isinstance(entry, Mapping) and not entry.get("is_p2p"):
             number = entry.get("collective_seq_id", entry.get("seq_id"))
             operation = entry.get("profiling_name")
-            if type(number) is int and isinstance(operation, str):
+            if _is_count(number) and isinstance(operation, str):
                 of_group = calls.setdefault(_group_of(entry), {})
                 of_group[number] = Call(number, operation[:80], _sizes(entry.get("input_sizes")))
     return tuple(
@@ -104,16 +107,22 @@ def _load(data: bytes) -> Any:
 
 
 def _group_of(entry: Mapping[Any, Any]) -> str:
+    """Only what is plain is turned into text: a few bytes can hold lists within lists that fill any memory as text."""
     group = entry.get("process_group")
-    return str(group[0])[:80] if isinstance(group, list | tuple) and group else str(entry.get("pg_id"))[:80]
+    name = group[0] if isinstance(group, list | tuple) and group else entry.get("pg_id")
+    return name[:80] if isinstance(name, str) else str(name) if _is_count(name) else ""
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST
 
 
 def _sizes(said: Any) -> tuple[tuple[int, ...], ...]:
     if not isinstance(said, list | tuple):
         return ()
     return tuple(
-        tuple(size for size in sizes if type(size) is int)
-        for sizes in said
+        tuple(size for size in sizes[:_MAX_DIMENSIONS] if _is_count(size))
+        for sizes in said[:_MAX_TENSORS]
         if isinstance(sizes, list | tuple)
     )
 
@@ -127,4 +136,4 @@ def _members(config: Any, group: str) -> tuple[int, ...]:
         ranks = json.loads(said["ranks"]) if isinstance(said, Mapping) else []
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()
-    return tuple(rank for rank in ranks if type(rank) is int) if isinstance(ranks, list) else ()
+    return tuple(rank for rank in ranks if _is_count(rank)) if isinstance(ranks, list) else ()

@@ -77,6 +77,22 @@ def test_entries_that_say_nonsense_are_left_out() -> None:
     assert (record.rank, record.members, record.calls) == (12, (), (Call(7, "nccl:all_reduce", ((2,),)),))
 
 
+def test_a_few_bytes_that_would_fill_the_memory_as_text_are_no_name() -> None:
+    nested: list[object] = ["a"]
+    for _ in range(200):
+        nested = [nested, nested]
+    entry = {
+        "process_group": (nested, "default"),
+        "collective_seq_id": 7,
+        "profiling_name": "nccl:all_reduce",
+        "input_sizes": [[10**6000, 4]],
+    }
+    huge = {**entry, "collective_seq_id": 10**6000}
+    (record,) = parse_dump(pickle.dumps({"entries": [entry, huge]}), Path("nccl_trace_rank_0")) or ()
+    assert record.group == ""
+    assert record.calls == (Call(7, "nccl:all_reduce", ((4,),)),)
+
+
 def test_dumps_are_read_as_they_come_and_again_when_they_are_written_anew(tmp_path: Path) -> None:
     paths = [tmp_path / "nccl_trace_rank_0", tmp_path / "nccl_trace_rank_1"]
     source = FlightRecorderSource(SystemIo(os.environ), "17", lambda: paths)
