@@ -19,10 +19,15 @@ def lost_lines(
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
     torn = tuple(f"torn: {_named(each, found)}: {each.torn}" for each in found.torn)
     newest = found.newest
-    since_s = newest.time_s if newest is not None else start_s
+    since_s = start_s if newest is None else max(newest.time_s, start_s or 0.0)
     cost = _cost(since_s, num_gpus, now_s)
     if newest is not None:
         old = format_time(max(0, round(now_s - newest.time_s)))
+        if newest.time_s != since_s:  # it was put back into the queue since
+            return (
+                f"lost: {cost} since it began again from {_named(newest, found)}, the newest complete checkpoint, {old} old",
+                *torn,
+            )
         return (
             f"lost: {cost} since the newest complete checkpoint, {_named(newest, found)}, {old} old",
             *torn,

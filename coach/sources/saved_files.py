@@ -154,7 +154,7 @@ def _missing_shards(io: Io, directory: Path, path: str, names: set[str]) -> str 
         return None
     try:
         file = directory / path / index
-        wanted = set(json.loads(io.read(file, 0, io.size(file)))["weight_map"].values())
+        wanted = set(json.loads(io.read(file, 0, _MAX_HEADER_BYTES))["weight_map"].values())
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return f"{index}: it cannot be read"
     missing = sorted(str(name) for name in wanted - names)
@@ -164,8 +164,8 @@ def _missing_shards(io: Io, directory: Path, path: str, names: set[str]) -> str 
 def _gap(files: Iterable[str]) -> str | None:
     """A rank whose share of the optimizer is missing between others."""
     ranks = {int(match[1]) for file in files if (match := _OPTIMIZER_SHARE.search(file))}
-    missing = sorted(set(range(max(ranks, default=-1) + 1)) - ranks)
-    return f"the share of rank {missing[0]} is missing" if missing else None
+    missing = next((place for place, rank in enumerate(sorted(ranks)) if rank != place), None)
+    return None if missing is None else f"the share of rank {missing} is missing"
 
 
 def _is_not_latest(io: Io, folder: Path) -> str | None:

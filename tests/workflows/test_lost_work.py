@@ -135,6 +135,19 @@ def test_of_deepspeed_every_rank_has_a_share_and_latest_names_what_was_finished(
     ]
 
 
+def test_what_a_rank_of_any_number_has_shared_is_judged_at_once(work: Work) -> None:
+    for rank in (0, 10**12):
+        work.write(f"global_step5/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", torch_file(), 9)
+    assert work.told() == [("global_step5", "DeepSpeed", 5, "the share of rank 1 is missing")]
+
+
+def test_the_hours_that_a_requeued_run_waited_are_not_lost(work: Work) -> None:
+    work.write("step-40.pt", torch_file(), 600)
+    (line,) = lost_lines(work.found(), NOW_S - 900, 4, NOW_S)
+    assert line.startswith("lost: 1.0 GPU-hours since it began again from step-40.pt (PyTorch, step 40), ")
+    assert line.endswith("the newest complete checkpoint, 10:00:00 old")
+
+
 def test_what_was_written_before_the_job_is_not_its_own(work: Work) -> None:
     work.write("pretrained.pt", torch_file(), 600)
     assert work.found(NOW_S - 3600).saved == ()
