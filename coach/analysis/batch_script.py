@@ -104,6 +104,9 @@ _SBATCH = {"mem": "", "time": "t", "signal": "", "exclude": "x", "cpus_per_task"
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _HEADER = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
 """Slurm reads its options up to the first command."""
+_OTHER_MEMORY = re.compile(
+    r"^#SBATCH\b.*?[ \t](?P<option>--mem-per-(?:cpu|gpu)(?:=|[ \t]+)[^\s#]+)", re.MULTILINE
+)
 _WHOLE = re.compile(r"\d+")
 _SIZES = ("batch_size", "gradient_accumulation", "num_workers", "warmup_steps", "max_steps", "nproc_per_node")
 _PRECISIONS = {
@@ -271,13 +274,17 @@ def _flags(texts: Sequence[str], name: str) -> Iterator[tuple[int, re.Match[str]
 
 def _directives(text: str, name: str) -> Iterator[tuple[int, int, str]]:
     """Span and value of each time that the header asks for it; the last counts."""
-    header = _HEADER.match(text)
     letter = _SBATCH.get(name, "")
     long = re.escape(name.replace("_", "-"))
     short = rf"|-{letter}[= \t]*" if letter else ""
     wanted = re.compile(rf"^#SBATCH\b.*?[ \t](?:--{long}(?:=|[ \t]+){short})(?P<value>[^\s#]+)", re.MULTILINE)
-    for found in wanted.finditer(text, 0, header.end() if header else 0):
+    for found in wanted.finditer(text, 0, _end_of_header(text)):
         yield *found.span("value"), found["value"]
+
+
+def _end_of_header(text: str) -> int:
+    header = _HEADER.match(text)
+    return header.end() if header else 0
 
 
 def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
@@ -285,9 +292,9 @@ def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
     if found:
         return 0, found[-1][0], found[-1][1], value
     if key == "mem":  # Slurm takes only one of them
-        other = list(re.finditer(r"^#SBATCH[ \t]+--mem-per-(?:cpu|gpu)[= \t]+\S+", text, re.MULTILINE))
+        other = list(_OTHER_MEMORY.finditer(text, 0, _end_of_header(text)))
         if other:
-            return 0, *other[-1].span(), f"#SBATCH --mem={value}"
+            return 0, *other[-1].span("option"), f"--mem={value}"
     place = _behind_header(text)
     return 0, place, place, f"#SBATCH --{key.replace('_', '-')}={value}\n"
 
@@ -308,8 +315,7 @@ def _export(text: str, name: str, value: str) -> tuple[int, int, int, str]:
 
 def _behind_header(text: str) -> int:
     """After the last #SBATCH line that Slurm reads, else after the first line."""
-    header = _HEADER.match(text)
-    options = list(re.finditer(r"^#SBATCH\b.*\n", text[: header.end() if header else 0], re.MULTILINE))
+    options = list(re.finditer(r"^#SBATCH\b.*\n", text[: _end_of_header(text)], re.MULTILINE))
     if options:
         return options[-1].end()
     return text.find("\n") + 1 if text.startswith("#!") else 0

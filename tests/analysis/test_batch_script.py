@@ -114,6 +114,22 @@ def test_memory_per_cpu_gives_way_because_slurm_takes_only_one_of_them() -> None
     assert found == ["- #SBATCH --mem-per-cpu=2G", "+ #SBATCH --mem=6G"]
 
 
+@pytest.mark.parametrize(
+    ("script", "new"),
+    [
+        ("#SBATCH -n 4 --mem-per-gpu=4G -t 10\nx\n", "#SBATCH -n 4 --mem=12G -t 10\nx\n"),
+        (
+            "#SBATCH -n 4\nx\n#SBATCH --mem-per-cpu=4G\n",
+            "#SBATCH -n 4\n#SBATCH --mem=12G\nx\n#SBATCH --mem-per-cpu=4G\n",
+        ),
+    ],
+    ids=["beside other options", "below the first command, where Slurm reads none"],
+)
+def test_memory_per_cpu_is_found_wherever_slurm_reads_it_and_nowhere_else(script: str, new: str) -> None:
+    (text,), unsaid = change_script(read_script((script,)), {"mem": "12G"})
+    assert (text, unsaid) == (new, ())
+
+
 def test_a_setting_of_the_allocator_stands_beside_those_that_are_there() -> None:
     script = "#!/bin/bash\nexport PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128\npython train.py\n"
     after, _ = change_script(
