@@ -27,7 +27,7 @@ import pytest
 from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
 from tests.cluster.slurm import SlurmCluster, booted
-from tests.installed import InstalledCoach, build_environment, build_wheel, own_environment
+from tests.installed import SHARED, InstalledCoach, build_environment, build_wheel, own_environment
 from tests.ordinary_user import User, make_open_directory, make_user
 from tests.requirements import REQUIREMENTS
 from tests.terminal.tmux import Terminal
@@ -37,13 +37,20 @@ _SLURM_CLIENTS = re.compile(
 )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder that would import it)."""
     os.environ["COACH_AS_ROOT"] = "1"
+    if not hasattr(config, "workerinput"):
+        os.environ[SHARED] = str(make_open_directory("coach-shared"))
     with contextlib.suppress(ImportError):
         import pytest_randomly
 
         pytest_randomly.entrypoint_reseeds = []
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(SHARED), ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)

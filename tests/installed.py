@@ -21,6 +21,9 @@ from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+SHARED = "COACH_TEST_SHARED"
+"""Names the directory of this run of the suite that all its processes share; every user can enter it."""
+
 _PIP = ("-m", "pip", "install", "-qq", "--disable-pip-version-check")
 _CAN_MAKE_VENV = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))"
 
@@ -85,7 +88,7 @@ def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
     assert base is not None, (
         "no Python 3.11 or newer with venv that every user can reach (Debian: apt install python3-venv)"
     )
-    needed = _dependencies(directory.parent, base, wheel, extras)
+    needed = _dependencies(base, wheel, extras)
     _run([base, "-m", "venv", "--without-pip", directory])
     python = directory / "bin" / "python"
     _run([needed, *_PIP[:2], "--python", python, *_PIP[2:], "--no-deps", wheel])
@@ -93,9 +96,9 @@ def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
     return python
 
 
-def _dependencies(fallback: Path, base: Path, wheel: Path, extras: str) -> Path:
-    """An interpreter with what coach needs and without coach. It stays inside the suite's own environment for the next run."""
-    keeper = Path(sys.prefix) if is_reachable(Path(sys.prefix)) else fallback
+def _dependencies(base: Path, wheel: Path, extras: str) -> Path:
+    """An interpreter with what coach needs and without coach. It stays inside the suite's own environment for the next run, where others can reach that."""
+    keeper = Path(sys.prefix if is_reachable(Path(sys.prefix)) else os.environ[SHARED])
     requirements = [REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt"]
     digest = hashlib.sha256(
         b"".join([os.fsencode(base), *(path.read_bytes() for path in requirements)])
