@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from coach.analysis.compare import Comparison, compare, measure
 from coach.analysis.withholding import why_withheld
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         except KeyboardInterrupt:
             say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
             return 130
-        comparison = _compared(parent.run_id, submitted.run_id, plan.backend, settings, io)
+        comparison = _compared(parent.run_dir, submitted.run_dir, plan.backend, settings, io)
     answer = {
         "run_id": submitted.run_id,
         "run_dir": submitted.run_dir,
@@ -181,7 +182,7 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
 
 
 def _step_time_s(run: Run, settings: Settings, io: SystemIo) -> float | None:
-    snapshot, history = _read(run.run_id, run.backend, settings, io)
+    snapshot, history = _read(run.run_dir, run.backend, settings, io)
     step_time = measure(snapshot, history).step_time
     return step_time.value if step_time is not None else None
 
@@ -223,10 +224,11 @@ def _is_wanted(args: argparse.Namespace, remedy: Remedy, plan: Plan) -> bool:
 
 
 def _compared(before: str, after: str, backend: str, settings: Settings, io: SystemIo) -> Comparison:
-    old, new = (_read(run_id, backend, settings, io) for run_id in (before, after))
+    old, new = (_read(run_dir, backend, settings, io) for run_dir in (before, after))
     return compare(*old, *new)
 
 
-def _read(run_id: str, backend: str, settings: Settings, io: SystemIo) -> tuple[TargetSnapshot, History]:
-    target = Target(run_id, TargetKind.RUN, settings.runs_root / run_id)
+def _read(run_dir: str, backend: str, settings: Settings, io: SystemIo) -> tuple[TargetSnapshot, History]:
+    path = Path(run_dir)
+    target = Target(path.name, TargetKind.RUN, path)
     return read_once(target, settings, io, backend, user_name(), ())

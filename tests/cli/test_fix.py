@@ -84,3 +84,10 @@ def test_a_fix_that_another_child_has_tried_is_refused_and_the_chain_is_named(sh
     done = shell.coach(PARENT, "--dry-run")
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"no further fix: {CHILD} was launched exactly so and ended FAILED" in done.stderr
+
+
+def test_a_run_that_lies_elsewhere_is_tried_short_as_well(shell: Shell) -> None:
+    elsewhere = shell.run(PARENT, {"lr": 1000.0}).rename(shell.root / "moved")
+    done = shell.coach(str(elsewhere), "--trial", "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "max_steps: " in done.stderr
