@@ -43,10 +43,10 @@ def without_a_run(cohort: Cohort) -> Sequence[str]:
 def waiting_long(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> Sequence[tuple[str, float]]:
     """Whose run waits too long, and for how many seconds; the longest first."""
     waits = {
-        person.user: max((run.waiting_s(now_s) or 0.0 for run in person.runs), default=0.0)
+        person.user: [wait_s for run in person.runs if (wait_s := run.waiting_s(now_s)) is not None]
         for person in cohort.people
     }
-    found = [(user, seconds) for user, seconds in waits.items() if seconds >= long_s]
+    found = [(user, max(seconds)) for user, seconds in waits.items() if seconds and max(seconds) >= long_s]
     return sorted(found, key=lambda wait: -wait[1])
 
 

@@ -58,6 +58,7 @@ def test_who_waits_too_long_is_named_with_the_minutes() -> None:
         "too many files: 3 were not looked at",
     ]
     assert verdict_words(cohort, NOW_S, 1450.0)[0] == "pending for 24 min or longer: bob 25 min"
+    assert [user for user, _ in waiting_long(cohort, NOW_S, 0.0)] == ["bob", "ada", "eve"]
 
 
 def test_a_run_that_should_go_on_and_says_nothing_is_not_called_running() -> None:
