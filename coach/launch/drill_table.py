@@ -59,7 +59,7 @@ def read_drill(
     reader.check_keys("drill.twin", twin, _TWIN_KEYS)
     return Drill(
         planted=planted,
-        choices=choices,
+        choices=tuple(sorted(choices)),  # whoever writes a drill names the planted one first
         twin=Twin(
             recipe=reader.matching(twin, "drill.twin.recipe", _NAME, "a recipe's name"),
             set=_scalars(reader, twin, "drill.twin.set"),

@@ -58,6 +58,13 @@ def test_a_drill_says_what_it_plants_how_it_is_launched_and_what_its_twin_is(tmp
     )
 
 
+def test_the_order_of_the_short_list_does_not_tell_the_cause() -> None:
+    drills = [recipe.drill for recipe in DRILLS if recipe.drill is not None]
+    places = [drill.choices.index(drill.planted) for drill in drills]
+    assert all(list(drill.choices) == sorted(drill.choices) for drill in drills)
+    assert max(map(places.count, places)) < len(drills) / 2
+
+
 def test_a_drill_is_found_by_its_name_and_not_listed_among_the_recipes(tmp_path: Path) -> None:
     write_drill(tmp_path)
     write_recipe(tmp_path)
