@@ -61,8 +61,9 @@ def state_words(summary: Summary, now_s: float) -> str:
 
 
 def finding_words(summary: Summary) -> str:
-    if summary.is_drill and summary.is_solved is None:
-        return "answer first"
+    """Of a drill never what it was: others have it still before them."""
+    if summary.is_drill:
+        return "answer first" if summary.is_solved is None else ""
     if not summary.is_judged:
         return _UNKNOWN
     return summary.code or "none"

@@ -53,8 +53,8 @@ def share(
                 before = _own(folder, name) if finding is None else {"finding": dict(finding) or None}
                 is_judged = bool(before.get("is_judged", finding is not None))
                 summary = _summary(paths, run, state)
-                is_told = summary["drill"] is None or summary["is_solved"] is not None
-                summary["is_judged"] = is_judged and is_told
+                # Others have the same drill still before them, so of a drill it is only told whether it was solved.
+                summary["is_judged"] = is_judged and summary["drill"] is None
                 summary["finding"] = before.get("finding") if summary["is_judged"] else None
                 _write(folder, name, json.dumps(summary).encode("ascii") + b"\n")
             finally:

@@ -129,7 +129,7 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
     updated_time_s = _number(value, "updated_time_s")
     if updated_time_s is None:
         raise ValueError("updated_time_s: a time was expected")
-    is_told = drill is None or is_solved is not None
+    is_told = drill is None  # who has it still before him reads here as well
     return Summary(
         uid=uid,
         run_id=run_id,

@@ -85,7 +85,7 @@ def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user:
         runs.write_json(runs.RunPaths(run.run_dir).drill_answer_json, _as_json(answer))
     except OSError as error:
         raise UserError(f"{run.run_dir}: the answer cannot be kept: {error.strerror}") from None
-    share_answer(run, judgement.findings)
+    share_answer(run)
     return judgement
 
 

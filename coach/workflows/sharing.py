@@ -64,10 +64,10 @@ def share_diagnosis(run: Run | None, diagnosis: Diagnosis) -> None:
         share.share_in_time(runs.RunPaths(run.run_dir), _told(diagnosis), _end_of(diagnosis))
 
 
-def share_answer(run: Run, findings: Sequence[Finding]) -> None:
-    """Tell the cohort how far a learner is with a drill. `findings` are empty until it is settled."""
+def share_answer(run: Run) -> None:
+    """Tell the cohort how far a learner is with a drill; what it was, is not told."""
     if _is_shared(run):
-        share.share_in_time(runs.RunPaths(run.run_dir), _primary(findings) or None)
+        share.share_in_time(runs.RunPaths(run.run_dir))
 
 
 def _told(diagnosis: Diagnosis) -> dict[str, str] | None:

@@ -66,7 +66,7 @@ def test_everybody_is_told_by_the_owner_of_the_files_and_who_is_missing_is_named
     status, out, _ = coach(capfd, str(place), "--roster", str(roster))
     assert status == 0
     rows = [line.split() for line in out.splitlines()]
-    assert ["60001", "typo", "RUNNING", "512", "critical", "NUM001", "yes"] in rows
+    assert ["60001", "typo", "RUNNING", "512", "yes"] in rows
     assert ["60001", "ddp", "RUNNING", "512", "none"] in rows
     assert ["absent", "nothing", "yet"] in rows
     assert "pending for 10 min or longer: 60002 25 min" in out

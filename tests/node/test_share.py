@@ -84,7 +84,7 @@ def test_what_coach_has_judged_stays_when_the_job_goes_on_to_say_its_state(
     assert (told["finding"], told["is_judged"]) == (None, True)
 
 
-def test_a_drill_tells_no_cause_before_it_is_answered(tmp_path: Path, place: Path) -> None:
+def test_a_drill_tells_no_cause_to_those_who_have_it_still_before_them(tmp_path: Path, place: Path) -> None:
     paths = a_run(tmp_path, place, recipe="typo", drill="typo")
     finding = {"code": "NUM001", "severity": "critical"}
     share.share(paths, finding)
@@ -95,7 +95,8 @@ def test_a_drill_tells_no_cause_before_it_is_answered(tmp_path: Path, place: Pat
     assert (shared(place)["finding"], shared(place)["is_solved"]) == (None, None)
     runs.write_json(paths.drill_answer_json, {"schema": 1, "answer": "nan_loss", "is_right": True})
     share.share(paths, finding)
-    assert (shared(place)["finding"], shared(place)["is_solved"]) == (finding, True)
+    told = shared(place)
+    assert (told["finding"], told["is_judged"], told["is_solved"]) == (None, False, True)
 
 
 def test_a_link_that_lies_in_wait_is_replaced_and_never_followed(tmp_path: Path, place: Path) -> None:
