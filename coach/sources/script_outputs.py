@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from coach.sources.output_path import Names
 
 MAX_NAMES = 32
+_MAX_UNKNOWN = 6
+"""Parts of a name; of more nobody can say quickly whether a file has it."""
 
-_WORD = r"\"[^\"\n]*\"|'[^'\n]*'|(?:\\.|\$\([^)\n]*\)|[^\s;|&<>()\"'])+"
+_WORD = r"\"[^\"\n]*\"|'[^'\n]*'|(?:\\.|\$\([^)\n]{0,500}\)|[^\s;|&<>()\"'])+"
 _TOKEN = re.compile(rf"(?:{_WORD})+|[;|&]+")
 _REDIRECTED = re.compile(rf"(?:&>>?|(?<![<&])\d?>>?\|?)\s*(?P<file>(?:{_WORD})+)")
 _TEE = re.compile(rf"\btee\s+(?:-\S+\s+)*(?P<file>(?:{_WORD})+)")
@@ -26,7 +29,7 @@ _SWITCH = re.compile(
     r"--(?:label|unbuffered|overlap|exact|exclusive|pty|verbose|quiet|no-kill|kill-on-bad-exit|overcommit|multi-prog"
     r"|preserve-env|contiguous|disable-status|spread-job)$|-[luvQkKOXEZs]+$"
 )
-_UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]*\)|`[^`]*`|\$\{?\w+[^}/]*\}|\$\w+|[*?]")
+_UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}[^}/]{0,500}\}|\$\w+|[*?]")
 _SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+", "%": "%"}
 """What srun's patterns look like that only the step knows."""
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
@@ -47,7 +50,7 @@ def named_outputs(script: str, names: Names) -> tuple[str, ...]:
 
 def _paths(lines: str, variables: Mapping[str, str]) -> Iterator[str]:
     for line in lines.splitlines():
-        for started in _SRUN.finditer(line):
+        for started in islice(_SRUN.finditer(line), MAX_NAMES):
             said = (_filled(path, variables) for path in _of_srun(line[started.end() :]))
             yield from (path for path in said if not _DATA.search(path))
         for found in (*_REDIRECTED.finditer(line), *_TEE.finditer(line)):
@@ -59,7 +62,8 @@ def _paths(lines: str, variables: Mapping[str, str]) -> Iterator[str]:
 def _of_srun(rest: str) -> Iterator[str]:
     """Its own options; those behind the program are the program's."""
     takes_value, is_output = False, False
-    for token in _TOKEN.findall(rest):
+    for found in _TOKEN.finditer(rest):
+        token = found[0]
         if takes_value:
             if is_output:
                 yield _unquoted(token)
@@ -115,7 +119,8 @@ def _pattern(path: str, names: Names) -> str:
     name = _UNKNOWN.sub(lambda found: "x" if found[0][0] == "%" else "", path.rpartition("/")[2])
     if path.startswith(("/dev/", "&")) or not re.search(r"\w", _TEXT.sub("", name)):
         return ""
-    return "".join(parts) + re.escape(path[end:])
+    pattern = re.sub(r"(?:\.\*)+", ".*", "".join(parts) + re.escape(path[end:]))
+    return pattern if pattern.count(".*") <= _MAX_UNKNOWN else ""
 
 
 def _unquoted(word: str) -> str:

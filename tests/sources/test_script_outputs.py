@@ -60,6 +60,18 @@ def test_a_task_of_an_array_has_the_log_with_its_own_numbers() -> None:
     assert not re.fullmatch(pattern, "17/3.log")
 
 
+@pytest.mark.parametrize("words", ["srun -x ", "$(", "${a", "srun -o $("])
+def test_a_line_that_repeats_itself_costs_no_time(words: str) -> None:
+    script = words * (8000 // len(words)) + "\nsrun -o steps.log python train.py\n"
+    assert r"steps\.log" in named_outputs(script, JOB)
+
+
+def test_a_name_of_many_unknown_parts_is_one_of_few_or_none() -> None:
+    assert named_outputs("srun -o a$A$B$C$D-$E$F$G$H.log x\n", JOB) == (r"a.*\-.*\.log",)
+    assert named_outputs(f"srun -o a{'-'.join(f'${name}' for name in 'ABCDEF')}.log x\n", JOB) != ()
+    assert named_outputs(f"srun -o a{'-'.join(f'${name}' for name in 'ABCDEFG')}.log x\n", JOB) == ()
+
+
 def test_a_long_value_before_another_command_costs_no_time() -> None:
     long_value = "a" * 5000
     assert named_outputs(f"OUT={long_value}; srun -o steps.log python train.py\n", JOB) == (r"steps\.log",)
