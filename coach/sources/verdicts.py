@@ -73,10 +73,14 @@ class Verdicts:
 
     def _append(self, records: bytes) -> None:
         with open(self._file, "ab") as file:
+            before = file.tell()
             file.write(b"\n" + records)  # what a killed coach left torn ends here
             size = file.tell()
+        if before == (self._read_bytes or 0):
+            self._read_bytes = size  # nobody else wrote meanwhile: all of it is known
         self._file.chmod(0o600)
         if size > _MAX_FILE_BYTES // 2:
+            self._read_bytes = None  # what is kept is what the end of the file holds
             lines = [runs.encode_record(_as_record(each)) for each in self.read().values()]
             runs.write_atomic(self._file, b"".join(lines).decode())
             self._file.chmod(0o600)

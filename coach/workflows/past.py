@@ -48,6 +48,7 @@ class PastRuns:
         self._settings = settings
         self._verdicts = Verdicts(settings.cache_dir)
         self._seen: tuple[Job, ...] | None = None
+        self._seen_runs: list[PastRun] | None = None
         self._live: dict[str, tuple[float, tuple[Finding, ...]]] = {}
 
     def judge(
@@ -111,12 +112,14 @@ class PastRuns:
         """Those that were judged, and those that were only seen in the queue."""
         judged = self._verdicts.read()
         own = str(self._settings.runs_root)
-        seen = [
-            past
-            for job in self._seen_jobs()
-            if (job.job_id, job.submit_time_s) not in judged and not (job.command or "").startswith(own)
-            if (past := seen_run(job, expand_nodes(job.nodes), job.end_time_s)) is not None
-        ]
+        if self._seen_runs is None:  # made once: an array of hundreds asks for it with each of its tasks
+            self._seen_runs = [
+                past
+                for job in self._seen_jobs()
+                if not (job.command or "").startswith(own)
+                if (past := seen_run(job, expand_nodes(job.nodes), job.end_time_s)) is not None
+            ]
+        seen = (past for past in self._seen_runs if (past.target, past.submitted_s) not in judged)
         return [*judged.values(), *seen]
 
     def _seen_jobs(self) -> tuple[Job, ...]:

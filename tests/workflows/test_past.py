@@ -191,3 +191,12 @@ def test_the_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (tmp_path / FILE_NAME).stat().st_size < 4000
     assert "run-199" in {target for target, _ in Verdicts(tmp_path).read()}
     assert len(verdicts.read()) <= MAX_RUNS
+
+
+def test_what_one_coach_notes_it_need_not_read_again_and_what_another_notes_it_does(tmp_path: Path) -> None:
+    one, other = Verdicts(tmp_path), Verdicts(tmp_path)
+    for number in range(3):
+        one.keep(past(number))
+        other.keep(past(number + 10))
+    assert one.read().keys() == other.read().keys() == Verdicts(tmp_path).read().keys()
+    assert len(one.read()) == 6
