@@ -18,9 +18,9 @@ from coach.rules.launched import int_parameter
 _BF16_CAPABILITY = 8.0
 """Compute capability from which on a GPU computes in bf16."""
 _BF16_NAMES = re.compile(
-    r"\b(?:A(?:2|10G?|16|30|40|100|800)|[HB](?:20|100|200|300|800)|L(?:4|20|40S?)|G[HB][23]00|RTX (?:[345]0\d\d|A\d{4}))\b"
+    r"\b(?:A(?:2|10G?|16|30|40|100|800)|[HB](?:20|100|200|300|800)|L(?:4|20|40S?)|G[HB][23]00|(?<!Quadro )RTX (?:[345]0\d\d|A\d{4}))\b"
 )
-"""GPUs that have it, where only the name is known."""
+"""GPUs that have it, where only the name is known. A Quadro RTX is of the generation before."""
 _WITHOUT_BATCH_NORM = ("gpt",)
 _LEAD_S = 300
 """So long before the limit: time for a checkpoint of many GB."""

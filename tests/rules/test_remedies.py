@@ -97,6 +97,8 @@ def test_workers_are_never_more_than_the_cpus_of_a_rank(
         ("Tesla V100-SXM2-32GB", False),
         ("Tesla T4", False),
         ("NVIDIA GeForce RTX 2080 Ti", False),
+        ("NVIDIA RTX 4000 Ada Generation", True),
+        ("Quadro RTX 5000", False),
     ],
 )
 def test_a_gpu_of_which_only_the_name_is_known_has_bf16_by_its_name(name: str, is_offered: bool) -> None:
