@@ -74,7 +74,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: and it completed), 1 not confirmed or not completed, 2 refused."""
-    refuse_if_readonly(settings, "launches nothing")
     io = SystemIo(scrubbed_environment(os.environ))
     checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
     if withheld := why_withheld(checked.diagnosis):
@@ -85,6 +84,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     found = remedies(parent, checked.diagnosis.findings)
     if args.list:
         return _list(found, args.format)
+    refuse_if_readonly(settings, "launches nothing")
     remedy = _chosen(found, args.rule, args.number, args.run)
     request = remedy.request
     if args.trial is not None:

@@ -91,3 +91,15 @@ def test_a_run_that_lies_elsewhere_is_tried_short_as_well(shell: Shell) -> None:
     done = shell.coach(str(elsewhere), "--trial", "--dry-run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "max_steps: " in done.stderr
+
+
+def test_who_may_change_nothing_is_shown_what_could_be_and_launches_nothing(shell: Shell) -> None:
+    shell.run(PARENT, {"lr": 1000.0})
+    (shell.root / "config.toml").write_text("readonly = true\n")
+    listed = shell.coach(PARENT, "--list")
+    assert (listed.returncode, "NUM001" in listed.stdout) == (0, True), listed.stderr
+    for words in (["--dry-run"], ["--yes", "--change-learning"]):
+        done = shell.coach(PARENT, *words)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "launches nothing" in done.stderr
+    assert [path.name for path in (shell.root / "runs").glob("2026*")] == [PARENT]
