@@ -123,10 +123,15 @@ def test_no_other_way_to_its_files_tells_more(
     home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = home / "runs" / RUN_ID
+    scheduled = home / "runs" / ".logs" / f"{RUN_ID}.out"  # where Slurm writes it
+    scheduled.parent.mkdir()
+    (run_dir / "stdout.log").rename(scheduled)
+    (run_dir / "stdout.log").symlink_to(scheduled)
     (home / "link.log").symlink_to(run_dir / "stdout.log")
     (home / "other.log").write_text("step 1\n")
     named = ["--log", str(run_dir / "stdout.log")]
-    for words in ([str(home / "link.log")], [str(home / "runs")], [str(home / "other.log"), *named]):
+    whole = [str(home / "link.log")], [str(home / "runs")], [str(scheduled)], [str(run_dir / "stdout.log")]
+    for words in (*whole, [str(home / "other.log"), *named]):
         _, out, _ = coach(capfd, "check", *words, "--backend", "local")
         assert "drill: answer first" in out
         assert "NUM001" not in out

@@ -19,11 +19,12 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 
-REREAD_S = 15.0
+REREAD_S = 30.0
+"""No run says something more often, and hundreds of files are opened each time."""
 
 
 class CohortScreen(ListingScreen):
-    """Reads the directory again every fifteen seconds while it is on top and somebody is awake."""
+    """Reads the directory again every half minute while it is on top and somebody is awake."""
 
     PLACE = "cohort"
     BINDINGS = bindings_of("cohort")
