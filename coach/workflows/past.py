@@ -27,6 +27,7 @@ from coach.rules.engine import Engine
 from coach.sources.io import Io
 from coach.sources.node_sets import expand_nodes
 from coach.sources.seen_jobs import SeenJobs
+from coach.sources.user import user_name
 from coach.sources.verdicts import Verdicts
 
 FAMILY = "HIS"
@@ -46,6 +47,7 @@ class PastRuns:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._user = user_name()
         self._verdicts = Verdicts(settings.cache_dir)
         self._seen: tuple[Job, ...] | None = None
         self._seen_runs: list[PastRun] | None = None
@@ -64,7 +66,10 @@ class PastRuns:
         return joined(diagnosis, found)
 
     def note(self, snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis) -> PastRun | None:
-        """What is to be known of it later; kept if it has ended. None for what is neither a run nor a job."""
+        """What is to be known of it later; kept if it has ended. None for what is neither a run nor a job, and for somebody else's."""
+        whose = snapshot.run or snapshot.job
+        if whose is not None and whose.user not in (None, self._user):
+            return None
         nodes = expand_nodes(snapshot.job.nodes) if snapshot.job is not None else ()
         this = past_run(snapshot, history, diagnosis, nodes)
         if this is not None:

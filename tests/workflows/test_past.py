@@ -18,6 +18,7 @@ from coach.model.finding import Finding
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from coach.sources.io import SystemIo
+from coach.sources.user import user_name
 from coach.sources.verdicts import FILE_NAME, MAX_RUNS, Verdicts
 from coach.workflows.checking import Checker
 from coach.workflows.diagnosing import LazyEngine
@@ -37,7 +38,9 @@ class Machine:
     def __init__(self, root: Path) -> None:
         self.settings = Settings(root / "runs", root / "cache", root / "config")
 
-    def run(self, number: int, log: bytes = OOM, state: str = "FAILED", **parameters: Any) -> str:
+    def run(
+        self, number: int, log: bytes = OOM, state: str = "FAILED", user: str | None = None, **parameters: Any
+    ) -> str:
         """The run of this hour. It read nothing from a GPU: what it says is its log."""
         run_id = f"20261121-{number:02}0000-ddp-{number:04}"
         paths = runs.create_run_dir(self.settings.runs_root, run_id)
@@ -47,6 +50,7 @@ class Machine:
             "recipe": "ddp",
             "backend": "local",
             "state": state,
+            "user": user,
             "parameters": parameters,
         }
         times = {"created_time_s": start_s - 5, "started_time_s": start_s, "ended_time_s": start_s + 600}
@@ -85,6 +89,14 @@ def test_what_came_of_a_run_is_known_when_its_directory_is_gone(machine: Machine
         assert [finding.rule for finding in machine.check(name)] == ["MEM001"]
         machine.forget_directory(name)
     assert [finding.rule for finding in machine.check(names[2])] == ["MEM001", "HIS001"]
+
+
+def test_what_befell_the_runs_of_others_is_no_past_of_ones_own(machine: Machine) -> None:
+    for number in range(1, 4):
+        assert [finding.rule for finding in machine.check(machine.run(number, user="ada"))] == ["MEM001"]
+    own = machine.run(4, user=user_name())
+    assert [finding.rule for finding in machine.check(own)] == ["MEM001"]
+    assert {past.target for past in Verdicts(machine.settings.cache_dir).read().values()} == {own}
 
 
 def test_a_run_of_the_past_is_judged_by_what_was_before_it(machine: Machine) -> None:
