@@ -50,7 +50,7 @@ class Activity:
         read, written = parse_diskstats(read_small(self._proc / "diskstats"), self._disks)
         shared_used, shared_total = _size_of("/dev/shm")
         return {
-            "node_cpu_pct": 100 * busy_rate / total_rate if busy_rate is not None and total_rate else None,
+            "node_cpu_pct": 100 * (busy_rate / total_rate) if busy_rate is not None and total_rate else None,
             "node_memory_used_mib": _difference(total_mib, available_mib),
             "node_memory_total_mib": total_mib,
             "swap_used_mib": _difference(swap_mib, free_swap_mib),
