@@ -6,7 +6,7 @@ One object serves one command: what it learned for one job, where logs lie and w
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,8 +111,7 @@ class Checker:
             )
             self._past.catch_up(this, known, self._io, self._read_past)
         told = self._beside_others(diagnosis, snapshot, this)
-        for path in _paths_read(target, snapshot, files):  # one file of a drill's run tells no more than all
-            told = as_told(told, run_around(self._io, path), self._drills)
+        told = self._as_told(told, _paths_read(target, snapshot, files))
         return Checked(told, snapshot, read, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
@@ -133,20 +132,27 @@ class Checker:
 
     def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:
         """Each by itself first: only then is known what any of them was preceded by."""
-        read: list[tuple[Diagnosis, TargetSnapshot, PastRun | None]] = []
+        read: list[tuple[Diagnosis, TargetSnapshot, PastRun | None, Iterable[Path]]] = []
         for target in targets:
             try:
-                snapshot, history, diagnosis, _ = self._read(target, queue)
-                read.append((diagnosis, snapshot, self._past.note(snapshot, history, diagnosis)))
+                snapshot, history, diagnosis, files = self._read(target, queue)
+                this = self._past.note(snapshot, history, diagnosis)
+                read.append((diagnosis, snapshot, this, _paths_read(target, snapshot, files)))
             except UserError as error:
                 # That its files cannot be read is said in its place, and the others are judged all the same.
                 because = NotMeasured("job", error.message, error.hint or "name its log file")
                 diagnosis = Diagnosis(target.name, None, (), (because,))
-                read.append((diagnosis, TargetSnapshot(target.name, None), None))
+                read.append((diagnosis, TargetSnapshot(target.name, None), None, ()))
         return [
-            Judged(self._beside_others(diagnosis, snapshot, this), snapshot)
-            for diagnosis, snapshot, this in read
+            Judged(self._as_told(self._beside_others(diagnosis, snapshot, this), paths), snapshot)
+            for diagnosis, snapshot, this, paths in read
         ]
+
+    def _as_told(self, diagnosis: Diagnosis, paths: Iterable[Path]) -> Diagnosis:
+        """One file of a drill's run tells no more than all of them."""
+        for path in paths:
+            diagnosis = as_told(diagnosis, run_around(self._io, path), self._drills)
+        return diagnosis
 
     def _beside_others(
         self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,8 +130,9 @@ def test_without_a_target_own_jobs_are_judged(coach) -> None:  # type: ignore[no
     assert (json.loads(done.stdout), done.returncode) == ({"schema": 1, "jobs": []}, 0)
 
 
-def test_all_own_jobs_cost_one_look_at_the_queue_which_tells_where_they_write(tmp_path: Path) -> None:
-    asked, log = tmp_path / "asked", str(RECORDINGS / "typed/cuda-oom.log")
+def checked_queue(tmp_path: Path, log: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """`coach check` with three jobs in the queue that write into this log; and what the queue was asked."""
+    asked = tmp_path / "asked"
     job = {"username": getpass.getuser(), "state": "RUNNING", "workdir": "/", "stdout": log, "stderr": log}
     clients = tmp_path / "bin"
     clients.mkdir()
@@ -141,10 +143,29 @@ def test_all_own_jobs_cost_one_look_at_the_queue_which_tells_where_they_write(tm
     env = {**os.environ, "COACH_HOME": str(tmp_path / "home"), "PATH": f"{clients}:{os.environ['PATH']}"}
     command = [sys.executable, "-m", "coach", "check", "--format", "json", "--backend", "slurm"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
+    return done, asked.read_text()
+
+
+def test_all_own_jobs_cost_one_look_at_the_queue_which_tells_where_they_write(tmp_path: Path) -> None:
+    done, asked = checked_queue(tmp_path, str(RECORDINGS / "typed/cuda-oom.log"))
     found = json.loads(done.stdout)["jobs"]
     assert [(item["target"], item["state"]) for item in found] == [(str(n), "RUNNING") for n in (42, 43, 44)]
     assert [item["findings"][0]["rule"] for item in found] == ["MEM001"] * 3
-    assert (done.returncode, asked.read_text()) == (1, "asked\n")
+    assert (done.returncode, asked) == (1, "asked\n")
+
+
+def test_a_job_whose_log_is_that_of_an_open_drill_elsewhere_is_not_told_among_ones_own(
+    tmp_path: Path,
+) -> None:
+    run_dir = tmp_path / "elsewhere" / "20261121-142230-typo-0000"
+    run_dir.mkdir(parents=True)
+    (run_dir / "run.json").write_text(json.dumps({"recipe": "typo", "drill": "typo", "backend": "slurm"}))
+    log = shutil.copy(RECORDINGS / "typed/cuda-oom.log", run_dir / "stdout.log")
+    done, _ = checked_queue(tmp_path, str(log))
+    for item in json.loads(done.stdout)["jobs"]:
+        assert item["findings"] == []
+        assert [each["because"] for each in item["not_measured"]] == ["drill: answer first"]
+    assert done.returncode == 0
 
 
 def test_a_rule_is_explained_with_the_threshold_of_the_config(coach, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
