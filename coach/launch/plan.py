@@ -13,7 +13,7 @@ from typing import Any
 
 from coach.launch.recipe import Recipe, resolve_parameters
 from coach.launch.recipe_file import MAX_RESTARTS
-from coach.launch.record import run_record
+from coach.launch.record import is_drill, run_record
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths, render
 from coach.launch.spelling import check_printable
@@ -91,9 +91,7 @@ def make_plan(request: LaunchRequest, recipe: Recipe, site: Site, facts: Facts, 
     check_run_dir(facts.paths.run_dir)
     parameters, unusual = resolve_parameters(recipe, request.set)
     resolved = resolve_resources(request, recipe, parameters, site)
-    if (
-        recipe.drill is not None and request.fix is None
-    ):  # what is unusual about a drill is for the learner to find
+    if is_drill(request, recipe):  # what is unusual about a drill is for the learner to find
         unusual, resolved = (), replace(resolved, notes=(), warnings=())
     plan = Plan(
         request=request,

@@ -61,9 +61,14 @@ def run_record(
         "fix": None if request.fix is None else _fix(request.fix),
         "resume_from": request.resume_from,
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
-        **({"drill": recipe.name} if recipe.drill is not None and request.fix is None else {}),
+        **({"drill": recipe.name} if is_drill(request, recipe) else {}),
         **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),
     }
+
+
+def is_drill(request: LaunchRequest, recipe: Recipe) -> bool:
+    """Whether there is a planted fault in this launch that is still to be found."""
+    return recipe.drill is not None and request.fix is None and not request.is_mended
 
 
 def _environment(environment: Environment, python: str, setup: Sequence[str]) -> dict[str, Any]:
@@ -113,6 +118,7 @@ def request_from(launch: Mapping[str, Any], recipe: str) -> LaunchRequest:
         "max_restarts": int,
         "has_gpm": bool,
         "has_local_nodes": bool,
+        "is_mended": bool,
         "set": dict,
         "env": dict,
         "sbatch": dict,

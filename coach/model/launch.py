@@ -100,6 +100,8 @@ class LaunchRequest:
     """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None: no."""
     share: str | None = None
     """Directory for a small summary of the run that everybody may read; `NOWHERE` and None: none."""
+    is_mended: bool | None = None
+    """Whether a fix has changed it before: of a drill there is nothing left to find then. None: no."""
 
 
 @dataclass(frozen=True, slots=True)

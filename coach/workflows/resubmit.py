@@ -23,7 +23,9 @@ from coach.workflows.readonly import refuse_if_readonly
 
 def request_again(run: Run) -> LaunchRequest:
     """The request that the run was made of. The new run is its child, so that the two can be compared."""
-    return replace(request_from(run.launch, run.recipe), backend=run.backend, parent_run_id=run.run_id)
+    request = request_from(run.launch, run.recipe)
+    is_mended = True if run.fix is not None else request.is_mended
+    return replace(request, backend=run.backend, parent_run_id=run.run_id, is_mended=is_mended)
 
 
 def plan_resubmit(

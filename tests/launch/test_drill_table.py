@@ -14,6 +14,8 @@ from coach.launch.record import request_from
 from coach.model.drill import Need
 from coach.model.errors import UserError
 from coach.model.launch import AppliedFix, LaunchRequest, Plan
+from coach.sources.run_files import parse_run
+from coach.workflows.resubmit import request_again
 from tests.installed import REPOSITORY
 from tests.launch.examples import MACHINE, PARAMETERS, PATHS, RECIPE, RUN_ID, plan, write_recipe
 
@@ -123,6 +125,19 @@ def test_a_mended_launch_is_a_drill_no_more(tmp_path: Path) -> None:
     fix = AppliedFix("GPU005", "more workers", {"num_workers": 2})
     assert "drill" not in plan_of_drill(tmp_path, parent_run_id="r", fix=fix).run_json
     assert "drill" in plan_of_drill(tmp_path, parent_run_id="r").run_json
+
+
+def test_nor_is_what_is_launched_again_of_a_mended_one(tmp_path: Path) -> None:
+    write_recipe(tmp_path, text=RECIPE.format(name="ddp", devices="multiple") + PARAMETERS + DRILL)
+    fix = AppliedFix("GPU005", "more workers", {"num_workers": 2})
+    for said, is_drill in (({"fix": fix}, False), ({}, True)):
+        made = plan_of_drill(tmp_path, parent_run_id="r", **said)
+        for _ in range(2):
+            request = request_again(parse_run(dict(made.run_json), f"/runs/{RUN_ID}"))
+            facts = Facts(PATHS, "anna", 1795271000.0, "0.1.0", None)
+            recipe = read_recipe(tmp_path / "recipes" / "ddp.toml", tmp_path)
+            made = make_plan(request, recipe, MACHINE, facts, RUN_ID)
+            assert ("drill" in made.run_json) is is_drill
 
 
 def test_nodes_that_are_played_by_one_machine_are_played_again_by_a_relaunch(tmp_path: Path) -> None:
