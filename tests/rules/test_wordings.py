@@ -21,6 +21,8 @@ WORDINGS = {
     ],
     "cuda_oom": [
         "RuntimeError: Triton Error [CUDA]: out of memory",
+        "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory",
+        "MemoryError: batch 3 does not fit: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.56 GiB total capacity)",
         "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
         "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096).",
         'multiprocessing.pool.RemoteTraceback:\n"""\n'

@@ -134,8 +134,8 @@ class HostOutOfMemory(Rule):
                 "fork: ",
             ),
             re.compile(
-                r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
-                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:)|\berror: out of host memory|\bfailure.{0,20}out of host memory"
+                r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b(?!.*(?:CUDA|cuda))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
+                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))|\berror: out of host memory|\bfailure.{0,20}out of host memory"
                 r"|OutOfMemoryError: Task was killed due to the node running low on memory|\bfork: (?:retry: )?Cannot allocate memory"
             ),
         ),
