@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,15 @@ def test_a_batch_counts_by_what_is_computed_at_once() -> None:
 )
 def test_a_batch_that_is_usual_or_large_enough_to_work_on_is_silent(quiet: Callable[[], Diagnosis]) -> None:
     assert "GPU011" not in [finding.rule for finding in quiet().findings]
+
+
+def test_the_small_rest_at_the_end_of_each_epoch_makes_no_batch_small() -> None:
+    launched = run({"batch_size": 8}, parameter_info=INFO, state="COMPLETED")
+    course = [
+        replace(step, num_samples=1 if step.step % 6 == 0 else 8)
+        for step in steps([1.0] * 100, 0, 0.02, 0.0005)
+    ]
+    assert "GPU011" not in [finding.rule for finding in judge(course, run=launched).findings]
 
 
 def on_gpu(busy_pct: float, launched: Run | None = None, **more: Any) -> Diagnosis:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import median_high
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
@@ -119,8 +119,9 @@ class BatchTooSmall(Rule):
 
 
 def _micro_batch(run: Run | None, steps: Sequence[Step]) -> float | None:
+    """The usual one: the last batch of an epoch is smaller."""
     known = [step.num_samples for step in steps if step.num_samples]
-    return fmean(known) / (int_parameter(run, "gradient_accumulation") or 1) if known else None
+    return median_high(known) / (int_parameter(run, "gradient_accumulation") or 1) if known else None
 
 
 def _fix(run: Run | None) -> Fix:
