@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from coach.cli.interruption import end_as_by_ctrl_c
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.sources.io import SystemIo
@@ -22,9 +23,10 @@ from coach.workflows.watched import Launches
 
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
-    """Exit status: 0 when every drill that was run met its bar, else 1."""
+    """Exit status: 0 when every drill that was run met its bar, else 1; 130 interrupted, and what runs is then cancelled."""
     refuse_if_readonly(settings, "launches nothing")
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
+    end_as_by_ctrl_c()
     launches = Launches(settings, os.environ, io, backend, user_name(), _say)
     results: list[DrillResult] = []
     is_stopped = False

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from coach.analysis.rehearsal import fit
+from coach.cli.interruption import end_as_by_ctrl_c
 from coach.cli.text import (
     format_duration,
     format_time,
@@ -56,8 +55,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     max_queued_s = parse_time(args.max_queued, "--max-queued")
     plan = read_workshop_plan(args.plan.expanduser().absolute(), args.backend, settings)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    end_as_by_ctrl_c()
     io = SystemIo(scrubbed_environment(os.environ))
     rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)
     tried: list[Rehearsed] = []
@@ -190,10 +188,6 @@ def _fit_as_json(day: Fit) -> dict[str, Any]:
         ],
         "recipes": [{**asdict(share), "total_s": share.total_s} for share in day.shares],
     }
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _say(line: str) -> None:

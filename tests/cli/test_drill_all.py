@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,3 +87,24 @@ def test_words_that_do_not_belong_together_are_refused(capfd: pytest.CaptureFixt
     status, _, err = coach(capfd, "--all", "--only", "typos")
     assert status == 2
     assert "no such drill" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_closed_terminal_or_a_kill_leaves_nothing_running_and_what_was_measured_is_printed(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaned: list[bool] = []
+
+    def run_drills(*_: object) -> Iterator[DrillResult]:
+        try:
+            yield MET
+            os.kill(os.getpid(), number)
+            yield MISSED
+        finally:
+            cleaned.append(True)
+
+    monkeypatch.setattr("coach.cli.drill_all.run_drills", run_drills)
+    status, out, _ = coach(capfd, "--all")
+    assert (status, cleaned) == (130, [True])
+    assert "idle_hands" in out
+    assert "typo" not in out
