@@ -6,8 +6,11 @@ The same words stand in both kinds of logs. To tell the two apart is one questio
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, islice
 
 from coach.model.cluster import is_final
 from coach.model.log import LogHit, LogTail
@@ -60,6 +63,40 @@ _DUMPED = re.compile(
 """What a fault handler prints of a dying process, however many threads it had, and Slurm of its step: no sign of life."""
 
 
+_NUM_LOGS = 64
+"""So many logs are remembered: a target with more has most of them looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """What the lines that are kept of a log say, looked at once however many errors stand above them. Indices of lines, in order."""
+
+    deaths: tuple[int, ...]
+    good_ends: tuple[int, ...]
+    passed_tests: tuple[int, ...]
+    num_unbuffered: tuple[int, ...]
+    """Before each line."""
+    num_told: tuple[int, ...]
+    """Lines before each that no fault handler prints."""
+
+    def death_from(self, start: int) -> int | None:
+        return next(iter(self.deaths[bisect_left(self.deaths, start) :]), None)
+
+
+@lru_cache(_NUM_LOGS)
+def _signs_of(lines: tuple[str, ...]) -> _Signs:
+    def indices(pattern: re.Pattern[str]) -> tuple[int, ...]:
+        return tuple(index for index, line in enumerate(lines) if pattern.search(line))
+
+    return _Signs(
+        deaths=indices(_DEATH),
+        good_ends=indices(_ENDED_WELL),
+        passed_tests=indices(_TESTS_PASSED),
+        num_unbuffered=tuple(accumulate((bool(_UNBUFFERED.search(line)) for line in lines), initial=0)),
+        num_told=tuple(accumulate((not _DUMPED.search(line) for line in lines), initial=0)),
+    )
+
+
 def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """Whether the error was caught: the run completed or still runs, it was tried again, losses follow in the same log, or it ends long after, and well.
 
@@ -73,24 +110,24 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return True
     if tail is None:
         return not hit.traceback and losses_after(hit, snapshot)
-    after = lines_after(hit, tail)
-    next_said = islice(filter(str.strip, after), _TRIED_AGAIN_LINES)
+    signs, start, end = _signs_of(tail.plain), _below(hit, tail), len(tail.plain)
+    next_said = islice(filter(str.strip, islice(tail.plain, start, None)), _TRIED_AGAIN_LINES)
     if any(map(_says_tried_again, next_said)) or _is_ignored(hit, tail):
         return True
-    if any(_TESTS_PASSED.search(line) for line in after):
+    if signs.passed_tests and signs.passed_tests[-1] >= start:
         return True
     if not hit.traceback and not _OF_A_PROGRAM.search(hit.text) and ended_well(hit, tail):
         return True
     if losses_after(hit, snapshot):
         return not hit.traceback or tail.num_lines - hit.line > _FAILING_WINDOW_LINES
-    death = next((index for index, line in enumerate(after) if _DEATH.search(line)), len(after))
-    between = after[:death]
-    if sum(1 for line in between if _UNBUFFERED.search(line)) >= _SIGNS_OF_LIFE:
+    death = signs.death_from(start)
+    until = end if death is None else death
+    if signs.num_unbuffered[until] - signs.num_unbuffered[start] >= _SIGNS_OF_LIFE:
         return True
     enough = _FAILING_WINDOW_LINES if hit.traceback else _CAUGHT_AFTER_LINES
-    num_told = sum(1 for line in between if not _DUMPED.search(line))
+    num_told = signs.num_told[until] - signs.num_told[start]
     is_long_ago = (hit.line < tail.first_line and num_told > 0) or num_told > enough
-    return is_long_ago and death == len(after)
+    return is_long_ago and death is None
 
 
 def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> bool:
@@ -98,15 +135,15 @@ def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> b
     tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
     if tail is None or snapshot.state is not None:
         return False
-    after = lines_after(hit, tail)
-    num_told = sum(1 for line in after if not _DUMPED.search(line))
-    return num_told >= num_lines and not any(_DEATH.search(line) for line in after)
+    signs, start = _signs_of(tail.plain), _below(hit, tail)
+    num_told = signs.num_told[-1] - signs.num_told[start]
+    return num_told >= num_lines and signs.death_from(start) is None
 
 
 def ended_well(hit: LogHit, tail: LogTail) -> bool:
     """Whether the log says further down that all was done, and of no death."""
-    after = lines_after(hit, tail)
-    return any(_ENDED_WELL.search(line) for line in after) and not any(_DEATH.search(line) for line in after)
+    signs, start = _signs_of(tail.plain), _below(hit, tail)
+    return bool(signs.good_ends) and signs.good_ends[-1] >= start and signs.death_from(start) is None
 
 
 def is_monitor(hit: LogHit) -> bool:
@@ -117,7 +154,12 @@ def is_monitor(hit: LogHit) -> bool:
 
 def lines_after(hit: LogHit, tail: LogTail) -> Sequence[str]:
     """What is kept of the lines below a hit."""
-    return tail.plain[max(0, hit.line - tail.first_line + 1) :]
+    return tail.plain[_below(hit, tail) :]
+
+
+def _below(hit: LogHit, tail: LogTail) -> int:
+    """Index of the first kept line below a hit; their number where none is."""
+    return min(len(tail.plain), max(0, hit.line - tail.first_line + 1))
 
 
 def above_traceback(hit: LogHit, tail: LogTail) -> Sequence[str]:
