@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,12 @@ class Conductor:
         done = subprocess.run(
             [sys.executable, "-m", "coach", *map(str, words), "--format", "json"],
             env={**os.environ, **self.env, "COACH_HOME": str(self.home)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
             timeout=timeout_s * PATIENCE,
+            check=False,
         )
-        assert done.stdout, done.stderr
+        assert done.stdout, "the captured standard error says why"
         return dict(json.loads(done.stdout))
 
     def run(self, name: str) -> Path:
@@ -63,10 +65,26 @@ def drill_of(name: str) -> Drill:
     return drill
 
 
-def assert_found(name: str, conductor: Conductor) -> None:
+def assert_found(name: str, run_dir: Path, conductor: Conductor) -> None:
     """The planted cause, or one that is judged right as well, is the primary finding."""
-    found = conductor.findings(conductor.run(name))
+    found = conductor.findings(run_dir)
     drill = drill_of(name)
     assert found, f"{name}: nothing was found"
     assert found[0]["cause"] in (drill.planted, *drill.also)
     assert found[0]["primary"]
+
+
+def show(drills: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of docs/measured/drills.md."""
+    for drill in drills:
+        seconds, ratio = drill["seconds_to_finding"], drill["throughput_ratio"]
+        cells = (
+            drill["name"],
+            f"`{drill['planted']}`",
+            f"`{drill['found']}`",
+            "–" if seconds is None else f"{seconds:.0f} s",
+            "yes" if drill["fixed"] else "no",
+            "–" if ratio is None else f"{ratio:.2f} ± {drill['throughput_ratio_noise'] or 0:.2f}",
+            drill["skipped"] or drill["mended_by"],
+        )
+        print(f"| {' | '.join(map(str, cells))} |", *drill["missed"])  # noqa: T201 (what `make test-long` shows)
