@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from coach.model.metrics import Step
-from coach.model.series import SeriesByDevice
+from coach.model.series import Series, SeriesByDevice
 from coach.model.telemetry import (
     GpuEvent,
     GpuHealth,
@@ -39,6 +39,7 @@ MAX_STEPS_PER_RANK = 4096
 MAX_SAMPLES = 131_072  # of all devices of one kind
 MIN_SAMPLES_PER_DEVICE = 256  # the newer half is whole: two minutes at the sampler's default interval of 1 s
 MAX_SAMPLES_PER_DEVICE = 3600
+GPU_COLUMNS = ("utilization_pct", "power_w", "memory_used_mib")
 MAX_CURVE_POINTS = 512
 MAX_EVENTS = 256
 MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may claim more
@@ -116,7 +117,7 @@ class History:
         self._num_steps: dict[int, int] = {}
         self._first_not_finite: dict[int, Step] = {}
         self._gpus: SeriesByDevice[tuple[str, int], GpuSample] = SeriesByDevice(
-            MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE
+            MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE, GPU_COLUMNS
         )
         self._hosts: SeriesByDevice[str, HostSample] = SeriesByDevice(
             MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE
@@ -242,6 +243,10 @@ class History:
 
     def gpu(self, node: str, gpu: int) -> Sequence[GpuSample]:
         """The newest whole, older ones thinned out."""
+        return self._gpus.of((node, gpu)).samples
+
+    def gpu_series(self, node: str, gpu: int) -> Series[GpuSample]:
+        """The same samples with their fields as columns, for whoever looks at many of them."""
         return self._gpus.of((node, gpu))
 
     @property
@@ -250,7 +255,7 @@ class History:
         return tuple(sorted(self._hosts.keys()))
 
     def host(self, node: str) -> Sequence[HostSample]:
-        return self._hosts.of(node)
+        return self._hosts.of(node).samples
 
     def origin(self, node: str) -> Origin | None:
         """Where the newest numbers of a node come from; None when nothing was measured there."""

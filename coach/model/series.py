@@ -6,19 +6,91 @@ and the bound is the smaller the more devices share the memory.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+import math
+from array import array
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
+
+
+class Timed(Protocol):
+    """Something measured at a time, in seconds since the epoch."""
+
+    @property
+    def time_s(self) -> float: ...
+
 
 _Key = TypeVar("_Key", bound=Hashable)
-_Sample = TypeVar("_Sample")
+_Sample = TypeVar("_Sample", bound=Timed)
+
+
+class Series(Generic[_Sample]):
+    """The samples of one device, oldest first, and beside them what is looked at often, as columns; NaN where it was not measured.
+
+    A large job has 60,000 samples in one window: to gather a field from so many objects takes ten times as long as to cut it out of an array.
+    """
+
+    __slots__ = ("_columns", "samples", "seconds", "times")
+
+    def __init__(self, columns: Sequence[str] = ()) -> None:
+        self.samples: list[_Sample] = []
+        self.times = array("d")
+        self.seconds = array("d")
+        """What each sample stands for: the time to its nearer neighbour, so that a silence counts for nobody; of a lone one 1."""
+        self._columns = {name: array("d") for name in columns}
+
+    def column(self, name: str, places: Sequence[int]) -> array[float]:
+        """A number of the samples at these places."""
+        values = self._columns.get(name)
+        if values is None:
+            return array("d", [_number(getattr(self.samples[place], name)) for place in places])
+        return pick(values, places)
+
+    def add(self, sample: _Sample) -> None:
+        if self.times:
+            gap_s = sample.time_s - self.times[-1]
+            self.seconds[-1] = min(self.seconds[-1], gap_s) if len(self.seconds) > 1 else gap_s
+            self.seconds.append(gap_s)
+        else:
+            self.seconds.append(1.0)
+        self.samples.append(sample)
+        self.times.append(sample.time_s)
+        for name, values in self._columns.items():
+            values.append(_number(getattr(sample, name)))
+
+    def thin_out(self) -> None:
+        """Of the older half every second sample goes."""
+        half = len(self.samples) // 2
+        self.samples[:half] = self.samples[:half:2]
+        for values in (self.times, *self._columns.values()):
+            values[:half] = values[:half:2]
+        gaps = [after - before for before, after in pairwise(self.times)]
+        self.seconds = array("d", [gaps[0], *map(min, gaps, gaps[1:]), gaps[-1]] if gaps else [1.0])
+
+    def copy(self) -> Series[_Sample]:
+        other: Series[_Sample] = Series()
+        other.samples, other.times, other.seconds = self.samples[:], self.times[:], self.seconds[:]
+        other._columns = {name: values[:] for name, values in self._columns.items()}
+        return other
+
+
+def pick(values: array[float], places: Sequence[int]) -> array[float]:
+    """The values at these places; of a range without gaps all at once."""
+    if isinstance(places, range):
+        return values[places.start : places.stop]
+    return array("d", [values[place] for place in places])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 class SeriesByDevice(Generic[_Key, _Sample]):
     """Series that share one budget: each keeps at most its part of it, between `least` and `most` samples."""
 
-    def __init__(self, budget: int, least: int, most: int) -> None:
-        self._budget, self._least, self._most = budget, least, most
-        self._by_key: dict[_Key, list[_Sample]] = {}
+    def __init__(self, budget: int, least: int, most: int, columns: Sequence[str] = ()) -> None:
+        self._budget, self._least, self._most, self._columns = budget, least, most, columns
+        self._by_key: dict[_Key, Series[_Sample]] = {}
 
     @property
     def bound(self) -> int:
@@ -26,21 +98,24 @@ class SeriesByDevice(Generic[_Key, _Sample]):
         return max(self._least, min(self._most, self._budget // max(1, len(self._by_key))))
 
     def add(self, key: _Key, sample: _Sample) -> None:
-        series = self._by_key.setdefault(key, [])
-        series.append(sample)
+        series = self._by_key.get(key)
+        if series is None:
+            series = self._by_key[key] = Series(self._columns)
+        series.add(sample)
         bound = self.bound
-        while len(series) > bound:
-            half = len(series) // 2
-            series[:half] = series[:half:2]
+        while len(series.times) > bound:
+            series.thin_out()
 
-    def of(self, key: _Key) -> list[_Sample]:
-        """Oldest first; empty for an unknown device. Only to be read."""
-        return self._by_key.get(key, [])
+    def of(self, key: _Key) -> Series[_Sample]:
+        """Empty for an unknown device. Only to be read."""
+        return self._by_key.get(key) or Series(self._columns)
 
     def keys(self) -> list[_Key]:
         return list(self._by_key)
 
     def copy(self) -> SeriesByDevice[_Key, _Sample]:
-        other: SeriesByDevice[_Key, _Sample] = SeriesByDevice(self._budget, self._least, self._most)
+        other: SeriesByDevice[_Key, _Sample] = SeriesByDevice(
+            self._budget, self._least, self._most, self._columns
+        )
         other._by_key = {key: series.copy() for key, series in self._by_key.items()}
         return other

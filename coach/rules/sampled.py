@@ -5,18 +5,21 @@ Start-up, evaluation, compilation and checkpoints are left out here, so that no 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import math
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import mul, sub
+from operator import mul
 from statistics import fmean
 
 from coach.model.history import History
+from coach.model.series import Series, pick
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuSample, HostSample
 from coach.rules.base import Threshold
-from coach.rules.windows import Phases, phases, training_samples
+from coach.rules.windows import Phases, phases, training_places
 
 WINDOW_S = Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations")
 MIN_SAMPLES = Threshold(
@@ -34,45 +37,48 @@ class GpuUse:
 
     node: str
     gpu: int
-    samples: Sequence[GpuSample]
-    """All with a utilization."""
-    weights: Sequence[float]
-    """The seconds that each stands for: of what is long past fewer samples are kept."""
+    series: Series[GpuSample]
+    """All that is kept of this GPU."""
+    places: Sequence[int]
+    """Where the samples of the window stand in it; each has a utilization."""
     mean_pct: float
+
+    @property
+    def first(self) -> GpuSample:
+        return self.series.samples[self.places[0]]
+
+    @property
+    def newest(self) -> GpuSample:
+        return self.series.samples[self.places[-1]]
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.places)
+
+    @property
+    def span_s(self) -> float:
+        return self.newest.time_s - self.first.time_s
 
     @property
     def power_share(self) -> float | None:
         """Of the power limit."""
-        return self._share([s.power_w for s in self.samples], [s.power_limit_w for s in self.samples])
+        return self._share("power_w", self.newest.power_limit_w)
 
     @property
     def memory_share(self) -> float | None:
-        return self._share(
-            [s.memory_used_mib for s in self.samples], [s.memory_total_mib for s in self.samples]
-        )
+        return self._share("memory_used_mib", self.newest.memory_total_mib)
 
-    def _share(self, used: Sequence[float | None], limits: Sequence[float | None]) -> float | None:
-        limit = limits[0]
-        if limit and limits.count(limit) == len(limits):  # nearly always, and several times as fast
-            mean_used = _weighted(used, self.weights)
-            return None if mean_used is None else mean_used / limit
-        shares = [
-            value / most if most and value is not None else None
-            for value, most in zip(used, limits, strict=True)
-        ]
-        return _weighted(shares, self.weights)
+    def _share(self, name: str, limit: float | None) -> float | None:
+        used = self.mean(name) if limit else None
+        return None if used is None or not limit else used / limit
 
     @property
     def is_never_used(self) -> bool:
-        return all(sample.utilization_pct == 0 for sample in self.samples)
+        return not any(self.series.column("utilization_pct", self.places))
 
-    @property
-    def span_s(self) -> float:
-        return self.samples[-1].time_s - self.samples[0].time_s
-
-    def mean(self, value: Callable[[GpuSample], float | None]) -> float | None:
-        """Of the samples that have it."""
-        return _weighted(list(map(value, self.samples)), self.weights)
+    def mean(self, name: str) -> float | None:
+        """Of a number of the samples that have it, each by the time that it stands for."""
+        return mean_of(self.series, name, self.places)
 
 
 def gpu_uses(
@@ -85,13 +91,12 @@ def gpu_uses(
         length_s = None if snapshot.has_ended else window_s
         uses = []
         for node, gpu in history.gpus:
-            series = history.gpu(node, gpu)
-            mine = series if history.ranks else _after_startup(series, startup_s)
-            samples = training_samples(mine, found, length_s)
-            if len(samples) >= max(1, min_samples) and _is_long_enough(samples, window_s):
-                weights = _seconds_of(samples, mine)
-                used = _weighted([sample.utilization_pct for sample in samples], weights)
-                uses.append(GpuUse(node, gpu, samples, weights, used or 0.0))
+            series = history.gpu_series(node, gpu)
+            begin = 0 if history.ranks else _first_after_startup(series, startup_s)
+            places = training_places(series, found, length_s, begin)
+            if len(places) >= max(1, min_samples) and _is_long_enough(series, places, window_s):
+                used = mean_of(series, "utilization_pct", places)
+                uses.append(GpuUse(node, gpu, series, places, used or 0.0))
         return uses
 
     key = ("gpu_uses", *_state(snapshot), window_s, min_samples, startup_s)
@@ -139,28 +144,15 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _seconds_of(samples: Sequence[GpuSample], series: Sequence[GpuSample]) -> Sequence[float]:
-    """How long each of some samples of a series stands for: to its nearer neighbour, so that a silence counts for nobody."""
-    start = bisect_left(series, samples[0].time_s, key=lambda sample: sample.time_s)
-    times = [sample.time_s for sample in series[start:]]
-    if len(times) < 2:
-        return [1.0] * len(samples)
-    steps = list(map(sub, times[1:], times))
-    nearer = [before if before < after else after for before, after in pairwise(steps)]
-    seconds = [steps[0], *nearer, steps[-1]]
-    if len(seconds) == len(samples):
-        return seconds
-    at = dict(zip(times, seconds, strict=True))
-    return [at[sample.time_s] for sample in samples]
-
-
-def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """The mean of what is known; where no time passed, each counts alike."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        weights = [weight for value, weight in zip(values, weights, strict=True) if value is not None]
-    total = sum(weights)
-    return sum(map(mul, known, weights)) / total if total > 0.0 else mean(known)
+def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> float | None:
+    """The mean of what is known, each by the time that it stands for; where no time passed, each counts alike."""
+    values, weights = series.column(name, places), pick(series.seconds, places)
+    together, total = sum(map(mul, values, weights)), sum(weights)
+    if math.isnan(together):  # of some it was not measured
+        known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value == value]
+        values, weights = array("d", [value for value, _ in known]), array("d", [w for _, w in known])
+        together, total = sum(map(mul, values, weights)), sum(weights)
+    return together / total if total > 0.0 else mean(values)
 
 
 def means_of(samples: Sequence[HostSample], value: Callable[[HostSample], float | None]) -> float | None:
@@ -177,16 +169,14 @@ def quarters(values: Sequence[float]) -> list[float]:
     return [fmean(values[a:b]) for a, b in pairwise(bounds)]
 
 
-def _is_long_enough(samples: Sequence[GpuSample], window_s: float) -> bool:
+def _is_long_enough(series: Series[GpuSample], places: Sequence[int], window_s: float) -> bool:
     # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
-    span = samples[-1].time_s - samples[0].time_s
-    return span * len(samples) / max(1, len(samples) - 1) >= 0.98 * window_s
+    span = series.times[places[-1]] - series.times[places[0]]
+    return span * len(places) / max(1, len(places) - 1) >= 0.98 * window_s
 
 
-def _after_startup(samples: Sequence[GpuSample], startup_s: float) -> Sequence[GpuSample]:
+def _first_after_startup(series: Series[GpuSample], startup_s: float) -> int:
     """Without metrics, training begins when the GPU is first used, and at the latest after `startup_s`."""
-    if not samples:
-        return ()
-    latest = samples[0].time_s + startup_s
-    start = next((s.time_s for s in samples if (s.utilization_pct or 0) > 0 or s.time_s >= latest), None)
-    return () if start is None else samples[bisect_left(samples, start, key=lambda sample: sample.time_s) :]
+    latest = series.times[0] + startup_s
+    begins = (at for at, s in enumerate(series.samples) if (s.utilization_pct or 0) > 0 or s.time_s >= latest)
+    return next(begins, len(series.times))

@@ -5,6 +5,7 @@ Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reas
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from itertools import islice, pairwise
 
 from coach.model.history import History
 from coach.model.metrics import Step
+from coach.model.series import Series
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuSample
 
@@ -58,17 +60,28 @@ def phases(snapshot: TargetSnapshot, history: History) -> Phases:
     return Phases(start, max(ends, default=None) if snapshot.has_ended else None, tuple(pauses))
 
 
-def training_samples(samples: Sequence[GpuSample], found: Phases, window_s: float | None) -> list[GpuSample]:
-    """The samples with a utilization that fall into training, of the newest `window_s` seconds (None: all)."""
+def training_places(
+    series: Series[GpuSample], found: Phases, window_s: float | None, begin: int = 0
+) -> Sequence[int]:
+    """Where the samples with a utilization stand that fall into training, of the newest `window_s` seconds (None: all) after place `begin`."""
+    end = len(series.times)
     if window_s is not None:
-        newest = next((s for s in reversed(samples) if _counts(s, found)), None)
-        if newest is None:
-            return []
-        start = bisect_right(samples, newest.time_s - window_s, key=lambda sample: sample.time_s)
-        samples = samples[start:]
-    if samples and found.is_all_training(samples[0].time_s, samples[-1].time_s):
-        return [sample for sample in samples if sample.utilization_pct is not None]
-    return [sample for sample in samples if _counts(sample, found)]
+        newest = next(
+            (at for at in range(end - 1, begin - 1, -1) if _counts(series.samples[at], found)), begin
+        )
+        begin = bisect_right(series.times, series.times[newest] - window_s, begin) if begin < end else end
+    return places_in_training(series, found, range(begin, end))
+
+
+def places_in_training(series: Series[GpuSample], found: Phases, among: range) -> Sequence[int]:
+    """Those of these places whose samples have a utilization and fall into training."""
+    if (
+        among
+        and found.is_all_training(series.times[among[0]], series.times[among[-1]])
+        and not math.isnan(sum(series.column("utilization_pct", among)))
+    ):
+        return among
+    return [at for at in among if _counts(series.samples[at], found)]
 
 
 def _counts(sample: GpuSample, found: Phases) -> bool:
@@ -83,17 +96,50 @@ def newest_steps(steps: Sequence[Step], count: int) -> list[Step]:
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
     """The steps with both times, without the first `num_skipped` of the run, of each epoch, and after a resume."""
     restarts = set(resumed_at)
-    starts = [
-        place
-        for place, (before, step) in enumerate(pairwise(steps), 1)
-        if step.epoch != before.epoch or step.step <= before.step or before.step in restarts
-    ]
+    numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
+    starts: list[int] = []
+    # Mostly a window lies within one epoch of one attempt, which shows sooner than where the next begins.
+    if numbers != sorted(set(numbers)) or len(set(epochs)) > 1 or not restarts.isdisjoint(numbers):
+        starts = [
+            place
+            for place, (before, step) in enumerate(pairwise(steps), 1)
+            if step.epoch != before.epoch or step.step <= before.step or before.step in restarts
+        ]
     return [
         step
         for start, end in pairwise((0, *starts, len(steps)))
         for step in steps[start + num_skipped : end]
         if step.data_time_s is not None and step.step_time_s
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class SteadySteps:
+    """The newest steady steps of one rank, and how long they took together."""
+
+    rank: int
+    steps: Sequence[Step]
+    data_s: float
+    total_s: float
+
+    @property
+    def data_share(self) -> float:
+        return self.data_s / self.total_s
+
+
+def newest_steady_steps(
+    snapshot: TargetSnapshot, history: History, rank: int, count: int, num_skipped: int
+) -> SteadySteps:
+    """The newest `count`, or fewer where more than a fifth of the newest are not steady: worked out once for all rules."""
+    resumed = resumed_steps(snapshot)
+
+    def make() -> SteadySteps:
+        newest = newest_steps(history.steps(rank), count + count // 4 + num_skipped)
+        steps = steady_steps(newest, resumed, num_skipped)[-count:]
+        data_s = sum([step.data_time_s or 0.0 for step in steps])
+        return SteadySteps(rank, steps, data_s, sum([step.step_time_s or 0.0 for step in steps]))
+
+    return history.derived(("steady", rank, count, num_skipped, *resumed), make)
 
 
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:

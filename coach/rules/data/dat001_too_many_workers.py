@@ -14,7 +14,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter, int_resource
 from coach.rules.quoting import hits_of, quote
 from coach.rules.sampled import means_of, training_host_samples
-from coach.rules.windows import newest_steps, resumed_steps, steady_steps
+from coach.rules.windows import newest_steady_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,11 @@ class TooManyWorkers(Rule):
             ):
                 text = f"share of the time in which some task waited for a CPU of {node}"
                 yield Evidence(text, value=round(pressure, 1), unit="%")
-        resumed = resumed_steps(snapshot)
         shares = {}
         for rank in history.ranks:
-            steps = steady_steps(newest_steps(history.steps(rank), 250), resumed, 3)
-            if len(steps) >= self.values["min_samples"]:
-                shares[rank] = sum(s.data_time_s or 0 for s in steps) / sum(s.step_time_s or 0 for s in steps)
+            found = newest_steady_steps(snapshot, history, rank, 200, 3)
+            if len(found.steps) >= max(1, self.values["min_samples"]):
+                shares[rank] = found.data_share
         worst = max(shares, key=lambda rank: shares[rank], default=None)
         if worst is not None and shares[worst] >= self.values["data_share"]:
             text = f"share of step time spent waiting for data, rank {worst}"

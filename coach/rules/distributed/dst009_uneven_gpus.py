@@ -67,7 +67,7 @@ class UnevenGpus(Rule):
             summary=f"GPU {odd.gpu} on {odd.node} is busy {odd.mean_pct:.0f} % of the time, the {len(uses)} of the job {middle:.0f} % (median)",
             evidence=tuple(
                 Evidence(
-                    f"utilization of GPU {use.gpu} on {use.node}, mean of {len(use.samples)} samples",
+                    f"utilization of GPU {use.gpu} on {use.node}, mean of {use.num_samples} samples",
                     value=round(use.mean_pct, 1),
                     unit="%",
                 )
@@ -80,7 +80,7 @@ class UnevenGpus(Rule):
                     "Look for what one rank does alone (logging, evaluation, saving), and for unequal shards of the data"
                 ),
             ),
-            since_s=odd.samples[0].time_s,
+            since_s=odd.first.time_s,
         )
 
     def _is_uneven(self, uses: list[GpuUse]) -> bool:

@@ -13,7 +13,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter, int_resource
 from coach.rules.quoting import size_text
 from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
-from coach.rules.windows import newest_steps, resumed_steps, steady_steps
+from coach.rules.windows import newest_steady_steps
 
 _MAX_GPUS_SHOWN = 16
 
@@ -108,7 +108,7 @@ class LowGpuUtilization(Rule):
             subject=Subject(node=worst.node, gpu=worst.gpu) if len(low) == 1 else Subject(),
             fixes=found.fixes,
             severity=Severity.CRITICAL if is_critical else Severity.WARNING,
-            since_s=min(use.samples[0].time_s for use in low),
+            since_s=min(use.first.time_s for use in low),
         )
 
     def _is_low(self, use: GpuUse) -> bool:
@@ -132,13 +132,11 @@ class LowGpuUtilization(Rule):
         )
 
     def _input(self, snapshot: TargetSnapshot, history: History) -> _Cause | None:
-        resumed = resumed_steps(snapshot)
         shares = {}
         for rank in history.ranks:
-            steps = steady_steps(newest_steps(history.steps(rank), 250), resumed, 3)[-200:]
-            if len(steps) >= 20:
-                data_s = sum([step.data_time_s or 0.0 for step in steps])
-                shares[rank] = data_s / sum([step.step_time_s or 0.0 for step in steps])
+            found = newest_steady_steps(snapshot, history, rank, 200, 3)
+            if len(found.steps) >= 20:
+                shares[rank] = found.data_share
         if not shares or max(shares.values()) < self.values["input_share"]:
             return None
         rank = max(shares, key=lambda key: shares[key])
@@ -218,8 +216,8 @@ def _unexplained(history: History, is_uneven: bool) -> _Cause:
 
 def _text(use: GpuUse) -> str:
     """Utilization never stands alone: it says that a kernel ran, not how much of the GPU it used."""
-    power, memory = use.mean(lambda s: s.power_w), use.mean(lambda s: s.memory_used_mib)
-    limit, total = use.samples[-1].power_limit_w, use.samples[-1].memory_total_mib
+    power, memory = use.mean("power_w"), use.mean("memory_used_mib")
+    limit, total = use.newest.power_limit_w, use.newest.memory_total_mib
     parts = [f"GPU {use.gpu} on {use.node}: busy {use.mean_pct:.0f} % of the time"]
     parts.append(
         "power –" if power is None else f"power {power:.0f} W" + (f" of {limit:.0f} W" if limit else "")
@@ -229,4 +227,4 @@ def _text(use: GpuUse) -> str:
         if memory is None
         else f"memory {size_text(memory)}" + (f" of {size_text(total)}" if total else "")
     )
-    return ", ".join(parts) + f" (mean of {len(use.samples)} samples over {use.span_s:.0f} s)"
+    return ", ".join(parts) + f" (mean of {use.num_samples} samples over {use.span_s:.0f} s)"

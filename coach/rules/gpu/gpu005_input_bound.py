@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
@@ -13,32 +12,12 @@ from coach.model.history import History
 from coach.model.metrics import Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
 from coach.rules.quoting import ranks_text
 from coach.rules.remedies import workers
-from coach.rules.sampled import means_of, training_host_samples
-from coach.rules.windows import newest_steps, phases, resumed_steps, steady_steps, training_samples
-
-
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """How long one rank waited for data in its steady window."""
-
-    rank: int
-    steps: tuple[Step, ...]
-    data_s: float
-    total_s: float
-
-    @classmethod
-    def of(cls, rank: int, steps: tuple[Step, ...]) -> _Wait:
-        data_s = sum([step.data_time_s or 0.0 for step in steps])
-        return cls(rank, steps, data_s, sum([step.step_time_s or 0.0 for step in steps]))
-
-    @property
-    def share(self) -> float:
-        return self.data_s / self.total_s
+from coach.rules.sampled import mean_of, means_of, training_host_samples, training_phases
+from coach.rules.windows import SteadySteps, newest_steady_steps, newest_steps, places_in_training
 
 
 class InputBound(Rule):
@@ -117,25 +96,29 @@ class InputBound(Rule):
         slow = [wait for wait in waits if self._is_slow(wait)]
         if not slow:
             return
-        worst = max(slow, key=lambda wait: wait.share)
+        worst = max(slow, key=lambda wait: wait.data_share)
         busy = _gpu_utilization(snapshot, history, worst)
         if busy is not None and busy >= self.values["busy_gpu_pct"]:
             return
-        is_critical = worst.share >= self.values["critical_share"]
+        is_critical = worst.data_share >= self.values["critical_share"]
         bound = self.values["critical_share" if is_critical else "warning_share"]
-        cpu_pct = self._full_cpus(snapshot, history) if worst.share < self.values["starved_share"] else None
+        cpu_pct = (
+            self._full_cpus(snapshot, history) if worst.data_share < self.values["starved_share"] else None
+        )
         ranks = sorted(wait.rank for wait in slow)
         severity = Severity.CRITICAL if is_critical else Severity.WARNING
         if cpu_pct is not None:
             severity = Severity.INFO
         yield Hit(
-            summary=f"Input-bound: {worst.share:.0%} of each step waits for data"
+            summary=f"Input-bound: {worst.data_share:.0%} of each step waits for data"
             + (f" ({ranks_text(ranks)} of {len(history.ranks)})" if len(history.ranks) > 1 else ""),
             evidence=tuple(_evidence(worst, waits, busy, cpu_pct)),
             confidence=round(
                 min(
                     0.97,
-                    0.6 + 0.2 * min(1.0, worst.share / bound - 1) + 0.2 * min(1.0, len(worst.steps) / 60),
+                    0.6
+                    + 0.2 * min(1.0, worst.data_share / bound - 1)
+                    + 0.2 * min(1.0, len(worst.steps) / 60),
                 ),
                 2,
             ),
@@ -171,71 +154,55 @@ class InputBound(Rule):
             sum([step.data_time_s or 0.0 for step in newest]) >= 0.5 * self.values["warning_share"] * total_s
         )
 
-    def _waits(self, snapshot: TargetSnapshot, history: History) -> list[_Wait]:
-        resumed = resumed_steps(snapshot)
-        skip = int(self.values["skip_steps"])
-        waits = [_Wait.of(rank, self._newest(history.steps(rank), resumed, skip)) for rank in history.ranks]
+    def _waits(self, snapshot: TargetSnapshot, history: History) -> list[SteadySteps]:
+        waits = [self._newest(snapshot, history, rank) for rank in history.ranks]
         return [wait for wait in waits if self._is_long_enough(wait)]
 
-    def _newest(self, steps: Sequence[Step], resumed: Sequence[int], skip: int) -> tuple[Step, ...]:
-        """The window of one rank, looking no further back than it needs to."""
-        count = int(1.25 * self.values["window_steps"]) + skip
+    def _newest(self, snapshot: TargetSnapshot, history: History, rank: int) -> SteadySteps:
+        """The newest steps of one rank: as many as wanted, and more where they are so fast that these last no time."""
+        count, skip = int(self.values["window_steps"]), int(self.values["skip_steps"])
         while True:
-            window = self._window(steady_steps(newest_steps(steps, count), resumed, skip))
-            is_whole = sum(step.step_time_s or 0.0 for step in window) >= self.values["min_window_s"]
-            if is_whole or count >= len(steps):
-                return window
+            found = newest_steady_steps(snapshot, history, rank, count, skip)
+            if found.total_s >= self.values["min_window_s"] or count >= len(history.steps(rank)):
+                return found
             count *= 4
 
-    def _window(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """The newest steps: as many as wanted, and more where they are so fast that these last no time."""
-        total_s, start = 0.0, len(steps)
-        while start > 0 and (
-            len(steps) - start < self.values["window_steps"] or total_s < self.values["min_window_s"]
-        ):
-            start -= 1
-            total_s += steps[start].step_time_s or 0.0
-        return tuple(steps[start:])
-
-    def _is_long_enough(self, wait: _Wait) -> bool:
+    def _is_long_enough(self, wait: SteadySteps) -> bool:
         return (
             len(wait.steps) >= max(1, self.values["min_steps"])
             and wait.total_s >= self.values["min_window_s"]
         )
 
-    def _is_slow(self, wait: _Wait) -> bool:
+    def _is_slow(self, wait: SteadySteps) -> bool:
         mean_s = wait.data_s / len(wait.steps)
-        return wait.share >= self.values["warning_share"] and mean_s >= self.values["min_wait_s"]
+        return wait.data_share >= self.values["warning_share"] and mean_s >= self.values["min_wait_s"]
 
 
-def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: _Wait) -> float | None:
+def _gpu_utilization(snapshot: TargetSnapshot, history: History, wait: SteadySteps) -> float | None:
     """Mean utilization of the GPUs while these steps ran; the least busy GPU counts."""
     start, end = wait.steps[0].time_s, wait.steps[-1].time_s
     if start is None or end is None:
         return None
-    found = phases(snapshot, history)
+    found = training_phases(snapshot, history)
     means = []
     for key in history.gpus:
-        series = history.gpu(*key)
-        first = bisect_left(series, start, key=_time_of)
-        samples = training_samples(series[first : bisect_right(series, end, key=_time_of)], found, None)
-        if samples:
-            means.append(sum([sample.utilization_pct or 0.0 for sample in samples]) / len(samples))
+        series = history.gpu_series(*key)
+        meanwhile = range(bisect_left(series.times, start), bisect_right(series.times, end))
+        places = places_in_training(series, found, meanwhile)
+        used = mean_of(series, "utilization_pct", places)
+        if used is not None:
+            means.append(used)
     return min(means, default=None)
 
 
-def _time_of(sample: GpuSample) -> float:
-    return sample.time_s
-
-
 def _evidence(
-    worst: _Wait, waits: list[_Wait], busy: float | None, cpu_pct: float | None
+    worst: SteadySteps, waits: list[SteadySteps], busy: float | None, cpu_pct: float | None
 ) -> Iterable[Evidence]:
     first, last = worst.steps[0].step, worst.steps[-1].step
     window = f"rank {worst.rank}, steps {first} to {last}"
     yield Evidence(
         f"share of step time spent waiting for data ({window})",
-        value=round(worst.share, 4),
+        value=round(worst.data_share, 4),
         unit="of step time",
     )
     yield Evidence(
@@ -245,10 +212,10 @@ def _evidence(
         f"step time, median ({window})", value=median(s.step_time_s or 0.0 for s in worst.steps), unit="s"
     )
     if len(waits) > 1:
-        least = min(waits, key=lambda wait: wait.share)
+        least = min(waits, key=lambda wait: wait.data_share)
         yield Evidence(
             f"the same share on rank {least.rank}, which waits least",
-            value=round(least.share, 4),
+            value=round(least.data_share, 4),
             unit="of step time",
         )
     if busy is not None:
@@ -257,7 +224,7 @@ def _evidence(
         yield Evidence("CPUs of the node in use meanwhile, mean", value=round(cpu_pct, 1), unit="%")
 
 
-def _fixes(run: Run | None, history: History, worst: _Wait) -> Iterable[Fix]:
+def _fixes(run: Run | None, history: History, worst: SteadySteps) -> Iterable[Fix]:
     now = int_parameter(run, "num_workers")
     if run is None or now is None:
         yield Fix(

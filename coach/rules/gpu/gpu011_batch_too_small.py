@@ -13,7 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter, parameter_default, usual_range
 from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
-from coach.rules.windows import newest_steps, resumed_steps, steady_steps
+from coach.rules.windows import newest_steady_steps
 
 
 class BatchTooSmall(Rule):
@@ -58,7 +58,7 @@ class BatchTooSmall(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        steps = steady_steps(newest_steps(history.steps(history.ranks[0]), 250), resumed_steps(snapshot), 3)
+        steps = newest_steady_steps(snapshot, history, history.ranks[0], 200, 3).steps
         if len(steps) < max(1, self.values["min_steps"]):
             return
         # The fastest steps tell the machine's own pace, also while others use it.

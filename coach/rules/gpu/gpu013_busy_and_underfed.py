@@ -89,13 +89,13 @@ class BusyAndUnderfed(Rule):
                 Fix("Fewer and larger kernels: torch.compile, CUDA graphs, sizes that are multiples of 64"),
             ),
             severity=Severity.WARNING if is_measured else Severity.INFO,
-            since_s=worst.samples[0].time_s,
+            since_s=worst.first.time_s,
         )
 
     def _low(self, use: GpuUse) -> Iterable[tuple[float, bool]]:
-        newest = use.samples[-1]
+        newest = use.newest
         if newest.sm_activity_pct is not None:
-            activity = use.mean(lambda sample: sample.sm_activity_pct)
+            activity = use.mean("sm_activity_pct")
             if activity is not None and activity < self.values["sm_activity_pct"]:
                 yield activity, True
             return

@@ -117,7 +117,7 @@ class Throttled(Rule):
 
 
 def _is_slowed(sample: GpuSample) -> bool:
-    return any(reason in _MEANING for reason in sample.clocks_event_reasons or ())
+    return not _MEANING.keys().isdisjoint(sample.clocks_event_reasons or ())
 
 
 def _was_slowed(series: Sequence[GpuSample]) -> bool:

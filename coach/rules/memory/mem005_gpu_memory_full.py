@@ -40,19 +40,17 @@ class GpuMemoryFull(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         uses = gpu_uses(snapshot, history, *(self.values[t.name] for t in WINDOW))
         share = self.values["share"]
-        full = [
-            use for use in uses if _is_full(use.samples[-1], share) and (use.memory_share or 0.0) >= share
-        ]
+        full = [use for use in uses if _is_full(use.newest, share) and (use.memory_share or 0.0) >= share]
         if not full:
             return
         worst = max(full, key=lambda use: use.memory_share or 0.0)
-        total = worst.samples[-1].memory_total_mib
+        total = worst.newest.memory_total_mib
         yield Hit(
             summary=f"The memory of GPU {worst.gpu} on {worst.node} is {worst.memory_share or 0.0:.0%} full"
             + (f" (and of {len(full) - 1} more)" if len(full) > 1 else ""),
             evidence=(
                 Evidence(
-                    f"memory in use, mean of {len(worst.samples)} samples"
+                    f"memory in use, mean of {worst.num_samples} samples"
                     + (f" of {size_text(total)}" if total else ""),
                     value=round(worst.memory_share or 0.0, 3),
                     unit="of memory",
@@ -65,7 +63,7 @@ class GpuMemoryFull(Rule):
                     "Where sizes vary: a smaller micro-batch with more gradient accumulation, or activation checkpointing"
                 ),
             ),
-            since_s=worst.samples[0].time_s,
+            since_s=worst.first.time_s,
         )
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
-from coach.model.run import Run
+from coach.model.run import RankExit, Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
@@ -148,12 +148,15 @@ class HostOutOfMemory(Rule):
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
-        peak = _peak(history, _asked_mib(snapshot.run))
         explicit = hits_of(
             snapshot, self.code, "oom_kill_event", "task_out_of_memory", "over_limit", "kernel"
         )
         failed = [hit for hit in hits_of(snapshot, self.code, "allocation") if not went_on(hit, snapshot)]
         workers = hits_of(snapshot, self.code, "worker_killed")
+        is_killed = snapshot.exit is not None and any(map(_is_killed, snapshot.exit.ranks))
+        if not (snapshot.state == "OUT_OF_MEMORY" or explicit or failed or workers or is_killed):
+            return
+        peak = _peak(history, _asked_mib(snapshot.run))
         if snapshot.state == "OUT_OF_MEMORY" or explicit:
             hits, confidence, how = (
                 [*explicit, *workers],
@@ -166,7 +169,7 @@ class HostOutOfMemory(Rule):
             return
         elif workers and peak is not None and self._is_near_limit(peak):
             hits, confidence, how = workers, 0.8, "a DataLoader worker was killed with memory near its limit"
-        elif peak is not None and self._is_killed_near_limit(snapshot, peak):
+        elif is_killed and peak is not None and self._is_near_limit(peak):
             hits, confidence, how = [], 0.9, "a rank was killed by signal 9 with memory near its limit"
         else:
             return
@@ -186,12 +189,6 @@ class HostOutOfMemory(Rule):
     def _is_near_limit(self, peak: _Peak) -> bool:
         return (
             peak.limit_mib is not None and peak.used_mib >= self.values["near_limit_share"] * peak.limit_mib
-        )
-
-    def _is_killed_near_limit(self, snapshot: TargetSnapshot, peak: _Peak) -> bool:
-        ranks = snapshot.exit.ranks if snapshot.exit else ()
-        return self._is_near_limit(peak) and any(
-            not rank.is_bystander and (rank.signal == 9 or rank.exit_code in (-9, 137)) for rank in ranks
         )
 
     def _growth(self, snapshot: TargetSnapshot, history: History) -> list[float]:
@@ -255,6 +252,10 @@ class HostOutOfMemory(Rule):
                 "blind_growth"
             ], f"{self.values['blind_growth']:g} times the {size_text(limit)} asked"
         return None
+
+
+def _is_killed(rank: RankExit) -> bool:
+    return not rank.is_bystander and (rank.signal == 9 or rank.exit_code in (-9, 137))
 
 
 def _found_leak(growth: list[float]) -> Iterable[Fix]:
