@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, compress, count
@@ -30,6 +30,9 @@ _MAX_NEW_SHARE = 1 / 8
 """Where more of many lines are of a kind that was never seen, it does not pay to learn them."""
 _NUM_STRANGE = 8
 """So often after that it is not asked again."""
+
+_OFTEN = 8192
+"""A literal that stands more often in a piece of log than this is looked for by itself, together with what must follow it."""
 
 _DIGITS = b"0123456789"
 _NOTHING: frozenset[int] = frozenset()
@@ -175,45 +178,98 @@ class _Probes(dict[int, _Probe]):
         self._before = f"(?>(?:{prefix})?{_PREFIXES})".encode()
         self._wanted = wanted
         self._literals = list(wanted)
+        self._behind: dict[int, bytes] = {}
         self._begins: dict[int, _Probe] = {}
+        self._may_begin: dict[int, _Probe] = {}
         self._one_by_one: dict[int, list[tuple[int, _Probe | None]]] = {}
+        self._often: dict[int, re.Pattern[bytes]] = {}
 
     @cached_property
     def _automaton(self) -> BytesAhoCorasick:
-        return BytesAhoCorasick(self._literals, implementation=Implementation.DFA)
+        """Of all literals but those that are looked for by themselves: with a zero before them these stand in no log."""
+        literals = [
+            b"\0" * (number in self._often) + literal for number, literal in enumerate(self._literals)
+        ]
+        return BytesAhoCorasick(literals, implementation=Implementation.DFA)
 
     def look_at(self, block: Block, text: bytes) -> None:
         """Adds to a block the lines of this text that are to be searched."""
         if not self._literals:
             return
-        met = self._automaton.find_matches_as_indexes(text, overlapping=True)
-        found: dict[int, list[int]] = defaultdict(list)
-        for number, _, end in [place for place in met if self[place[0]](text, place[2])]:
-            for index, probe in self._one_by_one[number]:
-                if probe is None or probe(text, end):
-                    found[index].append(end)
         starts = block.starts
-        for index, ends in found.items():
-            lines = sorted({bisect_right(starts, end - 1) - 1 for end in ends})
+        found: dict[int, set[int]] = defaultdict(set)
+        for number, ends in self._passed(text).items():
+            lines = [bisect_right(starts, end - 1) - 1 for end in ends]
+            may_begin = self._may_begin.get(number)
+            if may_begin is not None:
+                such = {line for line in lines if may_begin(text, starts[line])}
+                ends = [end for line, end in zip(lines, ends, strict=True) if line in such]
+                lines = [line for line in lines if line in such]
+            for index, probe in self._one_by_one[number]:
+                found[index].update(
+                    lines
+                    if probe is None
+                    else [line for line, end in zip(lines, ends, strict=True) if probe(text, end)]
+                )
+        for index, among in found.items():
             is_such = self._begins.get(index)
-            block.places[index] = (
-                lines if is_such is None else [line for line in lines if is_such(text, starts[line])]
+            block.places[index] = sorted(
+                among if is_such is None else [line for line in among if is_such(text, starts[line])]
             )
+
+    def _passed(self, text: bytes) -> dict[int, list[int]]:
+        """Where the literals end, by number, behind which some signature may go on."""
+        met = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        passed: dict[int, list[int]] = defaultdict(list)
+        for number, _, end in met:
+            if self[number](text, end):
+                passed[number].append(end)
+        for number, pattern in self._often.items():
+            length = len(self._literals[number])
+            passed[number] = [place.start() + length for place in pattern.finditer(text)]
+        self._choose_often(text, met)
+        return passed
+
+    def _choose_often(self, text: bytes, met: Sequence[tuple[int, int, int]]) -> None:
+        """What the next piece of this log is likely to be full of."""
+        often = {number for number in self._often if text.count(self._literals[number]) > _OFTEN}
+        if len(met) > _OFTEN:
+            counts = Counter(number for number, _, _ in met)
+            often |= {number for number, times in counts.items() if times > _OFTEN and self._is_apart(number)}
+        if often != self._often.keys():
+            self._often = {number: self._pattern_of(number) for number in often}
+            del self._automaton
+
+    def _is_apart(self, number: int) -> bool:
+        """Whether none of its places can reach into the next one."""
+        literal = self._literals[number]
+        return not any(literal.endswith(literal[:length]) for length in range(1, len(literal)))
+
+    def _pattern_of(self, number: int) -> re.Pattern[bytes]:
+        return re.compile(re.escape(self._literals[number]) + b"(?=" + self._behind[number] + b")")
 
     def __missing__(self, number: int) -> _Probe:
         literal = self._literals[number]
         behind: dict[int, bytes] = {}
+        begins: list[bytes] = []
         for index in sorted(self._wanted[literal]):
             probes = probes_of(self._signatures[index])
             if literal.decode() in probes.behind:
                 behind[index] = probes.behind[literal.decode()]
+                begins.append(probes.begin)
             if probes.begin:
-                self._begins[index] = re.compile(self._before + b"(?:" + probes.begin + b")").match
-        self[number] = re.compile(b"|".join(behind.values()) if behind else rb"(?!)").match
+                self._begins[index] = self._at_begin(probes.begin)
+        if all(begins):
+            self._may_begin[number] = self._at_begin(b"|".join(begins))
+        self._behind[number] = b"|".join(behind.values()) if behind else rb"(?!)"
+        self[number] = re.compile(self._behind[number]).match
         self._one_by_one[number] = [
             (index, re.compile(probe).match if len(behind) > 1 else None) for index, probe in behind.items()
         ]
         return self[number]
+
+    def _at_begin(self, words: bytes) -> _Probe:
+        return re.compile(self._before + b"(?:" + words + b")").match
 
 
 def _ends(lines: Sequence[bytes]) -> list[int]:

@@ -50,7 +50,7 @@ class _FollowedLog:
         if bite.is_restart:
             self._scanner = LogScanner(self._signatures, str(self._path))
             self._tail, self._end = None, None
-        hits = self._scanner.feed(bite.data) if bite.data else []
+        hits = self._scanner.feed(bite.data, is_more=not bite.is_caught_up) if bite.data else []
         if bite.data:
             self._is_flushed, self._tail = False, None
         elif not self._is_flushed and bite.is_caught_up:

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail, Signature
 from coach.sources.line_filter import Block, LineFilter
@@ -36,6 +37,8 @@ LAYOUT_BYTES = 64 << 10
 MAX_FIRST_HITS = 100
 MAX_LAST_HITS = 100
 """A log that says the same a million times is told by its first and its last sayings; the middle is passed over unread."""
+_PASSING_HITS = 10
+"""So many of the last where more of the log is there to be read. Of the points of a curve none is left out for that."""
 
 _CONTEXT_BYTES = 256 << 10
 """How far back a traceback's head is looked for, and what the tail is cut from."""
@@ -66,8 +69,7 @@ class _OpenTraceback:
         return replace(self.hit, traceback=tuple(self.lines))
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """One decoded line: as it stands, freed of what stands before every line of its log, and of its launcher's prefix too."""
 
     raw: str
@@ -102,10 +104,15 @@ class LogScanner:
         self._held: list[LogHit] = []
         self._open: list[_OpenTraceback] = []
         self._flushed: set[int] = set()
+        self._is_passing = False
         self._num_hits: Counter[int] = Counter()
 
-    def feed(self, data: bytes) -> list[LogHit]:
-        """Scan more of the log. Hits that need later bytes to be complete come with a later call."""
+    def feed(self, data: bytes, is_more: bool = False) -> list[LogHit]:
+        """Scan more of the log. Hits that need later bytes to be complete come with a later call.
+
+        `is_more`: what follows can be read at once, so that the end of this piece tells nothing of how the log ends.
+        """
+        self._is_passing = is_more
         self._num_bytes += len(data)
         data = self._as_utf8(data)
         num_before = self._num_text_bytes
@@ -154,6 +161,7 @@ class LogScanner:
 
     def flush(self) -> list[LogHit]:
         """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
+        self._is_passing = False
         hits, self._held = self._held, []
         ended, unended = self._joined(ANSI.sub(b"", self._pending))
         text, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
@@ -249,8 +257,10 @@ class LogScanner:
     def _matches(
         self, index: int, block: Block, text: bytes, start: int, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
-        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last MAX_LAST_HITS of this text."""
+        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this text."""
         pattern = self._signatures[index].pattern
+        is_curve = any(name.startswith("value") for name in pattern.groupindex)
+        max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
         def match(place: int) -> re.Match[str] | None:
             kind = block.kinds[place]
@@ -286,7 +296,7 @@ class LogScanner:
             if found is not None:
                 yield place, found
                 num_last += 1
-                if num_last == MAX_LAST_HITS:
+                if num_last == max_last:
                     return
 
     def _with_traceback(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from coach.launch.recipe import find_drills, get_recipe
 from coach.model.drill import Need
+from tests.cluster.slurm import SlurmCluster, booted
 from tests.drills.conduct import Conductor, assert_found, drill_of, show
 from tests.installed import InstalledCoach
 
@@ -58,18 +60,26 @@ def test_it_is_found_mended_and_measured_on_this_machine(
     assert_found(name, Path(drill["run_dir"]), conductor)
 
 
+@pytest.fixture
+def coach_on_strict_slurm(train_python: Path) -> Iterator[InstalledCoach]:
+    """coach on a Slurm that ends what takes more memory than it asked for, as sites have it."""
+    more = "JobAcctGatherParams=OverMemoryKill\n"
+    with booted("coach-strict", lambda directory: SlurmCluster(directory, more_conf=more)) as cluster:
+        yield InstalledCoach(train_python, cluster.user, cluster.env)
+
+
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_every_drill_is_found_mended_and_measured_on_slurm(
-    user_coach: InstalledCoach, open_directory: Path
+    coach_on_strict_slurm: InstalledCoach, open_directory: Path
 ) -> None:
     """Two at once on two cores; apart from those of GPUs and of many CPUs: the cluster's are there to be allotted only."""
     site = open_directory / "two-at-once.toml"
     site.write_text("[limits]\nmax_running = 2\n")
     shown = (name for name in DRILLS if Need.GPU not in drill_of(name).needs and name not in ELSEWHERE)
     words = ("drill", "--all", "--only", ",".join(shown), "--backend", "slurm", "--format", "json")
-    done = user_coach(*words, env={"COACH_SITE": str(site)}, timeout_s=1700)
+    done = coach_on_strict_slurm(*words, env={"COACH_SITE": str(site)}, timeout_s=1700)
     assert done.stdout, done.stderr
     drills = json.loads(done.stdout)["drills"]
     show(drills)

@@ -12,6 +12,7 @@ import pytest
 
 from coach.model.log import Signature
 from coach.rules.registry import build, signatures
+from coach.sources import line_filter
 from coach.sources.line_filter import LineFilter, is_digit_blind
 from coach.sources.log_scanner import MAX_FIRST_HITS, LogScanner
 from coach.sources.log_text import ANSI, decode, split_prefix
@@ -70,6 +71,31 @@ def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int
     missed = {hit[:2] for hit in by_hand - by_scanner if frequent[hit[:2]] <= MAX_FIRST_HITS}
     assert not missed
     assert by_scanner - by_hand == Counter()
+
+
+def test_no_line_is_hidden_where_a_literal_is_looked_for_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_filter, "_OFTEN", 2)
+    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
+    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
+    wanted, text = signatures(build()), all_fixture_text()
+    by_hand = found_by_hand(text, wanted)
+    frequent = Counter((rule, name) for rule, name, _ in by_hand)
+    missed = {
+        hit[:2]
+        for hit in by_hand - found_by_scanner(text, wanted, 1 << 16)
+        if frequent[hit[:2]] <= MAX_FIRST_HITS
+    }
+    assert not missed
+
+
+def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_filter, "_OFTEN", 2)
+    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
+    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
+    signature = Signature("X", "x", ("aXa",), re.compile("aXab"))
+    chosen = LineFilter((signature,))
+    for _ in range(2):
+        assert chosen.look_at(b"aXaXab\n" * 4).places[0] == [0, 1, 2, 3]
 
 
 def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbers_alone() -> None:

@@ -3,12 +3,13 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from coach.model.log import LogHit, Signature
-from coach.sources.log_scanner import MAX_LINE_BYTES, LogScanner
+from coach.sources.log_scanner import MAX_FIRST_HITS, MAX_LAST_HITS, MAX_LINE_BYTES, LogScanner
 
 OOM = Signature(
     "MEM001",
@@ -277,3 +278,16 @@ def test_a_log_is_read_in_the_encoding_it_was_written_in(data: bytes, shown: str
     assert (hit.text, hit.line) == (shown, 1)
     tail = scanner.tail()
     assert (tail.lines, tail.is_binary, tail.size_bytes) == ((shown,), False, len(data))
+
+
+def test_of_what_is_said_very_often_the_middle_is_passed_over_but_not_of_a_curve() -> None:
+    curve = Signature("METRICS", "loss", ("loss",), re.compile(r"loss (?P<value>[\d.]+)"))
+    scanner = LogScanner((KILLED, curve))
+    piece = b"Killed\nloss 0.5\n" * 1000
+
+    def counted(is_more: bool) -> Counter[str]:
+        return Counter(hit.signature for hit in scanner.feed(piece, is_more))
+
+    assert counted(True) == {"killed": MAX_FIRST_HITS + 10, "loss": MAX_FIRST_HITS + MAX_LAST_HITS}
+    assert counted(True) == {"killed": 10, "loss": MAX_LAST_HITS}
+    assert counted(False) == {"killed": MAX_LAST_HITS, "loss": MAX_LAST_HITS}
