@@ -7,6 +7,7 @@ is not known yet (`val_loss`, `best_loss`, accuracies) is no training loss.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
@@ -81,6 +82,9 @@ _OF_THE_WHOLE = frozenset(
 _LAST_WORD = re.compile(r"([A-Za-z]+) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
+_NUM_SNAPSHOTS = 4
+"""So many are remembered: of each target the newest is asked for, and several may be judged in turn."""
+
 PROGRESS = Signature("progress", "loss", LITERALS, FINITE)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
 
@@ -106,7 +110,27 @@ def _names_whole(pattern: re.Pattern[str], text: str) -> bool:
 
 def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """Whether a finite loss stands further down in the same log."""
-    return any(
-        line.rule == PROGRESS.rule and line.file == hit.file and line.line > hit.line
-        for line in snapshot.log_hits
-    )
+    return _last_losses(_Same(snapshot.log_hits)).get(hit.file, 0) > hit.line
+
+
+class _Same:
+    """The hits of one snapshot, known again by being the very same: to compare thousands would take as long as to look through them."""
+
+    def __init__(self, hits: tuple[LogHit, ...]) -> None:
+        self.hits = hits
+
+    def __hash__(self) -> int:
+        return id(self.hits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.hits is other.hits
+
+
+@lru_cache(_NUM_SNAPSHOTS)
+def _last_losses(same: _Same) -> dict[str, int]:
+    """File → the line of its last finite loss. Looked for once, however many errors ask."""
+    last: dict[str, int] = {}
+    for hit in same.hits:
+        if hit.rule == PROGRESS.rule:
+            last[hit.file] = max(hit.line, last.get(hit.file, 0))
+    return last

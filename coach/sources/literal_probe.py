@@ -200,7 +200,7 @@ def _chars(name: str, said: Any, is_any_case: bool) -> tuple[str, bool]:
     items = said if name == "IN" else [(name, said)]
     names = [str(item) for item, _ in items]
     is_negated = names[0] in ("NEGATE", "NOT_LITERAL")
-    taken = {char for item in items for char in _ASCII if _takes(item, char)}
+    taken = set().union(*map(_taken, items))
     if is_any_case:
         taken |= {other for char in taken for other in (char.lower(), char.upper())}
     chars = "".join(char for char in _ASCII if (char in taken) != is_negated)
@@ -214,13 +214,14 @@ def _last(item: tuple[Any, Any]) -> str:
     return chr(item[1][1] if str(item[0]) == "RANGE" else item[1])
 
 
-def _takes(item: tuple[Any, Any], char: str) -> bool:
+def _taken(item: tuple[Any, Any]) -> set[str]:
     name, said = str(item[0]), item[1]
-    if name == "RANGE":
-        return bool(said[0] <= ord(char) <= said[1])
+    if name == "NEGATE":
+        return set()
     if name == "CATEGORY":
-        return re.match(_CATEGORIES[str(said)], char) is not None
-    return name != "NEGATE" and ord(char) == said
+        return set(re.findall(_CATEGORIES[str(said)], _ASCII))
+    first, last = said if name == "RANGE" else (said, said)
+    return set(map(chr, range(first, min(last, 127) + 1))).intersection(_ASCII)
 
 
 def _class(chars: str, has_others: bool) -> bytes:
