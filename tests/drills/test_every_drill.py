@@ -48,6 +48,7 @@ def on_this_machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Conductor
 @pytest.mark.train
 @pytest.mark.long
 @pytest.mark.timeout(7200)
+@pytest.mark.flaky(reruns=0)
 @pytest.mark.parametrize("name", DRILLS)
 def test_it_is_found_mended_and_measured_on_this_machine(
     name: str, on_this_machine: tuple[Conductor, dict[str, dict[str, Any]]]
@@ -71,6 +72,7 @@ def coach_on_strict_slurm(train_python: Path) -> Iterator[InstalledCoach]:
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.timeout(7200)
+@pytest.mark.flaky(reruns=0)
 def test_every_drill_is_found_mended_and_measured_on_slurm(
     coach_on_strict_slurm: InstalledCoach, open_directory: Path
 ) -> None:
