@@ -9,7 +9,7 @@ from typing import Any
 
 from coach.cli import drill_all
 from coach.cli.check import finding_lines
-from coach.cli.launch import add_share, add_ways, launch, pairs, shared_place
+from coach.cli.launch import add_environment, add_share, add_ways, launch, pairs, shared_place
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
@@ -29,15 +29,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """A name launches one, or answers; without one they are listed."""
     parser.usage = (
         "coach drill [--backend B] [--format {text,json}]\n"
-        "       coach drill NAME [--backend B] [--set KEY=VALUE] [--share DIR] [--dry-run] [--wait]\n"
+        "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] [--dry-run] [--wait]\n"
         "       coach drill NAME|RUN --answer CAUSE | --give-up\n"
-        "       coach drill --all [--only NAME,...] [--backend B] [--format {text,json}]"
+        "       coach drill --all [--only NAME,...] [--backend B] [--env ENV] [--python PATH] [--format {text,json}]"
     )
     parser.add_argument("drill", nargs="?", metavar="NAME", help="launch this one")
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the drill"
     )
+    add_environment(parser)
     add_share(parser)
     said = parser.add_mutually_exclusive_group()
     said.add_argument("--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id")
@@ -74,7 +75,12 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         if why is not None:
             raise UserError(f"{args.drill}: {why}")
     asked = LaunchRequest(
-        args.drill, args.backend, set=pairs(args.set, "--set"), share=shared_place(args.share)
+        args.drill,
+        args.backend,
+        environment=args.env,
+        python=args.python,
+        set=pairs(args.set, "--set"),
+        share=shared_place(args.share),
     )
     status = launch(asked, args, settings)
     if not args.dry_run:

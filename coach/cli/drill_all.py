@@ -14,6 +14,7 @@ from typing import Any
 from coach.cli.interruption import end_as_by_ctrl_c
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
+from coach.model.launch import LaunchRequest
 from coach.sources.io import SystemIo
 from coach.sources.user import user_name
 from coach.workflows.drill_all import DrillResult, choose, run_drills
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo
     launches = Launches(settings, os.environ, io, backend, user_name(), _say)
     results: list[DrillResult] = []
     is_stopped = False
-    coming = run_drills(drills, launches, settings, look_at_site(backend, io), io)
+    given = LaunchRequest("", backend, environment=args.env, python=args.python)
+    coming = run_drills(drills, given, launches, settings, look_at_site(backend, io), io)
     try:
         for result in coming:
             results.append(result)

@@ -69,13 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help=f"measure {GPM_HELP}",
     )
-    parser.add_argument(
-        "--env",
-        metavar="ENV",
-        help="training environment: a name from the config, or for example venv=/path, conda=NAME, modules=NAME/1.2",
-    )
+    add_environment(parser)
     add_share(parser)
-    parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the recipe"
     )
@@ -83,6 +78,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sbatch", metavar="KEY=VALUE", action="append", default=[], help="one more option of sbatch"
     )
     add_ways(parser)
+
+
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """What the training runs in; `drill` has it as well."""
+    parser.add_argument(
+        "--env",
+        metavar="ENV",
+        help="training environment: a name from the config, or for example venv=/path, conda=NAME, modules=NAME/1.2",
+    )
+    parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
 
 
 def add_share(parser: argparse.ArgumentParser) -> None:

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.write(plan.script)
         return 0
     notes = (*plan.notes, *(f"warning: {line}" for line in plan.warnings))
-    if not is_confirmed(f"sbatch {plan.run_dir}/job.sh", args.yes, notes):
+    how = "run here" if planned.backend == "local" else "sbatch"
+    if not is_confirmed(f"{how} {plan.run_dir}/job.sh", args.yes, notes):
         say("nothing was launched")
         return 1
     for done in submit(plan, settings, os.environ, io):

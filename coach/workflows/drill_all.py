@@ -66,11 +66,16 @@ def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
 
 
 def run_drills(
-    drills: Sequence[Recipe], launches: Launches, settings: Settings, site: Site, io: Io
+    drills: Sequence[Recipe],
+    given: LaunchRequest,
+    launches: Launches,
+    settings: Settings,
+    site: Site,
+    io: Io,
 ) -> Generator[DrillResult]:
-    """Each drill's result as it comes. Left early, it cancels what runs."""
+    """Each drill's result as it comes. Left early, it cancels what runs. `given`: the environment that all of them run in."""
     at_once = 1 if site.backend == "local" else settings.limits.max_running or _AT_ONCE
-    conduct = _Conduct(launches, site, io)
+    conduct = _Conduct(given, launches, site, io)
     with ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(conduct.drill, recipe) for recipe in drills]
         try:
@@ -84,8 +89,8 @@ def run_drills(
 class _Conduct:
     """Runs one drill after the other; a twin that several have in common is run once."""
 
-    def __init__(self, launches: Launches, site: Site, io: Io) -> None:
-        self._launches, self._site, self._io = launches, site, io
+    def __init__(self, given: LaunchRequest, launches: Launches, site: Site, io: Io) -> None:
+        self._given, self._launches, self._site, self._io = given, launches, site, io
         self._twins: dict[str, Future[Watched]] = {}
         self._lock = threading.Lock()
 
@@ -98,7 +103,7 @@ class _Conduct:
         causes = (drill.planted, *drill.also)
         try:
             ran = self._launches.run(
-                LaunchRequest(recipe.name, self._site.backend),
+                replace(self._given, recipe=recipe.name),
                 causes=causes,
                 on_launched=lambda submitted: tell_answer(Path(submitted.run_dir), self._io),
             )
@@ -113,7 +118,8 @@ class _Conduct:
             return _missing(replace(result, is_fixed=False), f"what mends it was refused: {refused.message}")
 
     def _mended(self, result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
-        twin = self._twin(twin_request(drill, self._site.backend))
+        asked = twin_request(drill, self._site.backend)
+        twin = self._twin(replace(asked, environment=self._given.environment, python=self._given.python))
         if not twin.is_well:
             result = _missing(result, f"its twin {twin.submitted.run_id} is not silent: {_words(twin)}")
         tried = self._tried(result, ran, twin, drill)

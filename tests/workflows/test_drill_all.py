@@ -54,6 +54,7 @@ class Told:
     def __init__(self, runs: Mapping[str, Watched | UserError], directory: Path) -> None:
         self._runs, self._directory = runs, directory
         self.asked: list[str] = []
+        self.pythons: list[str | None] = []
         self.most_at_once = self._num_active = 0
         self._lock = threading.Lock()
         self.is_stopped = False
@@ -67,6 +68,7 @@ class Told:
         name = request.recipe if parent is None else "child"
         with self._lock:
             self.asked.append(name)
+            self.pythons.append(request.python)
             self._num_active += 1
             self.most_at_once = max(self.most_at_once, self._num_active)
         self.before()
@@ -89,7 +91,8 @@ def results(
 ) -> list[DrillResult]:
     settings = Settings(Path("/runs"), Path("/cache"), Path("/"), limits=limits or Limits())
     site = Site(backend, (), (read_machine(),))
-    return list(run_drills(choose(names), cast(Launches, launches), settings, site, SystemIo({})))
+    given = LaunchRequest("", backend, python="/opt/torch/bin/python")
+    return list(run_drills(choose(names), given, cast(Launches, launches), settings, site, SystemIo({})))
 
 
 def only(tmp_path: Path, name: str, runs: Mapping[str, Watched | UserError]) -> DrillResult:
@@ -104,6 +107,7 @@ def test_a_drill_that_is_found_live_and_whose_fix_makes_it_healthy_meets_its_bar
     told = Told({"idle_hands": STUCK, "baseline": watched(), "child": watched()}, tmp_path)
     (result,) = results(told, "idle_hands")
     assert told.asked == ["idle_hands", "baseline", "child"]
+    assert told.pythons[:2] == ["/opt/torch/bin/python"] * 2, "a child takes it over from its parent"
     assert (result.found, result.seconds_to_finding, result.mended_by) == ("input_bound", 7.0, "workers")
     assert (result.is_diagnosed, result.is_fixed, result.misses) == (True, True, ())
     assert (tmp_path / "drill_answer.json").exists(), "its run is no secret: nobody is asked for its cause"
@@ -230,7 +234,8 @@ def test_nothing_more_is_launched_when_nobody_waits_any_longer(tmp_path: Path) -
     site = Site("local", (), (read_machine(),))
     going_on = threading.Event()
     told.before = lambda: len(told.asked) == 1 or going_on.wait(60)
-    coming = run_drills(choose(names), cast(Launches, told), settings, site, SystemIo({}))
+    given = LaunchRequest("", "local")
+    coming = run_drills(choose(names), given, cast(Launches, told), settings, site, SystemIo({}))
     next(coming)
     wait_until(lambda: len(told.asked) == 2, what="the second has begun")
     closing = threading.Thread(target=coming.close)

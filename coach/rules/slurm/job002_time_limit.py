@@ -70,7 +70,8 @@ class TimeLimit(EndedBySlurm):
             if hits and all(hit.fields.get("what") == "STEP" for hit in hits)
             else "The job"
         )
-        return f"{what} reached its time limit and was ended by Slurm"
+        by = "coach" if snapshot.run is not None and snapshot.run.backend == "local" else "Slurm"
+        return f"{what} reached its time limit and was ended by {by}"
 
     def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:
         limit_s, goal = _time_limit_s(snapshot), int_parameter(snapshot.run, "max_steps")
