@@ -185,7 +185,8 @@ def test_a_coach_that_is_killed_leaves_no_step_and_no_process_in_the_job(
     job_id = running(slurm)
     attached.append(Attached(user_coach, job_id))
     attached[0].wait_for("node1", "node2")
-    assert len(samplers(job_id)) == 2
+    # A program that a sampler starts looks like the sampler until it is another.
+    wait_until(lambda: len(samplers(job_id)) == 2, 10, "one runs on each node")
     attached[0].process.kill()
     wait_gone(slurm, job_id)
     assert slurm.job_state(job_id) == "RUNNING"
