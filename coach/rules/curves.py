@@ -77,7 +77,7 @@ def are_adversaries(snapshot: TargetSnapshot) -> bool:
         if event.event == NAMES_EVENT
         for name in event.fields.get("names", ())
     )
-    lines = (line for tail in snapshot.log_tails for line in tail.lines)
+    lines = (line for tail in snapshot.log_tails for line in tail.plain)
     return any(_ADVERSARIES.search(text) for texts in (names, lines) for text in texts)
 
 

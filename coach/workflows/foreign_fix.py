@@ -112,7 +112,7 @@ def foreign_fixes(
     snapshot: TargetSnapshot, history: History, told: Diagnosis, found: FoundScript, rules: Iterable[Rule]
 ) -> ForeignFixes:
     """The fixes of what was found, in the words of the script."""
-    tails = "\n".join(line for tail in snapshot.log_tails for line in tail.lines)
+    tails = "\n".join(line for tail in snapshot.log_tails for line in tail.plain)
     script = read_script((found.text, *found.files.values()), tails)
     launched = replace(snapshot, run=as_launched(script, snapshot, history))
     typed = {

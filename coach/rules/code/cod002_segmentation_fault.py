@@ -77,9 +77,9 @@ class SegmentationFault(EndingRule):
             if tail.file != hit.file:
                 continue
             for place in range(max(0, hit.line - tail.first_line), len(tail.lines)):
-                found = _DUMPED_FRAME.match(tail.lines[place])
-                if found is not None and not is_library(tail.lines[place]):
-                    text = f"in the program's own code: {tail.lines[place].strip()}"
+                found = _DUMPED_FRAME.match(tail.plain[place])
+                if found is not None and not is_library(tail.plain[place]):
+                    text = f"in the program's own code: {tail.plain[place].strip()}"
                     yield Evidence(text, hit.file, tail.first_line + place)
                     return
 

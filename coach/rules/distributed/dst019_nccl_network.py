@@ -85,7 +85,7 @@ class NcclNetwork(EndingRule):
         # A rank that is done closes its connections before the others do.
         if not _PEER_CLOSED.search(hit.text):
             return True
-        return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.lines)
+        return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.plain)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"
