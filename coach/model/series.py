@@ -48,7 +48,7 @@ class Series(Generic[_Sample]):
 
     def add(self, sample: _Sample) -> None:
         if self.times:
-            gap_s = sample.time_s - self.times[-1]
+            gap_s = max(0.0, sample.time_s - self.times[-1])
             self.seconds[-1] = min(self.seconds[-1], gap_s) if len(self.seconds) > 1 else gap_s
             self.seconds.append(gap_s)
         else:
@@ -64,7 +64,7 @@ class Series(Generic[_Sample]):
         self.samples[:half] = self.samples[:half:2]
         for values in (self.times, *self._columns.values()):
             values[:half] = values[:half:2]
-        gaps = [after - before for before, after in pairwise(self.times)]
+        gaps = [max(0.0, after - before) for before, after in pairwise(self.times)]
         self.seconds = array("d", [gaps[0], *map(min, gaps, gaps[1:]), gaps[-1]] if gaps else [1.0])
 
     def copy(self) -> Series[_Sample]:

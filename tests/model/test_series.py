@@ -44,6 +44,7 @@ def test_what_was_not_measured_is_nan() -> None:
         ([0, 1, 2, 10, 11], [1, 1, 1, 1, 1]),  # a silence counts for nobody
         ([0, 2, 4, 5], [2, 2, 1, 1]),
         ([3, 3], [0, 0]),
+        ([3, 2, 4], [0, 0, 2]),  # a clock that was set back
     ],
 )
 def test_a_sample_stands_for_the_time_to_its_nearer_neighbour(
