@@ -114,6 +114,7 @@ DEADLY = {
     "dataloader_worker_killed": [
         "RuntimeError: DataLoader worker (pid(s) 17, 18) exited unexpectedly",
         "RuntimeError: DataLoader worker (pid 17) is killed by signal: Aborted. ",
+        "RuntimeError: DataLoader worker (pid 17) is killed by signal: Segmentation fault",
         "RuntimeError: Pin memory thread exited unexpectedly",
     ],
     "dataloader_pickle": [

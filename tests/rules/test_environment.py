@@ -63,6 +63,7 @@ DEADLY = {
         "OSError: [Errno 122] Disk quota exceeded: '/home/user/runs/model.pt'",
         "RuntimeError: PytorchStreamWriter failed writing file data/0: No space left on device",
         "cp: error writing '/home/user/x': Disk quota exceeded",
+        "FATAL: while writing the image: write /home/user/x.sif: disk quota exceeded",
     ],
     "permission_denied": [
         "OSError: [Errno 30] Read-only file system: '/home/user/runs'",
@@ -106,6 +107,7 @@ DEADLY = {
         "/usr/bin/python3: can't open file '/home/user/train.py': [Errno 2] No such file or directory",
         "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = '/data/a.h5', errno = 2)",
         "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory /home/user/ckpt.",
+        "OSError: Error no file named model.safetensors, or pytorch_model.bin,",
         "RuntimeError: Dataset not found or corrupted. You can use download=True to download it",
         "OSError: Incorrect path_or_model_id: '/home/user/ckpt'. Please provide either the path to a local folder or …",
     ],

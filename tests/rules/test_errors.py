@@ -44,10 +44,17 @@ DEADLY = {
     "host_oom": [
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         "train.sh: fork: Cannot allocate memory",
+        "(raylet) [2025-08-25 19:21:02,241 E 11 11] (raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM)",
+        "ResourceExhaustedError: OOM when allocating tensor with shape[9] and type float on /job:localhost/device:CPU:0 by allocator cpu",
     ],
     "cuda_oom": [
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
         "tensorflow.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[6] on /job:localhost/device:GPU:0",
+        "ResourceExhaustedError (see above for traceback): OOM when allocating tensor of shape [563354,256] and type float",
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
+        "RuntimeError: Resource exhausted: Out of memory while trying to allocate 1234 bytes.",
+        "RuntimeError: [enforce fail at event_gpu.cc:17] error == cudaSuccess. 2 vs 0. Error at: /caffe2/core/event_gpu.cc:17: out of memory ",
+        "RuntimeError: TensorStorage /io/include/tensorview/tensor.h 168\ncuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1",
         "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 2,048 bytes).",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when …",
     ],

@@ -100,11 +100,13 @@ def test_a_run_killed_for_its_memory_is_told_how_much_to_ask_for() -> None:
         "srun: error: node1: task 0: Out Of Memory",
         "slurmstepd: error: StepId=17.batch exceeded memory limit (329789440 > 52428800), being killed",
         "slurmstepd: error: Step 17.0 exceeded memory limit (2052 > 1024), being killed",
+        "=>> PBS: job killed: mem 38427376kb exceeded limit 33554432kb",
+        "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
         "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9000000kB",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes",
     ],
 )
-def test_every_version_of_slurms_words_for_it_is_known(line: str) -> None:
+def test_every_version_of_a_schedulers_words_for_it_is_known(line: str) -> None:
     assert causes(diagnose_log(line)) == ["host_oom"]
 
 

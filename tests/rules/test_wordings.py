@@ -12,6 +12,15 @@ from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 WORDINGS = {
+    "state_dict_mismatch": [
+        "KeyError: 'missing keys in state_dict: \"set([\\'module.layer2.0.downsample.0.weight\\'])\"'",
+        "ValueError: You are trying to load a weight file containing 13 layers into a model with 19 layers.",
+        "ValueError: Layer count mismatch when loading weights from file. Model expected 5 layers, found 4 saved layers.",
+        "ValueError: Shape mismatch in layer #0 (named dense)for weight dense/kernel. Weight expects shape (3, 4). Received saved weight with shape (3, 5)",
+        "ValueError: Layer 'dense' expected 2 variables, but received 0 variables during loading. Expected: ['kernel', 'bias']",
+        "Exception: Layer shape (4, 1, 16, 16) not compatible with weight shape (5, 1, 16, 16).",
+        "NotFoundError: Restoring from checkpoint failed. This is most likely due to a Variable name or other graph key that is missing from the checkpoint.",
+    ],
     "disk_quota": [
         "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed writing file data/53: file write failed",
         "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs 13216421968",

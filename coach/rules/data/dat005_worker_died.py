@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _DIED = re.compile(
     UNHEEDED + r".*?(?:DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
-    r"(?:is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)\.|exited unexpectedly)"
+    r"(?:is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)(?:\.|\s*$)|exited unexpectedly)"
     r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly)"
 )
 

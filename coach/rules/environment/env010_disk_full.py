@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 # The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
 _FULL = re.compile(
     UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
-    r".*?(?P<what>Disk quota exceeded|No space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space)(?:.*?: '(?P<path>/[^']+)')?"
+    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space)(?:.*?: '(?P<path>/[^']+)')?"
 )
 
 
@@ -46,8 +46,8 @@ class DiskFull(EndingRule):
             "ENV010",
             "full",
             (
-                "Disk quota exceeded",
-                "No space left on device",
+                "isk quota exceeded",
+                "o space left on device",
                 "FilesystemQuotaExceeded",
                 "StreamWriter failed writing",
                 "unexpected pos ",
@@ -61,7 +61,7 @@ class DiskFull(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         where = f" at {hit.fields['path']}" if "path" in hit.fields else ""
-        if hit.fields["what"] == "No space left on device":
+        if hit.fields["what"].endswith("o space left on device"):
             if any("/synchronize.py" in line for line in hit.traceback):
                 return "No space was left in /dev/shm, where Python's semaphores live"
             return f"No space (or no inode) was left{where}"

@@ -31,7 +31,9 @@ _RUNTIME = re.compile(
     r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory|cuda runtime error \(2\) : out of memory|cudaMalloc failed: out of memory"
     r"|CUDA failure 2: out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)|Allocation on device"
     r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)|less than desired GPU memory utilization)"
-    r"|(?:XlaRuntimeError|InternalError|ResourceExhaustedError): RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|OOM when allocating tensor with shape.{0,200}?device:GPU"
+    r"|(?:Error|Exception): (?:RESOURCE_EXHAUSTED|Resource exhausted): (?:Out of memory|Failed to allocate)"
+    r"|OOM when allocating tensor (?:with|of) shape(?!.*(?:device:CPU|by allocator (?:mkl_?)?cpu))"
+    r"|error == cudaSuccess\. 2 vs 0\. Error at: .*: out of memory|cuda (?:execution )?failed with error 2\b"
     r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
 )
 _LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
@@ -83,8 +85,8 @@ class CudaOutOfMemory(Rule):
 
     What it sees
         The allocator's message in a log, in every wording of torch ("CUDA out of memory. Tried to allocate …", also HIP), the driver's
-        "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or CUDNN_STATUS_ALLOC_FAILED. What was tried, the total, what was
-        free, allocated and reserved are read from it.
+        "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or CUDNN_STATUS_ALLOC_FAILED; the words of JAX, TensorFlow, Caffe2,
+        CuPy and spconv. What was tried, the total, what was free, allocated and reserved are read from it.
     Why it matters
         Parameters, gradients, optimizer state and activations must fit on the device together; the run cannot go on. Activations grow
         with the micro-batch, the rest does not.
@@ -137,6 +139,9 @@ class CudaOutOfMemory(Rule):
                 "KV cache",
                 "desired GPU memory",
                 "RESOURCE_EXHAUSTED: Failed to allocate",
+                "esource exhausted: ",
+                "error == cudaSuccess",
+                "failed with error 2",
                 "cudaErrorMemoryAllocation",
                 "hipErrorOutOfMemory",
                 "CUDA_ERROR_OUT_OF_MEMORY",

@@ -40,8 +40,9 @@ class HostOutOfMemory(Rule):
 
     What it sees
         The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1 oom_kill event", "Detected 1
-        oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… > …), being killed", "Killed process"); a failed
-        allocation of host memory (MemoryError, DefaultCPUAllocator, errno 12); a DataLoader worker or a rank that was killed by signal 9
+        oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… > …), being killed", "Killed process"), PBS's and LSF's
+        words for a job that was killed over its memory, Ray's for its workers; a failed allocation of host memory (MemoryError,
+        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed by signal 9
         while the sampler saw memory near its limit.
     Why it matters
         The kernel kills a process without a word from the program. On other ranks it then shows as a collective timeout, which hides
@@ -110,9 +111,11 @@ class HostOutOfMemory(Rule):
                 "exceeded job memory limit",
                 "exceeded step memory limit",
                 "exceeded virtual memory limit",
+                "job killed",
             ),
             re.compile(
                 r"exceeded (?:job |step )?(?:virtual )?memory limit(?: \((?P<used>\d+) > (?P<limit>\d+)\))?"
+                r"|PBS: job killed: p?v?mem \d+\w* exceeded limit|^TERM_MEMLIMIT: job killed"
             ),
         ),
         Signature(
@@ -131,12 +134,15 @@ class HostOutOfMemory(Rule):
                 "std::bad_alloc",
                 "out of host memory",
                 "running low on memory",
+                "due to memory pressure",
+                "OOM when allocating tensor",
                 "fork: ",
             ),
             re.compile(
                 r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b(?!.*(?:CUDA|cuda))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
                 r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))|\berror: out of host memory|\bfailure.{0,20}out of host memory"
-                r"|OutOfMemoryError: Task was killed due to the node running low on memory|\bfork: (?:retry: )?Cannot allocate memory"
+                r"|OutOfMemoryError: Task was killed due to the node running low on memory|[1-9]\d* Workers \(tasks / actors\) killed due to memory pressure"
+                r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)|\bfork: (?:retry: )?Cannot allocate memory"
             ),
         ),
         Signature(

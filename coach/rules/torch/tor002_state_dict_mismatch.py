@@ -16,7 +16,10 @@ _MISMATCH = re.compile(
     r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
     r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
     r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
-    r"|[Uu]nexpected key \S+ in state_dict|While copying the parameter named|Trying to (?:set|load) a tensor of shape))"
+    r"|[Uu]nexpected key \S+ in state_dict|missing keys in state_dict: |While copying the parameter named|Trying to (?:set|load) a tensor of shape"
+    r"|You are trying to load a weight file containing \d+ layers|(?:Layer|Weight) count mismatch (?:when loading weights|for )"
+    r"|Shape mismatch in (?:layer #\d|top-level weight)|Layer shape .+ not compatible with weight shape|Layer '\S+' expected \d+ variables, but received"
+    r"|Restoring from checkpoint failed\. This is most likely due to a (?:Variable name|mismatch)))"
 )
 _DETAIL = re.compile(
     r"^\s*(?P<detail>size mismatch for (?P<name>\S+?): copying a param with shape .*"
@@ -29,7 +32,7 @@ class StateDictMismatch(EndingRule):
 
     What it sees
         "Error(s) in loading state_dict for MODEL" with the keys that are missing, unexpected or of another size; an optimizer's "loaded
-        state dict contains a parameter group that doesn't match".
+        state dict contains a parameter group that doesn't match"; Keras' and TensorFlow's words for layers and weights that differ.
     Why it matters
         Checkpoint and program belong to different versions or settings of the model. Nothing was trained.
     When it stays silent
@@ -59,6 +62,12 @@ class StateDictMismatch(EndingRule):
                 "in checkpoint state_dict",
                 "a tensor of shape",
                 "While copying the parameter",
+                "trying to load a weight file",
+                "count mismatch ",
+                "Shape mismatch in ",
+                "not compatible with weight shape",
+                "variables, but received",
+                "Restoring from checkpoint failed",
             ),
             _MISMATCH,
         ),
