@@ -75,6 +75,15 @@ def test_whatever_stands_before_every_line_hides_no_error(prefix: str) -> None:
     assert hit.traceback[-1] == FAILED.splitlines()[NUMBER - 1]
 
 
+@pytest.mark.parametrize("level", ["[W socket.cpp:601]", "[W1121 13:21:12.5 socket.cpp:752]"])
+def test_torchs_own_level_is_part_of_a_line_though_all_lines_bear_it(level: str) -> None:
+    line = (
+        f"{level} [c10d] The IPv6 network addresses of (node1, 29500) cannot be retrieved (gai error: -2)\n"
+    )
+    assert not told(line * 8)
+    assert told(line.replace("[W", "[E") * 8)
+
+
 def test_a_program_whose_output_all_goes_through_a_logger_ends_with_the_error_it_logged() -> None:
     levels = ["INFO"] * 4 + ["ERROR"] * 6 + ["WARNING"]
     text = "".join(

@@ -18,9 +18,10 @@ _TIMEOUT = re.compile(
     r"|Timed out initializing process group in store based barrier on rank:? ?(?P<rank>\d+)"
     r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
     r"|DistStoreError: (?:wait timeout|Socket Timeout|Timeout waiting for key)"
-    r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|Connection refused)\s*$"
+    r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|connect\(\) timed out\..*|Connection refused)\s*$"
     r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen|Connection (?:reset|closed)|Broken pipe))"
     r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster)"
+    r"|DEADLINE_EXCEEDED: Barrier timed out|Stopping coordination service as cluster registration failed"
     r")"
 )
 
@@ -30,7 +31,8 @@ class RendezvousTimeout(EndingRule):
 
     What it sees
         "The client socket has timed out … while trying to connect to (HOST, PORT)", "Timed out after 601 seconds waiting for clients. 1/2
-        clients joined", the store based barrier, and torchrun's RendezvousTimeoutError and RendezvousConnectionError.
+        clients joined", the store based barrier, torchrun's RendezvousTimeoutError and RendezvousConnectionError; of JAX "Barrier timed
+        out" and "cluster registration failed".
     Why it matters
         A rank that never came is missing: it failed earlier, or it looks at another address. The one that says so is the one that waited.
     When it stays silent
@@ -65,9 +67,11 @@ class RendezvousTimeout(EndingRule):
                 "Socket Timeout",
                 "onnection timed out",
                 "wait() timed out",
+                "connect() timed out",
                 "Connection refused",
                 "arrier timed out",
                 "failed to join the cluster",
+                "cluster registration failed",
             ),
             _TIMEOUT,
         ),

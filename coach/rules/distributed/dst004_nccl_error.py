@@ -14,6 +14,7 @@ from coach.rules.quoting import hits_of, quote
 _ERROR = re.compile(
     r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
     r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|Test NCCL failure|\bnccl[A-Z]\w+ failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
+    r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?got error: (?:Connection (?:reset|closed)|Broken pipe|Failed to recv)"
     r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
 )
 _LAST_ERROR = re.compile(
@@ -29,7 +30,8 @@ class NcclError(EndingRule):
 
     What it sees
         "NCCL error in: …", ncclUnhandledCudaError, ncclSystemError, ncclInternalError, ncclInvalidUsage, "Duplicate GPU detected", with the
-        "Last error" that NCCL gives itself; and "Distributed package doesn't have NCCL built in".
+        "Last error" that NCCL gives itself; a communicator that could not be set up because rank 0 had gone ("got error: Connection reset
+        by peer"); and "Distributed package doesn't have NCCL built in".
     Why it matters
         All ranks of the communicator stop. The error names its layer: CUDA (mostly memory), the system (sockets, shared memory, the
         network), or a wrong use (two ranks on one GPU).
@@ -76,6 +78,7 @@ class NcclError(EndingRule):
                 "Duplicate GPU detected",
                 "have NCCL built in",
                 "ProcessGroupNCCL is only",
+                "is setting up NCCL communicator",
             ),
             _ERROR,
         ),

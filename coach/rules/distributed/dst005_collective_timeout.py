@@ -21,7 +21,7 @@ _TIMEOUT = re.compile(
     r"OpType=(?P<op>\w+)(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
     r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
-    r"|is setting up NCCL communicator and retrieving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
+    r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
 )
 _STATUS = re.compile(
     r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "

@@ -20,6 +20,8 @@ _MISMATCH = re.compile(
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
     r"|(?:Error|what\(\)): .*?(?:[Mm]ismatched? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
+_NCCL = re.compile(r"NCCL WARN (?P<words>Mismatched collective detected.*)")
+"""NCCL's word for its errors is WARN."""
 _GLOO = re.compile(
     UNHEEDED + r".*?Error: .*?(?:(?P<waited>Timed out waiting \d+ms for (?:send|recv) operation to complete)"
     r"|Connection (?:closed|reset) by peer)"
@@ -32,7 +34,7 @@ class CollectiveMismatch(EndingRule):
 
     What it sees
         "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed to pass monitoredBarrier", DDP's
-        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), and the
+        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected", and the
         verdicts of the flight recorder. Ranks that gloo kept waiting for each other until the time was up, in different lines of the program:
         one in its backward pass, the other at a barrier.
     Why it matters
@@ -70,11 +72,12 @@ class CollectiveMismatch(EndingRule):
             ),
             _MISMATCH,
         ),
+        Signature("DST006", "nccl", ("NCCL WARN",), _NCCL),
         Signature("DST006", "waited", ("Timed out waiting", "by peer"), _GLOO),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature == "mismatch" or ("waited" in hit.fields and len(_places(hit, snapshot)) > 1)
+        return hit.signature != "waited" or ("waited" in hit.fields and len(_places(hit, snapshot)) > 1)
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield from _places(hit, snapshot)[1:] if hit.signature == "waited" else ()

@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _GLOO = re.compile(
     UNHEEDED
     + r".*?(?:gloo/\S+\.(?:cc|h):\d+\](?: [\w.]+ [!=<>]+ [\w.]+\.?)?\s*(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR).*)"
-    r"|(?:Error|what\(\)).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused pair closure)"
+    r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused pair closure)"
     r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo device))"
 )
 _MAY_BE_A_PEER = re.compile(r"closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting")

@@ -14,7 +14,7 @@ from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
 
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
-    r"|NVRM: (?P<words>GPU at PCI:\S+ has fallen off the bus|.*?GPU has fallen off the bus)"
+    r"|NVRM: (?P<words>(?:.*?(?:GPU|GPU at \S+|this system) has )?fallen off the bus)"
 )
 
 

@@ -1,0 +1,73 @@
+"""What the ranks of a job say when they do not come together, or fall apart, in the words of many versions of their libraries."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.examples import of_a_whole_log
+
+_SETTING_UP = "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error:"
+WORDINGS = {
+    "rendezvous_timeout": [
+        "RuntimeError: connect() timed out. Original timeout was 60000 ms.",
+        "Original error: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0. This usually happens because …",
+        "E1121 17:26:32.07 17 coordination_service.cc:9] Stopping coordination service as cluster registration failed. This may be due to 1) …",
+    ],
+    "nccl_timeout": [
+        f"RuntimeError: {_SETTING_UP.replace('retrieving', 'retreiving')} Timeout waiting for key: default_pg/0/0 after 1800000 ms",
+        f"torch.distributed.DistBackendError: {_SETTING_UP} wait timeout after 600000ms, keys: /default_pg/0//cuda//0",
+    ],
+    "nccl_error": [
+        f"torch.distributed.DistBackendError: {_SETTING_UP} Connection reset by peer",
+        f"torch.distributed.DistBackendError: {_SETTING_UP} Failed to recv, got 0 bytes. Connection was likely closed.",
+        f"RuntimeError: {_SETTING_UP.replace('retrieving', 'retreiving')} Broken pipe",
+    ],
+    "gloo_connect": [
+        "[E ProcessGroupGloo.cpp:138] Gloo connectFullMesh failed with Connection reset by peer",
+        "[rank8]:[E1121 08:52:46.16 ProcessGroupGloo.cpp:145] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+    ],
+    "rank_mismatch_collective": [
+        "node1:9:10 [0] init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 39.",
+    ],
+    "invalid_device_ordinal": [
+        "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=34 error=10 : invalid device ordinal",
+        "InternalError: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal",
+    ],
+    "xid_hw_error": [
+        "[ 1843.30] NVRM: The NVIDIA GPU 0000:b3:00.0\n               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+        "               NVRM: fallen off the bus and is not responding to commands.",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"), [(cause, text) for cause, texts in WORDINGS.items() for text in texts]
+)
+def test_every_wording_at_the_end_of_a_log_leads_to_its_cause(cause: str, text: str) -> None:
+    assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
+
+
+def test_what_the_first_rank_died_of_is_the_cause_of_a_communicator_that_is_not_set_up() -> None:
+    died = (
+        "[rank0]: Traceback (most recent call last):",
+        '[rank0]:   File "/home/user/train.py", line 3, in <module>',
+        "[rank0]:     main()",
+        "[rank0]: KeyError: 'lr'",
+    )
+    assert (
+        of_a_whole_log(
+            *died, f"[rank1]: torch.distributed.DistBackendError: {_SETTING_UP} Connection reset by peer"
+        )[0]
+        == "code_error"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-21 04:41:23.06: W tensorflow/platform_util.cc:256] failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal",
+        "[W ProcessGroupGloo.cpp:138] Gloo connectFullMesh failed with Connection reset by peer",
+    ],
+)
+def test_a_warning_of_the_same_is_no_alarm(line: str) -> None:
+    assert not of_a_whole_log(line, "Epoch 1 done")
