@@ -31,6 +31,7 @@ WORDINGS = {
     "cuda_oom": [
         "RuntimeError: Triton Error [CUDA]: out of memory",
         "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory",
+        "ResourceExhaustedError:\n\nOut of memory error on GPU 0. Cannot allocate 98.0MB memory on GPU 0, available memory is only 0.0B.",
         "MemoryError: batch 3 does not fit: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.56 GiB total capacity)",
         "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
         "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096).",
@@ -38,7 +39,17 @@ WORDINGS = {
         + FRAMES
         + 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"""',
     ],
-    "host_oom": ["RuntimeError: CUDA error: out of host memory", "MemoryError: std::bad_alloc"],
+    "host_oom": [
+        "RuntimeError: CUDA error: out of host memory",
+        "MemoryError: std::bad_alloc",
+        "mpirun noticed that process rank 1 with PID 63 on node n8 exited on signal 9 (Killed).",
+    ],
+    "segfault": [
+        "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 11 (Segmentation fault)."
+    ],
+    "shm_bus_error": [
+        "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 7 (Bus error)."
+    ],
     "cuda_unavailable": [
         "ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU with cuda>=11.0",
         "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA device(s)",
@@ -59,9 +70,18 @@ WORDINGS = {
     "file_not_found": [
         "huggingface_hub.utils._errors.RepositoryNotFoundError: 404 Client Error. (Request ID: Root=1-65)",
         "RuntimeError: Parent directory /scratch/out does not exist.",
+        "AssertionError: tfrecords file not found: data/train_feature.tfrecords",
+        "ValueError: Checkpoint folder /scratch/run/ckpt does not exist",
+        FRAMES + '  File "train.py", line 9, in main\n    assert os.path.isdir(args.data)\nAssertionError',
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n'
+        "[rank0]:     assert root.exists()\n[rank0]: AssertionError",
         "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files",
     ],
     "permission_denied": [
+        "lmdb.ReadonlyError: mdb_dbi_open: Permission denied",
+        "PermissionError: [Errno 13] Unable to synchronously open file (unable to open file: name = 'a.h5', errno = 13, error message = 'Permission denied')",
+        "IOError: [Errno 13] Permission denied: '/data/train.bin'",
+        "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/run; Permission denied [Op:CreateSummaryFileWriter]",
         "huggingface_hub.utils._errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-6)",
         "OSError: You are trying to access a gated repo.\nMake sure to have access to it at https://huggingface.co/x/y.",
     ],
@@ -113,6 +133,8 @@ WORDINGS = {
         FRAMES + "cv2.error: OpenCV(4.5.5) resize.cpp:4052: error: (-215:Assertion failed) !ssize.empty()",
         FRAMES + "torch._C._LinAlgError: linalg.cholesky: the input is not positive-definite",
         FRAMES + "UserWarning: taken as an error",
+        FRAMES + '  File "train.py", line 9, in main\n    assert not os.path.exists(out)\nAssertionError',
+        FRAMES + "ValueError: Task cola/v2 not found. Available: sst2",
         "<ipython-input-5-1> in <module>\n      1 for b in loader:\n----> 2     print(b['x'])\n\nKeyError: 'x'",
     ],
 }

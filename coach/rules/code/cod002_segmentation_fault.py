@@ -17,7 +17,7 @@ _SEGFAULT = re.compile(
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
     r"|Signal 11 \(SIGSEGV\) received by PID|exits with return code = -11$"
     r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
     r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
 )
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
@@ -55,6 +55,7 @@ class SegmentationFault(EndingRule):
                 "segmentation fault (core dumped)",
                 "Segfault encountered",
                 "SIGSEGV",
+                "on signal 11",
                 "return code = -11",
                 "segfault at ",
                 "code 139",

@@ -26,10 +26,15 @@ _MISSING = re.compile(
     r"|OSError: (?P<offline>We couldn't connect to '\S+' to load (?:this file|the files), (?:and )?couldn't find (?:it|them) in the cached files.*)"
     r"|IOError: \[Errno 2\] No such file or directory: '(?P<old>[^']+)'"
     r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S: )No such file or directory)"
+    r"|(?:Assertion|Value|Runtime)Error: (?!.*(?:CUDA|nvcc|\.so\b))(?P<told>(?=.*[\w.~-]/).*\b(?:[Pp]ath|[Ff]iles?|[Dd]irectory|[Ff]older|[Cc]heckpoint|[Dd]ata ?set)\b.*(?:(?:does not|doesn't|not) exist|not found(?! in)).*)"
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
 )
+_ASSERTED = re.compile(
+    r"^\s*(?:-+> \d+ )?\s*assert (?!not\b)(?:os\.path\.(?:exists|isfile|isdir)\(|[\w.]+\.(?:exists|is_file|is_dir)\(\))"
+)
+"""The source line above an AssertionError that has no words of its own."""
 _FIELDS = (
     "path",
     "program",
@@ -44,6 +49,7 @@ _FIELDS = (
     "old",
     "offline",
     "opened",
+    "told",
     "words",
 )
 
@@ -53,8 +59,8 @@ class FileNotFound(EndingRule):
 
     What it sees
         Python's FileNotFoundError with its path, "can't open file", a model's path that is no folder ("Incorrect path_or_model_id"),
-        torchvision's "Dataset not found"; or the job's own first look and coach's trainers: the data directory that was named is not
-        there, and compute nodes do not download.
+        torchvision's "Dataset not found", an assertion or a ValueError about a path that does not exist; or the job's own first look and
+        coach's trainers: the data directory that was named is not there, and compute nodes do not download.
     Why it matters
         Nothing was trained. Where the path exists on the login node, the compute node does not see that file system.
     When it stays silent
@@ -92,14 +98,23 @@ class FileNotFound(EndingRule):
                 "Parent directory ",
                 "We couldn't connect to ",
                 "No such file or directory",
+                "not exist",
+                "n't exist",
+                "not found",
             ),
             _MISSING,
         ),
+        Signature("DAT011", "asserted", ("assert ",), _ASSERTED),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "dataset" in hit.fields:
             return "The data set is not there, and was not to be downloaded"
+        if hit.signature == "asserted":
+            return "A file or folder that the program asserts is not there"
         what = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "a file")
         return f"Not there, seen from the job: {what}"
 

@@ -13,8 +13,8 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
 _ERRNO = re.compile(
-    UNHEEDED + r".*?(?:PermissionError: \[Errno (?:1|13)\]|OSError: \[Errno 30\]) "
-    r"(?P<what>Permission denied|Operation not permitted|Read-only file system)(?:: b?'(?P<path>[^']+)')?"
+    UNHEEDED + r"(?!.*shared object).*?(?:Permission|PermissionDenied|OS|IO|lmdb\.\w*)Error: .{0,400}?"
+    r"(?P<what>Permission denied|Operation not permitted|Read-only file system|Access Denied|Access is denied)(?:: b?'(?P<path>[^']+)')?"
 )
 _REMOTE = re.compile(
     UNHEEDED
@@ -57,7 +57,13 @@ class PermissionDenied(EndingRule):
         Signature(
             "ENV011",
             "errno",
-            ("PermissionError: [Errno", "OSError: [Errno 30]"),
+            (
+                "Permission denied",
+                "Operation not permitted",
+                "Read-only file system",
+                "Access Denied",
+                "Access is denied",
+            ),
             _ERRNO,
         ),
         Signature(

@@ -15,7 +15,7 @@ from coach.rules.exit_codes import exit_code_signature, is_first_failure
 _KILLED = re.compile(
     r"Signal 9 \(SIGKILL\) received by PID|exits with return code = -9$"
     r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGKILL\b"
-    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|^Killed$"
+    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|^Killed$|noticed that process rank \d+ .*exited on signal 9\b"
     r"|exit(?:ed)? (?:with )?(?:exit )?code:? 137\b"
 )
 _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
@@ -64,7 +64,7 @@ class KilledSilently(EndingRule):
         Signature(
             "MEM008",
             "killed",
-            ("SIGKILL", "return code = -9", "Killed", "code 137", "code: 137"),
+            ("SIGKILL", "return code = -9", "Killed", "on signal 9", "code 137", "code: 137"),
             _KILLED,
         ),
         exit_code_signature("MEM008"),

@@ -21,7 +21,7 @@ _SHM = re.compile(
     r"(?!.{0,200}Too many open files).{0,200}?(?:torch_|shm|shared memory|No space left|Cannot allocate|memory)"
     r"|OSError: \[Errno (?:28|12)\] .*(?:/dev/shm|/psm_)"
     r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 \(Bus error\)"
     r"|Signal 7 \(SIGBUS\) received by PID|terminated with signal SIGBUS|died with <Signals\.SIGBUS"
     r")"
 )
