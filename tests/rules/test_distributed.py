@@ -6,6 +6,7 @@ import pytest
 
 from tests.rules.examples import of_a_whole_log
 
+FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 _SETTING_UP = "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error:"
 WORDINGS = {
     "rendezvous_timeout": [
@@ -18,22 +19,43 @@ WORDINGS = {
         f"torch.distributed.DistBackendError: {_SETTING_UP} wait timeout after 600000ms, keys: /default_pg/0//cuda//0",
     ],
     "nccl_error": [
+        "OSError: (External)  Nccl error, unhandled cuda error  (at /paddle/paddle/fluid/platform/collective_helper.cc:100)",
+        "OSError: (External) NCCL error(5), invalid usage.",
+        "Failed, NCCL error main.cu:227 'unhandled cuda error'",
+        "cupy_backends.cuda.libs.nccl.NcclError: NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error",
+        "UnknownError: Error invoking NCCL: unhandled cuda error",
+        "XGBoostError: [09:20:12] src/tree/updater_gpu_hist.cu:794: Exception in gpu_hist: NCCL failure :unhandled system error",
+        "node1:9:18 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in",
         f"torch.distributed.DistBackendError: {_SETTING_UP} Connection reset by peer",
         f"torch.distributed.DistBackendError: {_SETTING_UP} Failed to recv, got 0 bytes. Connection was likely closed.",
         f"RuntimeError: {_SETTING_UP.replace('retrieving', 'retreiving')} Broken pipe",
     ],
     "gloo_connect": [
+        "[E ProcessGroupGloo.cpp:138] Rank 3 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.",
         "[E ProcessGroupGloo.cpp:138] Gloo connectFullMesh failed with Connection reset by peer",
         "[rank8]:[E1121 08:52:46.16 ProcessGroupGloo.cpp:145] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
     ],
     "rank_mismatch_collective": [
         "node1:9:10 [0] init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 39.",
     ],
+    "nccl_network": ["node1:9:18 [0] NCCL WARN socketPollConnect: exceeded retries (20000)"],
+    "fsdp_error": [
+        f'{FRAMES}  File "/env/site-packages/torch/distributed/fsdp/_runtime_utils.py", line 9, in _lazy_init\n    _p_assert(\n'
+        '  File "/env/site-packages/torch/distributed/utils.py", line 145, in _p_assert\n    raise AssertionError(s)\nAssertionError: Invalid state',
+        f'{FRAMES}  File "/env/site-packages/fairscale/nn/data_parallel/fully_sharded_data_parallel.py", line 9, in _use_full_params\n'
+        "    assert self.has_full_params\nAssertionError",
+    ],
     "invalid_device_ordinal": [
         "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=34 error=10 : invalid device ordinal",
         "InternalError: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal",
     ],
+    "sigterm_signal": [
+        "*** SIGTERM (@0xe) received by PID 134 (TID 0x7f0c2b50c700) from PID 14; stack trace: ***",
+        "Command terminated by signal 15",
+        "mpirun noticed that process rank 1 with PID 17 on node node1 exited on signal 15 (Terminated).",
+    ],
     "xid_hw_error": [
+        "Nov 21 16:50:10 node1 kernel: NVRM: GPU 0000:09:00.0: RmInitAdapter failed! (0x22:0x56:894)",
         "[ 1843.30] NVRM: The NVIDIA GPU 0000:b3:00.0\n               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
         "               NVRM: fallen off the bus and is not responding to commands.",
     ],

@@ -13,7 +13,8 @@ from coach.rules.quoting import hits_of, quote
 
 _ERROR = re.compile(
     r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
-    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|Test NCCL failure|\bnccl[A-Z]\w+ failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
+    r"|\b(?:NCCL|[Nn]ccl|RCCL).{0,80}?(?:unhandled (?:cuda|system) error|[:,'] ?invalid usage)|[Nn](?:CCL|ccl) error[,(].{0,9}? internal error"
+    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|Test NCCL failure|NCCL failure ?:|\bnccl[A-Z]\w+ failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?got error: (?:Connection (?:reset|closed)|Broken pipe|Failed to recv)"
     r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
 )
@@ -21,7 +22,7 @@ _LAST_ERROR = re.compile(
     r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU detected|Error while creating shared memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
 )
 _WARN = re.compile(
-    r"NCCL WARN (?P<words>(?:Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
+    r"NCCL WARN (?P<words>(?:Bootstrap Root : (?:mismatch in|rank \d+ of \d+ ranks has already)|Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
 )
 
 
@@ -74,6 +75,10 @@ class NcclError(EndingRule):
                 "ncclInvalid",
                 "NCCL communicator",
                 "NCCL failure",
+                "ccl error",
+                "unhandled cuda error",
+                "unhandled system error",
+                "invalid usage",
                 " failed: ",
                 "Duplicate GPU detected",
                 "have NCCL built in",

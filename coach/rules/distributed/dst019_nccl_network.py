@@ -10,7 +10,9 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
 
-_FAILED = r"(?:[Ff]ail|error|refused|reset|closed|[Tt]imed? ?out|No route|Got completion|[Bb]roken pipe)"
+_FAILED = (
+    r"(?:[Ff]ail|error|refused|reset|closed|[Tt]imed? ?out|No route|Got completion|[Bb]roken pipe|exceeded)"
+)
 _NETWORK = re.compile(
     r"(?P<what>ncclRemoteError"
     rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"

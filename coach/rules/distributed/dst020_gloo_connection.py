@@ -13,10 +13,12 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _GLOO = re.compile(
     UNHEEDED
     + r".*?(?:gloo/\S+\.(?:cc|h):\d+\](?: [\w.]+ [!=<>]+ [\w.]+\.?)?\s*(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR).*)"
-    r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused pair closure)"
+    r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<reached>successfully reached monitoredBarrier, but received errors while waiting.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused pair closure)"
     r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo device))"
 )
-_MAY_BE_A_PEER = re.compile(r"closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting")
+_MAY_BE_A_PEER = re.compile(
+    r"received errors|closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting"
+)
 
 
 class GlooConnection(EndingRule):
@@ -50,6 +52,7 @@ class GlooConnection(EndingRule):
             (
                 "gloo/",
                 "connectFullMesh",
+                "successfully reached monitoredBarrier",
                 "Timed out waiting",
                 "caused pair closure",
                 "Unable to find ",
@@ -60,7 +63,10 @@ class GlooConnection(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        words = next((hit.fields[key] for key in ("what", "mesh", "wait", "device") if key in hit.fields), "")
+        words = next(
+            (hit.fields[key] for key in ("what", "mesh", "reached", "wait", "device") if key in hit.fields),
+            "",
+        )
         return f"A gloo connection failed: {words.strip()[:160]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -14,7 +14,7 @@ from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
 
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
-    r"|NVRM: (?P<words>(?:.*?(?:GPU|GPU at \S+|this system) has )?fallen off the bus)"
+    r"|NVRM: (?P<words>(?:.*?(?:GPU|GPU at \S+|this system) has )?fallen off the bus|GPU \S+: RmInitAdapter failed!)"
 )
 
 
@@ -40,7 +40,7 @@ class Xid(EndingRule):
     cause = "xid_hw_error"
     causal_rank = 1
     consequence_of = ("CUD003", "CUD004")
-    signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus"), _XID),)
+    signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus", "RmInitAdapter failed!"), _XID),)
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """The program's own faults matter where it did not simply go on."""
@@ -52,7 +52,11 @@ class Xid(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         number = _number(hit)
         if number is None:
-            return "A GPU has fallen off the bus"
+            return (
+                "The driver could not take a GPU into use"
+                if "Rm" in hit.fields.get("words", "")
+                else "A GPU has fallen off the bus"
+            )
         meaning = MEANING.get(number)
         whose = " (mostly the program's own doing)" if number in OF_THE_PROGRAM else ""
         return f"The NVIDIA driver reported Xid {number}" + (f": {meaning}{whose}" if meaning else "")

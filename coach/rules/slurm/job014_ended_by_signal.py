@@ -23,6 +23,8 @@ _SIGNAL = re.compile(
     r"|[Rr]eceived signal (?P<plain>1|2|15)\b"
     r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT|SIGHUP)\b"
     r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful shutdown"
+    r"|\*\*\* (?P<glog>SIGTERM|SIGINT|SIGHUP) \(@0x\w+\) received by PID"
+    r"|(?:^Command terminated by|exited on) signal (?P<time>1|2|15)\b"
     r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b|^(?P<alone>Terminated|Hangup)$"
     r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
@@ -80,6 +82,8 @@ class EndedBySignal(EndingRule):
                 "SIGINT",
                 "SIGHUP",
                 "eceived signal ",
+                "terminated by signal ",
+                "exited on signal ",
                 "KeyboardInterrupt",
                 "Terminated",
                 "Hangup",
