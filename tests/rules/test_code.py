@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.examples import of_a_whole_log
+from coach.model.history import History
+from coach.model.log import LogTail
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from tests.rules.examples import of_a_whole_log, scan
 
 STEPS = [f"epoch 1 step {step}" for step in range(10, 60, 10)]
 FRAMES = ["Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "    step()"]
@@ -50,3 +55,62 @@ def test_a_pipe_whose_other_end_is_gone_is_no_mistake_of_the_program() -> None:
 )
 def test_an_exception_of_any_name_is_seen_without_a_word_behind_it(error: str) -> None:
     assert of_a_whole_log(*STEPS, *FRAMES, error) == ["code_error"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [
+            "Primary config directory not found.",
+            "Check that the config directory '/home/user/conf' exists and readable",
+        ],
+        ["Could not override 'lr'.", "To append to your config use +lr=1", "Key 'lr' is not in struct"],
+        ["In 'config': Could not find 'db/postgres'", "", "Available options in 'db':", "\tmysql"],
+        ["You must specify 'model', e.g, model=<OPTION>"],
+    ],
+)
+def test_a_configuration_that_hydra_cannot_compose_is_told_with_its_first_words(said: list[str]) -> None:
+    end = "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."
+    lines = (*STEPS, *said, "", end)
+    log = "\n".join(lines) + "\n"
+    tail = LogTail("train.log", 1, lines, len(log), len(lines))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(log), log_tails=(tail,))
+    finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+    assert (finding.cause, finding.summary) == ("code_error", f"The program ended with an error: {said[0]}")
+    assert of_a_whole_log(*said, "", end, *(f"step {step} of the next attempt" for step in range(60))) == []
+
+
+def test_the_words_of_an_exception_of_hydra_go_on_below_it() -> None:
+    error = "hydra.errors.ConfigCompositionException: Could not override 'task.data'."
+    assert of_a_whole_log(
+        *STEPS, error, "To append to your config use +task.data=x", "Key 'data' is not in struct"
+    ) == ["code_error"]
+    assert of_a_whole_log(*STEPS, error, *STEPS, *STEPS) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "train.py: error: unrecognized arguments: --local-rank=0",
+        "fairseq-train: error: the following arguments are required: data",
+        "torchrun: error: argument --nnodes: expected one argument",
+        "llm train: error: argument --bf16: invalid bool value: 'maybe'",
+        'error: Parser key "data":',
+        'error: Key "model.width" is required but not included in config object or its value is None.',
+    ],
+)
+def test_arguments_that_a_program_refuses_are_its_end(error: str) -> None:
+    usage = "usage: train [-h] [--bf16 BF16]"
+    assert of_a_whole_log(usage, error, "  expected a class path") == ["code_error"]
+    assert of_a_whole_log(usage, error, *(f"step {step} of the next attempt" for step in range(60))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "conda: error: argument COMMAND: invalid choice: 'activate'",
+        "error: pathspec 'main' did not match any file(s)",
+    ],
+)
+def test_what_a_tool_of_the_script_refuses_is_not_the_programs_end(line: str) -> None:
+    assert "code_error" not in of_a_whole_log(line, *STEPS)

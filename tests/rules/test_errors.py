@@ -490,6 +490,21 @@ def test_a_loss_scale_that_collapses_asks_for_bf16_and_never_for_a_higher_scale(
     assert not finding.fixes[0].changes, "whether this GPU has it is not known"
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"| WARNING: overflow detected, setting loss scale to: {scale}" for scale in (1.0, 1.0, 0.5)],
+        [
+            f"2026-11-21 | INFO | train_inner | epoch 001: 5 / 9 loss=2.1, gnorm=0.3, loss_scale={scale}"
+            for scale in (4, 2, 1)
+        ],
+    ],
+    ids=["overflows", "steps"],
+)
+def test_a_scale_about_one_is_an_ordinary_one_in_fairseq(lines: list[str]) -> None:
+    assert of_a_whole_log(*lines) == []
+
+
 @pytest.mark.parametrize("first", ["state_dict_mismatch", "shape_mismatch"])
 def test_of_two_causes_in_one_log_the_earlier_line_is_the_root(first: str) -> None:
     lines = [DEADLY["state_dict_mismatch"][0], "2026-11-21 04:00:00 " + DEADLY["shape_mismatch"][0]]

@@ -21,7 +21,37 @@ _EXCEPTION = re.compile(
     r"|(?:\w+\.)*(?:errors|error|exceptions|exception|\w+\.exc)\.[A-Z]\w+)"
     r"(?:: (?P<words>.*)|\s*$)"
 )
-_USAGE = re.compile(r"^(?:\S+/)?(?P<type>[\w.-]+\.py): error: (?P<words>.+)")
+_USAGE = re.compile(
+    r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
+    r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [a-z][\w-]*)?: error(?=: (?:unrecognized arguments|the following arguments are required|argument |one of the arguments))"
+    r"|error(?=: (?:Parser key |Key \"|No action for |Unrecognized arguments|Validation failed|Configuration check failed))): (?P<words>.+)"
+)
+"""argparse's words, of a script or of a command that was installed, and jsonargparse's (LightningCLI's), which name no program."""
+_USAGE_LITERALS = (
+    *(
+        ".py: error: ",
+        ": error: unrecognized arguments",
+        ": error: the following arguments",
+        ": error: argument ",
+        ": error: one of ",
+    ),
+    *(
+        "error: Parser key ",
+        'error: Key "',
+        "error: No action for ",
+        "error: Unrecognized arguments",
+        "error: Validation failed",
+        "error: Configuration check",
+    ),
+)
+
+_HYDRA = re.compile(r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace")
+"""What Hydra ends with, below the traceback that it shortened, or below bare words where a configuration cannot be composed."""
+_HYDRA_SAYS = re.compile(
+    r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing|loading) |Missing |Key '|Lexer|mismatched |no viable "
+    r"|Ambiguous |Multiple values |Unrecognized |Duplicate )"
+)
+_MAX_LINES_OF_HYDRA = 40
 
 _ECHO = re.compile(
     r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*|RayActorError|ActorDiedError)$"
@@ -33,6 +63,9 @@ _WEAK = re.compile(
 )
 """The same, where anything else was said."""
 _NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
+_LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*)\.")
+"""Exceptions whose words go on in the lines below them."""
+_MAX_WORDS_LINES = 8
 _CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
 
 _UNPREFIXED = re.compile(
@@ -52,8 +85,8 @@ class PlainException(Rule):
     """The program ended with an exception that no other rule knows: a plain mistake of the program.
 
     What it sees
-        The last line of a Python traceback that no other rule claims, or the words with which a script refuses its arguments
-        (`train.py: error: …`), where the log ends soon after it.
+        The last line of a Python traceback that no other rule claims, or the words with which a program refuses its arguments
+        (`train.py: error: …`), or Hydra a configuration, where the log ends soon after it.
     Why it matters
         The job is over, and will end at the same place again until the program is changed.
     When it stays silent
@@ -103,7 +136,8 @@ class PlainException(Rule):
             ),
             _EXCEPTION,
         ),
-        Signature("COD001", "usage", (".py: error: ",), _USAGE),
+        Signature("COD001", "usage", _USAGE_LITERALS, _USAGE),
+        Signature("COD001", "hydra", ("HYDRA_FULL_ERROR=1",), _HYDRA),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -111,7 +145,9 @@ class PlainException(Rule):
         if not hits:
             return
         first = earliest(hits)
-        kind, words = first.fields["type"], first.fields.get("words", "")
+        kind, words = first.fields.get("type", "Hydra"), first.fields.get("words", "")
+        if first.signature == "hydra":
+            words = _words_of_hydra(first, snapshot)
         ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
         frame = own_frame(first) or _boxed_frame(first, snapshot)
         yield Hit(
@@ -133,7 +169,7 @@ class PlainException(Rule):
         words = {hit.text for hit in others}
         mine = [
             hit
-            for hit in hits_of(snapshot, self.code)
+            for hit in hits_of(snapshot, self.code, "exception", "usage")
             if (hit.file, hit.line) not in places
             and not _is_echo(hit)
             and owner_of(hit) is None
@@ -147,7 +183,7 @@ class PlainException(Rule):
             )
         ]
         strong = [hit for hit in mine if not _is_weak(hit)]
-        return strong or mine
+        return strong or mine or ([] if others else hits_of(snapshot, self.code, "hydra"))
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if went_on(hit, snapshot):
@@ -182,8 +218,21 @@ def _is_last_word(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         tail is not None
         and hit.line >= tail.first_line
         and bool(_NAMED.match(hit.fields["type"]) and hit.fields.get("words", "").strip())
-        and all(_NO_SIGN_OF_LIFE.search(_UNPREFIXED.sub("", line)) for line in lines_after(hit, tail))
+        and sum(
+            1 for line in lines_after(hit, tail) if not _NO_SIGN_OF_LIFE.search(_UNPREFIXED.sub("", line))
+        )
+        <= (_MAX_WORDS_LINES if _LONG_SPOKEN.match(hit.fields["type"]) else 0)
     )
+
+
+def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
+    """What Hydra says above its last line: the first line of it that is known."""
+    for tail in snapshot.log_tails:
+        end = hit.line - tail.first_line
+        if tail.file == hit.file and end > 0:
+            said = (line.strip() for line in tail.plain[max(0, end - _MAX_LINES_OF_HYDRA) : end])
+            return next((line for line in said if _HYDRA_SAYS.match(line)), "")
+    return ""
 
 
 def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:

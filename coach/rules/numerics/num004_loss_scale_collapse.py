@@ -24,6 +24,9 @@ _MINIMUM = re.compile(
     r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?loss scale (?:is too small|reached minimum|reached its minimum|is below minimum)"
 )
 
+_FAIRSEQ = re.compile(r"setting loss scale to|\bgnorm\b")
+"""fairseq adds the loss up over its tokens: a scale of 1 or less is an ordinary one, and its own minimum ends the program."""
+
 _TITLE = "bf16 instead of fp16: it has the range of fp32 and needs no loss scale"
 
 
@@ -38,7 +41,7 @@ class LossScaleCollapse(Rule):
         and no scale can help.
     When it stays silent
         On the first overflows from a high scale, which settle it: they are how the scale is found. On a scale that grows again, and on
-        a scale that never changes.
+        a scale that never changes. On a scale of fairseq about 1: it is as good as any there.
     What to do
         Use bf16 where the GPU has it (compute capability 8.0 and above): it needs no scale. Else keep softmax, norms and the loss in fp32,
         lower the learning rate and warm it up. Raising the initial scale makes it worse: a larger scale overflows sooner.
@@ -96,7 +99,7 @@ class LossScaleCollapse(Rule):
         for name in ("reduced", "state"):
             hits = hits_of(snapshot, self.code, name)
             scales = [float(hit.fields["scale"]) for hit in hits]
-            if self._collapsed(scales):
+            if self._collapsed(scales, has_floor=not any(_FAIRSEQ.search(hit.text) for hit in hits)):
                 yield self._hit(
                     snapshot, hits[-1], f"The loss scale fell from {max(scales):g} to {scales[-1]:g}", None
                 )
@@ -114,7 +117,7 @@ class LossScaleCollapse(Rule):
                 )
                 return
 
-    def _collapsed(self, scales: Sequence[float]) -> bool:
+    def _collapsed(self, scales: Sequence[float], *, has_floor: bool = True) -> bool:
         if len(scales) < 2 or scales[-1] > scales[-2]:
             return False
         start = len(scales) - 1
@@ -125,7 +128,7 @@ class LossScaleCollapse(Rule):
             for index, scale in enumerate(scales[start:])
             if not index or scale != scales[start + index - 1]
         ]
-        is_at_floor = fallen[-1] <= self.values["floor"]
+        is_at_floor = has_floor and fallen[-1] <= self.values["floor"]
         return len(fallen) > 1 and (
             is_at_floor or (len(fallen) > self.values["halvings"] and fallen[-1] <= self.values["low"])
         )
