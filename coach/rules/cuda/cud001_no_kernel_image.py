@@ -14,7 +14,8 @@ from coach.rules.placement import num_gpus_asked
 _NO_IMAGE = re.compile(
     UNHEEDED
     + r".*?(?:no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice"
-    r"|CUDA_ERROR_NO_BINARY_FOR_GPU|(?:CUDA|HIP) error: invalid device function"
+    r"|CUDA_ERROR_NO_BINARY_FOR_GPU|nvrtc: error: invalid value for --gpu-architecture"
+    r"|(?:(?:CUDA|HIP) error:|error \(8\) :|error=8 :|cudaCheckError\(\) failed :|cudaSuccess \( ?8 vs\. ?0 ?\)) +invalid device function"
     r"|Triton Error \[CUDA\]: device kernel image is invalid|cudaErrorInvalidKernelImage|Error: \w+: no kernel found to launch|ptxas fatal +: Value 'sm_\w+' is not defined"
     r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
     r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+))"
@@ -28,8 +29,9 @@ class NoKernelImage(EndingRule):
     """A library has no machine code for this GPU.
 
     What it sees
-        CUDA's "no kernel image is available for execution on the device" and "invalid device function", torch's "with CUDA capability
-        sm_XX is not compatible with the current PyTorch installation", "FlashAttention only supports Ampere GPUs or newer".
+        CUDA's "no kernel image is available for execution on the device" and "invalid device function", its run-time compiler's "invalid
+        value for --gpu-architecture", torch's "with CUDA capability sm_XX is not compatible with the current PyTorch installation",
+        "FlashAttention only supports Ampere GPUs or newer".
     Why it matters
         A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer wheels have dropped, runs
         none of it. The GPU is not faulty.
@@ -56,6 +58,7 @@ class NoKernelImage(EndingRule):
                 "NoKernelImageForDevice",
                 "NO_BINARY_FOR_GPU",
                 "invalid device function",
+                "invalid value for --gpu-arch",
                 "kernel image is invalid",
                 "cudaErrorInvalidKernelImage",
                 "no kernel found to launch",

@@ -16,9 +16,9 @@ _STATUS = re.compile(
     r"|CUFFT_(?!SUCCESS|ALLOC_FAILED|C2|R2|Z2|D2|FORWARD|INVERSE)[A-Z_]+)"
 )
 _ALGORITHM = re.compile(
-    r"Error: .*?(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
+    r"(?:Error: .*?|(?=!!!! ))(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
     r"|cublas runtime error|Blas \w+ launch failed|DNN library (?:initialization failed|is not found)|BLAS operation using StreamExecutor without BLAS support"
-    r"|(?:FIND|GET) was unable to find an engine to execute this computation)"
+    r"|(?:FIND|GET) was unable to find an engine to execute this computation|No algorithm worked!|!!!! kernel execution error)"
 )
 
 
@@ -27,7 +27,8 @@ class CudaLibraryError(EndingRule):
 
     What it sees
         The status that the library returned: CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_EXECUTION_FAILED, "cuDNN error:
-        CUDNN_STATUS_MAPPING_ERROR" and so on, "Unable to find a valid cuDNN algorithm", "unable to find an engine".
+        CUDNN_STATUS_MAPPING_ERROR" and so on, "Unable to find a valid cuDNN algorithm", "unable to find an engine", and DeepSpeed's
+        "!!!! kernel execution error".
     Why it matters
         The step cannot be computed. The status rarely is the whole story: kernels run asynchronously, so an index out of range or
         memory that was nearly full shows up here first.
@@ -59,6 +60,8 @@ class CudaLibraryError(EndingRule):
                 "Blas ",
                 "DNN library",
                 "without BLAS support",
+                "No algorithm worked",
+                "!!!! kernel execution error",
             ),
             _ALGORITHM,
         ),

@@ -14,7 +14,8 @@ _ILLEGAL = re.compile(
     UNHEEDED
     + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS"
     r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress|CUDA_ERROR_MISALIGNED_ADDRESS"
-    r"|error(?::| \(\d+\) :) (?:misaligned address|unspecified launch failure|an illegal instruction was encountered)"
+    r"|unspecified launch failure"
+    r"|(?:error(?::| \(\d+\) :|=\d+ :)|cudaSuccess \( ?\d+ vs\. ?0 ?\)) +(?:misaligned address|an illegal instruction was encountered)"
     r"|Memory access fault by GPU node)"
 )
 
@@ -62,7 +63,7 @@ class IllegalMemoryAccess(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"A kernel on the GPU touched memory that is not its own: {hit.fields['what'].removeprefix('error: ')}"
+        return f"A kernel on the GPU touched memory that is not its own: {re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(

@@ -11,8 +11,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _FORKED = re.compile(
-    UNHEEDED
-    + r".*?(?:Cannot re-initialize (?:CUDA|XPU|MPS) in forked subprocess|CUDA error: initialization error"
+    UNHEEDED + r".*?(?:Cannot re-initialize (?:CUDA|XPU|MPS) in forked subprocess"
+    r"|(?:CUDA [Ee]rror(?: \(3\))?:|cuda runtime error \(3\) :|error=3 :|cudaErrorCudartUnloading: CUDA:) initialization error"
     r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED)"
 )
 
@@ -45,7 +45,7 @@ class CudaAfterFork(EndingRule):
             "forked",
             (
                 "in forked subprocess",
-                "CUDA error: initialization error",
+                ": initialization error",
                 "cudaErrorInitializationError",
                 "CUDA_ERROR_NOT_INITIALIZED",
             ),

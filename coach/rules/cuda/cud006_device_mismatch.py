@@ -15,7 +15,9 @@ _MISMATCH = re.compile(
     r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
     r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
     r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"
-    r"|tensors are not at the same device|to have the same device as tensor|arguments are located on different GPUs|expected both inputs to be on same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
+    r"|[Ee]xpected object of type (?:Variable\[)?torch\.(?:cuda\.\w+\]? but found type (?:Variable\[)?torch\.(?!cuda)|(?!cuda)\w+\]? but found type (?:Variable\[)?torch\.cuda)"
+    r"|should be a 1D CPU int64 tensor, but got \dD cuda|must be on the (?:same|current) device|can't convert CUDA tensor to numpy"
+    r"|tensors are not at the same device|to have the same device as tensor|(?:arguments|tensors) are located on different GPUs|expected both inputs to be on same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
     r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU|cpu|cuda).{0,20}?, but expected"
     r"|expected device \S+ but got|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
     r"|Cannot copy out of meta tensor|[Tt]ensor on device (?P<found>\S+) is not on the expected device (?P<expected>[\w:]+)"
@@ -51,6 +53,9 @@ class DeviceMismatch(EndingRule):
             "mismatch",
             (
                 "same device",
+                "current device",
+                "1D CPU int64 tensor",
+                "CUDA tensor to numpy",
                 "weight type (",
                 "device type",
                 "xpected object of ",

@@ -15,9 +15,9 @@ _BUILD = re.compile(
     + r".*?(?:Error building extension '(?P<extension>[\w.]+)'|Error compiling objects for extension|CalledProcessError: Command '\['ninja'|FileNotFoundError: .*'/\S*/(?:nvcc|ninja)'"
     r"|(?:Error|Exception): .*?(?:Unable to JIT load the (?P<op>\w+) op|CUDA_HOME (?:does not exist|environment variable is not set)"
     r"|Ninja is required to load C\+\+ extensions|Unable to run .*nvcc|unable to compile CUDA op)"
-    r"|Error: \S*torch_extensions/\S*?/?(?P<library>\w+)\.so: (?:undefined symbol|cannot open shared object)"
+    r"|nvcc fatal +: Unsupported gpu architecture|Error: \S*torch_extensions/\S*?/?(?P<library>\w+)\.so: (?:undefined symbol|cannot open shared object)"
     r"|AttributeError: '(?P<optimizer>DeepSpeedCPU\w+|FusedAdam|FusedLamb|CPUAdam)' object has no attribute 'ds_opt_\w+'"
-    r"|(?:(?:Error|Exception): .*?|^(?:\S+: )?)(?P<versions>The detected CUDA version \((?P<detected>[\d.]+)\) mismatches|Installed CUDA version (?P<installed>[\d.]+) does not match the version torch))"
+    r"|(?:(?:Error|Exception): .*?|^\s*(?:\S+: )?)(?P<versions>The detected CUDA version \((?P<detected>[\d.]+)\) mismatches|Installed CUDA version (?P<installed>[\d.]+) does not match the version torch|Cuda extensions are being compiled with a version of Cuda that does not match))"
 )
 
 
@@ -64,6 +64,8 @@ class ExtensionBuild(EndingRule):
                 "has no attribute 'ds_opt_",
                 "The detected CUDA version",
                 "Installed CUDA version",
+                "Cuda extensions are being compiled",
+                "nvcc fatal",
             ),
             _BUILD,
         ),
@@ -75,7 +77,9 @@ class ExtensionBuild(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         fields = hit.fields
         if "versions" in fields:
-            return f"The CUDA toolkit ({fields.get('detected') or fields.get('installed')}) is not of the version that torch was built with"
+            version = fields.get("detected") or fields.get("installed")
+            toolkit = f"The CUDA toolkit ({version})" if version else "The CUDA toolkit"
+            return f"{toolkit} is not of the version that torch was built with"
         name = next(
             (fields[key] for key in ("extension", "op", "library", "optimizer") if key in fields), None
         )

@@ -17,7 +17,9 @@ from coach.rules.placement import num_gpus_asked, without_node
 _NONE = re.compile(
     UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
     r"|Error: .*?Found no NVIDIA driver on your system"
-    r"|Error: .*?no CUDA-capable device is detected|cudaErrorNoDevice"
+    r"|(?:Error: .*?|\berror\b.{0,30}?)no CUDA-capable device is detected|cudaErrorNoDevice"
+    r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization failed"
+    r"|Error: Unable to initialize backend '(?:cuda|gpu)'|Error: Failed to infer device type"
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
     r"|Error: CUDA is not available|(?:Error|Exception): No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
     r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b|your machine only has: \[\]"
@@ -35,8 +37,8 @@ class NoGpuInJob(EndingRule):
     """The program wanted a GPU, and the job has none that it may use.
 
     What it sees
-        "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected", loading a CUDA
-        checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its
+        "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected",
+        "ProcessGroupNCCL is only supported with GPUs, no GPUs found", loading a CUDA checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its
         own, "invalid device ordinal": a rank asked for a GPU beyond those of the job. Or what the job's own first look found: no
         device, no driver, all of them hidden. Or a trainer that says it trains on the CPU in a job that asked for GPUs.
     Why it matters
@@ -78,6 +80,10 @@ class NoGpuInJob(EndingRule):
                 "CUDA unavailable, invalid",
                 "Invalid CUDA '",
                 "CUDA unknown error",
+                "no GPUs found",
+                "CUDA driver initialization failed",
+                "Unable to initialize backend",
+                "Failed to infer device type",
                 "torch.cuda.is_available()",
                 "cudaGetDeviceCount",
             ),

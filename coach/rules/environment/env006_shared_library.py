@@ -22,6 +22,9 @@ _MISSING = re.compile(
     r"|(?:^|: )Could not load library (?P<cudnn>lib[\w.+-]+\.so[\w.]*)|(?:^|: )Unable to load any of \{(?P<any>lib[^,}]+)"
     r"|(?:ImportError|OSError): (?P<dylib>.*?(?:Library not loaded: \S+|DLL load failed.*))"
     r"|ImportError: \S+: undefined symbol: (?P<symbol>\S*(?:[nN]vJitLink|cudnn|cublas|cusparse|nccl|iJIT)\S*)"
+    r"|symbol lookup error: \S+: undefined symbol: (?P<looked_up>(?!_Z)\S+)"
+    r"|(?:ImportError|OSError): (?P<refused>\S+\.so\S*: cannot (?:allocate memory in static TLS block|enable executable stack))"
+    r"|nvrtc: error: failed to open (?P<nvrtc>libnvrtc\S+?)\.?$|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
     r")"
 )
 
@@ -31,7 +34,8 @@ class SharedLibrary(EndingRule):
 
     What it sees
         "libX.so.N: cannot open shared object file" in an error, "error while loading shared libraries", "version `GLIBCXX_3.4.29'
-        not found", cuDNN's "Could not load library", symbols of CUDA's libraries that are missing.
+        not found", cuDNN's "Could not load library", symbols of CUDA's libraries that are missing, "symbol lookup error", "cannot allocate
+        memory in static TLS block".
     Why it matters
         The program did not start. A compute node has other modules and another LD_LIBRARY_PATH than the terminal, and sometimes another
         operating system.
@@ -64,6 +68,10 @@ class SharedLibrary(EndingRule):
                 "Library not loaded",
                 "DLL load failed",
                 "undefined symbol",
+                "static TLS block",
+                "enable executable stack",
+                "failed to open libnvrtc",
+                "not found or cannot be loaded",
             ),
             _MISSING,
         ),
@@ -73,8 +81,11 @@ class SharedLibrary(EndingRule):
         fields = hit.fields
         if "version" in fields or "program_version" in fields:
             return f"A system library is too old: {fields.get('version') or fields['program_version']} is not in it"
-        if "symbol" in fields:
-            return f"Two versions of one library are mixed: {fields['symbol'].rstrip(',')} is missing"
+        symbol = fields.get("symbol") or fields.get("looked_up")
+        if symbol:
+            return f"Two versions of one library are mixed: {symbol.rstrip(',')} is missing"
+        if "refused" in fields:
+            return f"A shared library could not be loaded: {fields['refused']}"
         return f"A shared library was not found: {next(iter(fields.values()), '')[:160]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
@@ -83,7 +94,11 @@ class SharedLibrary(EndingRule):
             yield Fix(
                 "Load a newer compiler's module (GLIBCXX, CXXABI); a GLIBC that is too old needs another build or a container"
             )
-        elif "symbol" in fields:
+        elif "refused" in fields:
+            yield Fix(
+                "Import the package that brings it first, or preload it: export LD_PRELOAD=PATH of the library"
+            )
+        elif "symbol" in fields or "looked_up" in fields:
             yield Fix("Let the environment find its own libraries: module purge; unset LD_LIBRARY_PATH")
         else:
             yield Fix(

@@ -14,6 +14,8 @@ _PATTERN = re.compile(
     r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
     r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
     r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:command )?not found"
+    r"|conda: error: argument COMMAND: invalid choice: '(?:de)?activate'|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
+    r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh|bin/activate): No such file or directory"
     r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
     r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
 )
@@ -24,7 +26,8 @@ class CondaNotInitialised(EndingRule):
 
     What it sees
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda activate'",
-        "conda: command not found", "Could not find conda environment" in the job's log.
+        "conda: command not found", conda's "invalid choice: 'activate'", a conda.sh that is not there, "Could not find conda environment" in
+        the job's log.
     Why it matters
         A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
         later for a module that is missing, or trains with versions that nobody chose.
@@ -53,13 +56,18 @@ class CondaNotInitialised(EndingRule):
                 "not found",
                 "activate: ",
                 "NotFound: ",
+                "argument COMMAND: ",
+                "CommandNotFoundError: ",
+                "CondaEnvironmentNotFoundError",
+                "profile.d/",
+                "bin/activate: No such",
             ),
             _PATTERN,
         ),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        if "NotFound: " in hit.text:
+        if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):
             return "The conda environment was not activated: this user has none of that name or path"
         return "The conda environment was not activated: conda is not set up in the batch shell"
 

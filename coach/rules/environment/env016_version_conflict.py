@@ -19,9 +19,15 @@ _CONFLICT = re.compile(
     r"|Error: (?P<abi>_ARRAY_API not found|numpy\.core\.multiarray failed to import)"
     r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+ but source was compiled with: [\d.]+)"
     r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
-    r"|Error: (?P<numpy>numpy\.dtype size changed, may indicate binary incompatibility|Numpy is not available)"
+    r"|Error: (?P<numpy>numpy\.\w+ size changed, may indicate binary incompatibility|Numpy is not available"
+    r"|module compiled against A[BP]I version \S+ but this version of numpy is \S+|`np\.\w+` was removed in the NumPy 2\.0 release)"
+    r"|Error: (?P<used>\w+==\S+ is used but incompatible|.*?requires a minimum version of \S+ but the version found is \S+"
+    r"|jaxlib (?:version \S+ is newer than and incompatible with jax|is version \S+ but this version of jax requires).*)"
+    r"|AttributeError: (?P<python>module '(?:collections|distutils|inspect|fractions|time)' has no attribute '\w+')"
+    r"|ImportError: (?P<moved>cannot import name '\w+' from 'collections')"
+    r"|symbol lookup error: \S+: (?P<looked_up>undefined symbol: _Z\S+)"
     r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
-    r"|RuntimeError: (?P<cuda>Detected that PyTorch and torchvision were compiled with different CUDA(?: major)? versions)"
+    r"|RuntimeError: (?P<cuda>Detected that PyTorch and \w+ were compiled with different CUDA(?: major)? versions)"
     r"|(?:ImportError|OSError): (?!.*torch_extensions)\S+\.so\S*: (?P<symbol>undefined symbol: _Z\S+)"
     r"|^(?!.*torch_extensions)\S+\.so\S*: (?P<bare_symbol>undefined symbol: _Z\S+)"
     r"|RuntimeError: (?P<operators>Couldn't load custom C\+\+ ops)"
@@ -45,6 +51,10 @@ _FIELDS = (
     "symbol",
     "bare_symbol",
     "operators",
+    "used",
+    "python",
+    "moved",
+    "looked_up",
 )
 
 
@@ -53,8 +63,8 @@ class VersionConflict(EndingRule):
 
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
-        this module, but found Y", names that torch, numpy or another installed package does not have, a changed `numpy.dtype`; as a
-        cause of its own, torch and torchvision for different CUDA versions; a package that was built against another torch (an undefined
+        this module, but found Y", names that torch, numpy or another installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but
+        incompatible"; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions; a package that was built against another torch (an undefined
         C++ symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.
@@ -83,7 +93,12 @@ class VersionConflict(EndingRule):
                 "cannot import name",
                 "has no attribute",
                 "VersionConflict",
-                "numpy.dtype size changed",
+                " size changed, may",
+                "module compiled against A",
+                "removed in the NumPy 2.0",
+                "is used but incompatible",
+                "requires a minimum version of",
+                "jaxlib ",
                 "Numpy is not available",
                 "_ARRAY_API not found",
                 "multiarray failed to import",

@@ -27,9 +27,10 @@ _STOPPED = re.compile(
     r"|found NaN in local (?:forward loss calculation|grad norm)"
     r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
-    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|[Nn]on-finite loss, ending training"
+    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|[Nn]on-finite loss, ending training|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
     r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
     r"|Error: The loss returned in `training_step` is (?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
+    r"|Error: Expected parameter \w+ \(\w+ of shape .*?\) of distribution \w+\("
 )
 _FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
 """transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0."""
@@ -120,6 +121,8 @@ class LossNotFinite(Rule):
                 "invalid numeric entries",
                 "returned in `training_step` is",
                 " invalid values",
+                " of distribution ",
+                "diverged with loss",
             ),
             _STOPPED,
         ),

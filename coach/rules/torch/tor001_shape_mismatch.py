@@ -64,12 +64,25 @@ _WORDINGS = (
     ("but got ", r"but got (?:unpacked sizes|weight of size|input of size|mat1)"),
     ("tensors used as indices must", r"tensors used as indices must"),
     ("tensor with negative dimension", r"Trying to create tensor with negative dimension"),
+    ("-reduction pattern", r"Error while processing \S+-reduction pattern"),
+    ("cannot reshape array of size", r"cannot reshape array of size"),
+    ("more than 1 value per channel", r"Expected more than 1 value per channel"),
+    ("is invalid for input with", r"size '\[.*?\]' is invalid for input with"),
+    ("Error when checking ", r"Error when checking (?:model )?(?:input|target)"),
+    ("Input to reshape is a tensor", r"Input to reshape is a tensor with"),
+    ("Matrix size-incompatible", r"Matrix size-incompatible"),
+    ("Cannot feed value of shape", r"Cannot feed value of shape"),
+    ("in both shapes must be equal", r"Dimension \d+ in both shapes must be equal"),
+    ("Dimensions of inputs should match", r"(?:ConcatOp : )?Dimensions of inputs should match"),
+    ("required broadcastable shapes", r"required broadcastable shapes"),
+    ("expected to generate shape", r"Initializer expected to generate shape"),
 )
 """Each with what every line of it contains."""
 
 _MISMATCH = re.compile(
-    UNHEEDED
-    + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?(?P<words>(?:"
+    UNHEEDED + r"(?:(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?"
+    # TensorFlow says it in a line of its own, below "Graph execution error:".
+    r"|(?=Incompatible shapes: \[|required broadcastable shapes|Matrix size-incompatible: ))(?P<words>(?:"
     + "|".join(pattern for _, pattern in _WORDINGS)
     + r").*)"
 )
@@ -81,7 +94,7 @@ class ShapeMismatch(EndingRule):
     What it sees
         The error of the operation with its sizes: "mat1 and mat2 shapes cannot be multiplied", "The size of tensor a (34) must match
         the size of tensor b (32)", "shape '[…]' is invalid for input of size …", "Given groups=1, weight of size …", stacking samples
-        of unequal size, and the wordings of NumPy, TensorFlow and JAX.
+        of unequal size, and the wordings of NumPy, einops, TensorFlow, Keras and JAX.
     Why it matters
         It is a mistake of the program or of its data: it comes back at the same place each time.
     When it stays silent

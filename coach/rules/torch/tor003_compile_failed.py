@@ -14,6 +14,8 @@ _FAILED = re.compile(
     UNHEEDED
     + r".*?(?P<error>torch\._(?:dynamo|inductor)\.exc\.(?!.*Warning)\w+|\bBackendCompilerFailed|\bInternalTorchDynamoError"
     r"|triton\.(?:compiler|runtime)\.\w+\.(?:CompilationError|\w*OutOfResources\w*)|\bLoweringException|\bInductorError"
+    r"|torch\._subclasses\.fake_tensor\.\w+Exception|torch\.fx\.experimental\.symbolic_shapes\.[A-Z]\w+|\bOutOfResources(?=: out of resource: )"
+    r"|CalledProcessError: Command '\[(?=.*triton)'[^']*(?:cc|clang|[cg]\+\+)[^'/]*'|Error: `?ptxas`? failed with error code"
     r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing|PassManager::run failed|\bPTXASError|Internal Triton PTX codegen error|Error: Failed to find C compiler"
     r"|Error: accessing tensor output of CUDAGraphs"
     r"|(?:Error|Exception): (?:Dynamo is not supported|Python \S+ not yet supported for torch\.compile|Windows not yet supported for torch\.compile"
@@ -26,7 +28,8 @@ class CompileFailed(EndingRule):
 
     What it sees
         The exceptions of torch._dynamo and torch._inductor (BackendCompilerFailed, InternalTorchDynamoError, Unsupported,
-        InductorError, LoweringException), Triton's CompilationError, and "Cannot find a working triton installation".
+        InductorError, LoweringException), Triton's CompilationError and OutOfResources, the C compiler that failed on Triton's launcher, and
+        "Cannot find a working triton installation".
     Why it matters
         The model runs without compilation: the error is in the compiler, in what it needs (a C++ compiler, Triton), or in code that it
         cannot trace.
@@ -50,6 +53,12 @@ class CompileFailed(EndingRule):
             (
                 "torch._dynamo.exc.",
                 "torch._inductor.exc.",
+                "torch._subclasses.fake_tensor.",
+                "torch.fx.experimental.symbolic_shapes.",
+                "out of resource: ",
+                "CalledProcessError",
+                "ptxas` failed with error code",
+                "ptxas failed with error code",
                 "BackendCompilerFailed",
                 "InternalTorchDynamoError",
                 "triton.compiler.",

@@ -1,0 +1,144 @@
+"""The words that libraries have for one cause in other versions and frameworks, and healthy logs that hold nearly the same."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from tests.rules.examples import of_a_whole_log
+
+WORDINGS = {
+    "cuda_unavailable": [
+        "F0303 09:50:12.085932 3744 common.cpp:152] Check failed: error == cudaSuccess (38 vs. 0) no CUDA-capable device is detected",
+        "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=74 error=38 : no CUDA-capable device is detected",
+        "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+        "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.",
+        "RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.",
+        "RuntimeError: Failed to infer device type",
+    ],
+    "cuda_version_mismatch": [
+        "      RuntimeError:\n      The detected CUDA version (11.8) mismatches the version that was used to compile\n      PyTorch (12.4).",
+        "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.",
+        "RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions.",
+        "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions.",
+    ],
+    "no_kernel_image": [
+        "RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)",
+        "THCudaCheck FAIL file=/pytorch/torch/lib/THC/THCTensorCopy.cu line=204 error=8 : invalid device function",
+        "RuntimeError: cuda runtime error (8) : invalid device function at /pytorch/torch/lib/THC/THCTensorCopy.cu:204",
+        "cudaCheckError() failed : invalid device function",
+        "F1008 04:30:16.139123  5360 roi_pooling_layer.cu:91] Check failed: error == cudaSuccess (8 vs. 0)  invalid device function",
+    ],
+    "cublas_cudnn_error": [
+        "[1,290]<stderr>:!!!! kernel execution error.",
+        "!!!! kernel execution error. (m: 4096, n: 1024, k: 1024, error: 13)",
+        "tensorflow.python.framework.errors_impl.NotFoundError: No algorithm worked!",
+    ],
+    "illegal_memory_access": [
+        "F0725 01:08:55.576004 10039 syncedmem.cpp:55] Check failed: error == cudaSuccess (4 vs. 0)  unspecified launch failure",
+        "F0925 14:07:56.489186 14091 math_functions.cu:79] Check failed: error == cudaSuccess (74 vs. 0)  misaligned address",
+        "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCTensorCopy.cu line=84 error=74 : misaligned address",
+        "OSError: (External) CUDA error(719), unspecified launch failure.",
+        "CUDA failure 4: unspecified launch failure ; GPU=0 ; expr=cudaFree((void*) bufferPtr)",
+    ],
+    "cuda_launch_fork": [
+        "RuntimeError: cuda runtime error (3) : initialization error at /pytorch/torch/csrc/cuda/Module.cpp:34",
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error (3): initialization error",
+        "THCudaCheck FAIL file=/pytorch/torch/csrc/cuda/Module.cpp line=34 error=3 : initialization error",
+    ],
+    "device_mismatch": [
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor",
+        "RuntimeError: Expected object of type torch.FloatTensor but found type torch.cuda.FloatTensor for argument #2 'other'",
+        "RuntimeError: Expected object of type torch.cuda.FloatTensor but found type torch.FloatTensor for argument #3 'other'",
+        "RuntimeError: Expected object of type Variable[torch.FloatTensor] but found type Variable[torch.cuda.FloatTensor] for argument #1 'mat2'",
+        "RuntimeError: Assertion `THCTensor_(checkGPU)(state, 4, input)' failed. Some of weight/gradient/input tensors are located on different GPUs.",
+        "RuntimeError: Input, output and indices must be on the current device",
+        "TypeError: can't convert CUDA tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+    ],
+    "shape_mismatch": [
+        'einops.EinopsError:  Error while processing rearrange-reduction pattern "b -> b 1".\n Expected 1 dimensions, got 2',
+        "ValueError: cannot reshape array of size 784 into shape (28,28,3)",
+        "ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 256, 1, 1])",
+        "RuntimeError: invalid argument 2: size '[32 x 100]' is invalid for input with 3136 elements at /pytorch/aten/src/TH/THStorage.c:41",
+        "ValueError: Error when checking target: expected conv2d_3 to have 4 dimensions, but got array with shape (0, 1)",
+        "ValueError: Cannot feed value of shape (64,) for Tensor 'x:0', which has shape '(?, 10)'",
+        "InvalidArgumentError: Input to reshape is a tensor with 3136 values, but the requested shape requires a multiple of 1000",
+        "InvalidArgumentError: Matrix size-incompatible: In[0]: [32,784], In[1]: [100,10]",
+        "ValueError: Dimension 1 in both shapes must be equal, but are 3 and 4. Shapes are [2,3] and [2,4].",
+        "InvalidArgumentError: ConcatOp : Dimensions of inputs should match: shape[0] = [1,2] vs. shape[1] = [2,3]",
+        "Graph execution error:\nIncompatible shapes: [32,10] vs. [32,11]",
+        'flax.errors.ScopeParamShapeError: Initializer expected to generate shape (3, 4) but got shape (3, 5) for parameter "kernel"',
+    ],
+    "torch_compile_error": [
+        "torch._dynamo.exc.Unsupported: Attempted to call function marked as skipped\n  Hint: Avoid calling the function `f`.",
+        "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/tmp5u/main.c', '-shared', '-o', '/tmp/tmp5u/__triton_launcher.so']'"
+        " returned non-zero exit status 1.",
+        "RuntimeError: `ptxas` failed with error code 255: ",
+        "OutOfResources: out of resource: shared memory, Required: 126978, Hardware limit: 101376. Reducing block sizes may help.",
+        "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent expression Eq(u0, 0)",
+        "torch._subclasses.fake_tensor.DataDependentOutputException: aten._local_scalar_dense.default",
+    ],
+    "deepspeed_build": ["nvcc fatal   : Unsupported gpu architecture 'compute_86'"],
+    "shared_library_missing": [
+        "OSError: /usr/lib/aarch64-linux-gnu/libgomp.so.1: cannot allocate memory in static TLS block",
+        "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
+        "python: symbol lookup error: /env/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
+        "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
+    ],
+    "version_conflict": [
+        "AssertionError: MMCV==1.7.2 is used but incompatible. Please install mmcv>=2.0.0rc4.",
+        "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header, got 80 from PyObject",
+        "RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd",
+        "AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.",
+        "AttributeError: module 'distutils' has no attribute 'version'",
+        "ImportError: cannot import name 'Mapping' from 'collections' (/usr/lib/python3.10/collections/__init__.py)",
+        "ImportError: This example requires a minimum version of 4.21.0, but the version found is 4.20.1.",
+        "RuntimeError: jaxlib version 0.4.14 is newer than and incompatible with jax version 0.4.13.",
+        "python: symbol lookup error: /env/x.so: undefined symbol: _ZN3c105ErrorC2E",
+    ],
+    "conda_not_initialised": [
+        "usage: conda [-h] [-V] COMMAND ...\nconda: error: argument COMMAND: invalid choice: 'activate' (choose from 'clean', 'run')",
+        "CondaEnvironmentNotFoundError: Could not find environment: train .",
+        "/var/spool/slurmd/job17/slurm_script: line 9: /home/user/miniconda3/etc/profile.d/conda.sh: No such file or directory",
+        "slurm_script: line 9: /opt/anaconda3/bin/activate: No such file or directory",
+    ],
+    "nan_loss": [
+        "RuntimeError: Model diverged with loss = NaN.",
+        "ValueError: Expected parameter loc (Parameter of shape (1,)) of distribution Normal(loc: Parameter containing:\n"
+        "tensor([nan])) to satisfy the constraint Real(), but found invalid values:",
+    ],
+}
+HEALTHY = {
+    "TensorFlow looks for a GPU": """
+        E tensorflow/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected
+        100/100 [==============================] - 5s 2ms/step - loss: 0.2976""",
+    "JAX looks for a GPU": """
+        INFO:jax._src.xla_bridge:Unable to initialize backend 'cuda': module 'jaxlib' has no attribute 'x'
+        step 1 accuracy 0.3""",
+    "a sanitizer": """
+        /src/x.cc:12:3: runtime error: load of misaligned address 0x7f12 for type 'int', which requires 4 byte alignment
+        Done""",
+    "numpy only warns": """
+        RuntimeWarning: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header, got 96
+        Done""",
+    "dtypes, and both on the GPU": """
+        Expected object of type torch.cuda.LongTensor but found type torch.cuda.FloatTensor: cast to it
+        Done""",
+    "a sample that is left out": """
+        ValueError: cannot reshape array of size 12 into shape (2,5): skipping sample 17
+        epoch 1 loss 0.3
+        epoch 2 loss 0.2""",
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"), [(cause, text) for cause, texts in WORDINGS.items() for text in texts]
+)
+def test_what_another_version_or_framework_says_leads_to_the_same_cause(cause: str, text: str) -> None:
+    assert of_a_whole_log("Epoch 1 done", *text.split("\n"))[:1] == [cause]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nearly_the_same_words_in_a_healthy_log_are_no_alarm(name: str) -> None:
+    assert not of_a_whole_log(*dedent(HEALTHY[name]).strip("\n").split("\n"))
