@@ -43,9 +43,13 @@ WORDINGS = {
         "RuntimeError: CUDA error: out of host memory",
         "MemoryError: std::bad_alloc",
         "mpirun noticed that process rank 1 with PID 63 on node n8 exited on signal 9 (Killed).",
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits "
+        "with a connection error code 2. End of file. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer",
     ],
     "segfault": [
-        "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 11 (Segmentation fault)."
+        "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 11 (Segmentation fault).",
+        "*** SIGSEGV received at time=1698236410 on cpu 12 ***",
+        "*** SIGSEGV (@0x0) received by PID 7 (TID 0x7f0) from PID 0; stack trace: ***",
     ],
     "shm_bus_error": [
         "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 7 (Bus error)."
@@ -126,8 +130,14 @@ WORDINGS = {
     ],
     "gloo_connect": ["RuntimeError: Application timeout caused pair closure"],
     "dataloader_worker_killed": ["RuntimeError: DataLoader timed out after 120 seconds"],
+    "too_many_open_files": [
+        "RuntimeError: unable to open shared memory object </torch_34_17> in read-write mode\n"
+        + FRAMES
+        + "OSError: [Errno 24] Too many open files"
+    ],
     "checkpoint_corrupt": [
-        "RuntimeError: [enforce fail at inline_container.cc:222] . file not found: archive/data.pkl"
+        "RuntimeError: unexpected EOF. The file might be corrupted.",
+        "RuntimeError: [enforce fail at inline_container.cc:222] . file not found: archive/data.pkl",
     ],
     "code_error": [
         FRAMES + "cv2.error: OpenCV(4.5.5) resize.cpp:4052: error: (-215:Assertion failed) !ssize.empty()",

@@ -15,7 +15,7 @@ from coach.rules.quoting import is_library
 _SEGFAULT = re.compile(
     r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
-    r"|Signal 11 \(SIGSEGV\) received by PID|exits with return code = -11$"
+    r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"
     r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
     r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"

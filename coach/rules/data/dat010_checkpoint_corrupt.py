@@ -17,7 +17,7 @@ _CORRUPT = re.compile(
     r"|\[enforce fail at inline_container\.cc:\d+\] \. (?P<archive>file not found: .*|invalid .*)"
     r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
-    r"|Error: (?P<eof>unexpected EOF, expected \d+ more bytes\. The file might be corrupted.*)"
+    r"|Error: (?P<eof>unexpected EOF(?:, expected \d+ more bytes)?\. The file might be corrupted.*)"
     r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
     r"|SafetensorError: (?P<safetensors>.{0,200}?(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
     r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
@@ -63,7 +63,7 @@ class CheckpointCorrupt(EndingRule):
                 "inline_container.cc",
                 "UnpicklingError: ",
                 "WeightsUnpickler error",
-                "unexpected EOF, expected",
+                "unexpected EOF",
                 "storage has wrong",
                 "SafetensorError: ",
                 "Unable to open ",

@@ -16,6 +16,7 @@ _KILLED = re.compile(
     r"Signal 9 \(SIGKILL\) received by PID|exits with return code = -9$"
     r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGKILL\b"
     r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|^Killed$|noticed that process rank \d+ .*exited on signal 9\b"
+    r"|Worker unexpectedly exits with a connection error code 2\. End of file\."
     r"|exit(?:ed)? (?:with )?(?:exit )?code:? 137\b"
 )
 _KILLED_BY_SLURM = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
@@ -27,7 +28,8 @@ class KilledSilently(EndingRule):
     """A process was killed by SIGKILL, and nobody said why.
 
     What it sees
-        "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell or srun, and no other cause.
+        "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or mpirun, a Ray worker that "unexpectedly exits",
+        and no other cause.
     Why it matters
         A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel did, because the host's memory
         (of the node, or of the job's cgroup) ran out.
@@ -64,7 +66,15 @@ class KilledSilently(EndingRule):
         Signature(
             "MEM008",
             "killed",
-            ("SIGKILL", "return code = -9", "Killed", "on signal 9", "code 137", "code: 137"),
+            (
+                "SIGKILL",
+                "return code = -9",
+                "Killed",
+                "on signal 9",
+                "Worker unexpectedly exits",
+                "code 137",
+                "code: 137",
+            ),
             _KILLED,
         ),
         exit_code_signature("MEM008"),

@@ -22,7 +22,7 @@ _SHM = re.compile(
     r"|OSError: \[Errno (?:28|12)\] .*(?:/dev/shm|/psm_)"
     r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 \(Bus error\)"
-    r"|Signal 7 \(SIGBUS\) received by PID|terminated with signal SIGBUS|died with <Signals\.SIGBUS"
+    r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS"
     r")"
 )
 
@@ -49,6 +49,7 @@ class SharedMemory(EndingRule):
     code = "MEM011"
     name = "shared-memory-full"
     cause = "shm_bus_error"
+    consequence_of = ("ENV012",)
     signatures = (
         Signature(
             "MEM011",
