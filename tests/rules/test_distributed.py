@@ -9,7 +9,15 @@ from tests.rules.examples import of_a_whole_log
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 _SETTING_UP = "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error:"
 WORDINGS = {
+    "port_in_use": [
+        "UnknownError: Could not start gRPC server",
+        "RuntimeError: Failed to bind to address [::]:2222; set GRPC_VERBOSITY=debug environment variable to see detailed error message.",
+    ],
     "rendezvous_timeout": [
+        "RuntimeError: Connection reset by peer",
+        "RuntimeError: Broken pipe",
+        "[rank1]: torch.distributed.DistNetworkError: Connection reset by peer",
+        "[rank1]: torch.distributed.DistNetworkError: Broken pipe",
         "RuntimeError: connect() timed out. Original timeout was 60000 ms.",
         "Original error: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0. This usually happens because …",
         "E1121 17:26:32.07 17 coordination_service.cc:9] Stopping coordination service as cluster registration failed. This may be due to 1) …",
@@ -38,7 +46,10 @@ WORDINGS = {
     "rank_mismatch_collective": [
         "node1:9:10 [0] init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 39.",
     ],
-    "nccl_network": ["node1:9:18 [0] NCCL WARN socketPollConnect: exceeded retries (20000)"],
+    "nccl_network": [
+        "node1:9:18 [0] NCCL WARN socketPollConnect: exceeded retries (20000)",
+        "2026-11-21 15:08:13.12: E tensorflow/core/common_runtime/ring_reducer.cc:369] Aborting RingReduce with Unavailable: Socket closed",
+    ],
     "fsdp_error": [
         f'{FRAMES}  File "/env/site-packages/torch/distributed/fsdp/_runtime_utils.py", line 9, in _lazy_init\n    _p_assert(\n'
         '  File "/env/site-packages/torch/distributed/utils.py", line 145, in _p_assert\n    raise AssertionError(s)\nAssertionError: Invalid state',

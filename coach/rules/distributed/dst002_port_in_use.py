@@ -14,11 +14,12 @@ _IN_USE = re.compile(
     UNHEEDED + r".*?(?:"
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
     r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
+    r"|Error: (?:Could not start gRPC server|Failed to bind to address .*:(?P<grpc>\d+))"
     r"|on port `?(?P<utilized>\d+)`?, but another process is utilizing it"
     r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either identify)"
     r")"
 )
-_FIELDS = ("port", "other", "taken", "utilized")
+_FIELDS = ("port", "other", "taken", "utilized", "grpc")
 
 
 class PortInUse(EndingRule):
@@ -26,7 +27,7 @@ class PortInUse(EndingRule):
 
     What it sees
         c10d's "The server socket has failed to listen on any local network address … EADDRINUSE", Python's "[Errno 98] Address already in
-        use", and a launcher's "port N is already in use".
+        use", a launcher's "port N is already in use", gRPC's "Failed to bind to address" and TensorFlow's "Could not start gRPC server".
     Why it matters
         Two jobs on one node that both take the default (29500) meet each other: the second does not start. Or a rank of an earlier run
         still lives.
@@ -56,6 +57,8 @@ class PortInUse(EndingRule):
                 "errno: 98",
                 "is in use",
                 "is utilizing it",
+                "Could not start gRPC server",
+                "Failed to bind to address",
                 "is occupied",
                 "is being used",
             ),

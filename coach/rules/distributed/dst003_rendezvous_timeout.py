@@ -19,7 +19,7 @@ _TIMEOUT = re.compile(
     r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
     r"|DistStoreError: (?:wait timeout|Socket Timeout|Timeout waiting for key)"
     r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|connect\(\) timed out\..*|Connection refused)\s*$"
-    r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen|Connection (?:reset|closed)|Broken pipe))"
+    r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen))|RuntimeError: (?:Connection reset by peer|Broken pipe)\s*$"
     r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster)"
     r"|DEADLINE_EXCEEDED: Barrier timed out|Stopping coordination service as cluster registration failed"
     r")"
@@ -31,7 +31,8 @@ class RendezvousTimeout(EndingRule):
 
     What it sees
         "The client socket has timed out … while trying to connect to (HOST, PORT)", "Timed out after 601 seconds waiting for clients. 1/2
-        clients joined", the store based barrier, torchrun's RendezvousTimeoutError and RendezvousConnectionError; of JAX "Barrier timed
+        clients joined", the store based barrier, torchrun's RendezvousTimeoutError and RendezvousConnectionError; a store that was lost
+        ("DistNetworkError: Broken pipe", of old torch "RuntimeError: Connection reset by peer"); of JAX "Barrier timed
         out" and "cluster registration failed".
     Why it matters
         A rank that never came is missing: it failed earlier, or it looks at another address. The one that says so is the one that waited.
@@ -69,6 +70,8 @@ class RendezvousTimeout(EndingRule):
                 "wait() timed out",
                 "connect() timed out",
                 "Connection refused",
+                "Connection reset by peer",
+                "Broken pipe",
                 "arrier timed out",
                 "failed to join the cluster",
                 "cluster registration failed",

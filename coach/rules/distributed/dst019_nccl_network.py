@@ -21,6 +21,7 @@ _NETWORK = re.compile(
     r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
     r"|\bibv_(?:reg_mr|create_\w+|modify_qp|post_send|open_device|poll_cq)\w*(?:\(.*?\))? ?failed.*"
     r"|[Nn]o (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
+    r"|(?:Aborting Ring\w+ with|Collective ops is aborted by:?) (?:UNAVAILABLE|Unavailable).*"
     r"|CXI.*?(?:error|timed? ?out).*|NET/OFI .*?(?:failed|error).*)"
 )
 
@@ -78,6 +79,8 @@ class NcclNetwork(EndingRule):
                 "ibv_",
                 "socket interface found",
                 "CXI",
+                "Aborting Ring",
+                "ollective ops is aborted",
             ),
             _NETWORK,
         ),
