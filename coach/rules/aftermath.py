@@ -31,7 +31,7 @@ _SIGNS_OF_LIFE = 10
 
 _TRIED_AGAIN = re.compile(
     r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
-    r"|\boffline\b(?!-run| mode)|\b[Uu]sing (?:cached|previous|default)\b|starting from scratch|\b(?<!marked as )skipp(?:ed|ing)\b|, using (?:\S+ )?\S+(?: instead|$)"
+    r"|\boffline\b(?!-run|[- ]mode|['\"]?\s*[:=])|\b[Uu]sing (?:cached|previous|default)\b|starting from scratch|\b(?<!marked as )skipp(?:ed|ing)\b|, using (?:\S+ )?\S+(?: instead|$)"
 )
 _ADVICE = re.compile(r"^\s*(?:#|- )|[Yy]ou can|[Pp]lease|set ")
 _TRIED_AGAIN_LINES = 3

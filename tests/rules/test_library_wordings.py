@@ -79,14 +79,20 @@ WORDINGS = {
         "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent expression Eq(u0, 0)",
         "torch._subclasses.fake_tensor.DataDependentOutputException: aten._local_scalar_dense.default",
     ],
-    "deepspeed_build": ["nvcc fatal   : Unsupported gpu architecture 'compute_86'"],
+    "deepspeed_build": [
+        "ERROR: Fused kernels configured but not installed. Please run `python setup.py install` to install them",
+        "subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1.",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_86'",
+    ],
     "shared_library_missing": [
+        "RuntimeError:\n        CUDA Setup failed despite GPU being available. Please run the following command to get more information:",
         "OSError: /usr/lib/aarch64-linux-gnu/libgomp.so.1: cannot allocate memory in static TLS block",
         "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
         "python: symbol lookup error: /env/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
         "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
     ],
     "version_conflict": [
+        "ImportError: This example requires a source install from HuggingFace diffusers (see\n`https://huggingface.co/docs`), but the version found is 0.14.0.",
         "AssertionError: MMCV==1.7.2 is used but incompatible. Please install mmcv>=2.0.0rc4.",
         "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header, got 80 from PyObject",
         "RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd",
@@ -96,6 +102,13 @@ WORDINGS = {
         "ImportError: This example requires a minimum version of 4.21.0, but the version found is 4.20.1.",
         "RuntimeError: jaxlib version 0.4.14 is newer than and incompatible with jax version 0.4.13.",
         "python: symbol lookup error: /env/x.so: undefined symbol: _ZN3c105ErrorC2E",
+    ],
+    "device_side_assert": [
+        "../aten/src/ATen/native/cuda/Indexing.cu:1308: indexSelectLargeIndex: block: [6,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
+    ],
+    "file_not_found": [
+        "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files\n"
+        "Checkout your internet connection or see how to run the library in offline mode at 'https://huggingface.co/docs/transformers/installation#offline-mode'.",
     ],
     "conda_not_initialised": [
         "usage: conda [-h] [-V] COMMAND ...\nconda: error: argument COMMAND: invalid choice: 'activate' (choose from 'clean', 'run')",

@@ -15,7 +15,7 @@ _TRIGGERED = re.compile(
     UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"
 )
 _ASSERTION = re.compile(
-    r"\.(?:cu|cuh|hip|py):\d+: .*?block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `?(?P<assertion>.*?)`? failed"
+    r"\.(?:cu|cuh|hip|py):\d+: .*?(?:block|thread): \[\d+.*? Assertion `?(?P<assertion>.*?)`? failed"
 )
 
 

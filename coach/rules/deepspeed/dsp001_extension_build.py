@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _BUILD = re.compile(
     UNHEEDED
-    + r".*?(?:Error building extension '(?P<extension>[\w.]+)'|Error compiling objects for extension|CalledProcessError: Command '\['ninja'|FileNotFoundError: .*'/\S*/(?:nvcc|ninja)'"
+    + r".*?(?:Error building extension '(?P<extension>[\w.]+)'|Error compiling objects for extension|CalledProcessError: Command '\['(?:ninja'|(?:which|where)', '(?:cl|cc|[cg]\+\+|gcc|clang)')|Fused kernels configured but not installed|FileNotFoundError: .*'/\S*/(?:nvcc|ninja)'"
     r"|(?:Error|Exception): .*?(?:Unable to JIT load the (?P<op>\w+) op|CUDA_HOME (?:does not exist|environment variable is not set)"
     r"|Ninja is required to load C\+\+ extensions|Unable to run .*nvcc|unable to compile CUDA op)"
     r"|nvcc fatal +: Unsupported gpu architecture|Error: \S*torch_extensions/\S*?/?(?P<library>\w+)\.so: (?:undefined symbol|cannot open shared object)"
@@ -66,6 +66,7 @@ class ExtensionBuild(EndingRule):
                 "Installed CUDA version",
                 "Cuda extensions are being compiled",
                 "nvcc fatal",
+                "Fused kernels configured",
             ),
             _BUILD,
         ),

@@ -24,7 +24,7 @@ _MISSING = re.compile(
     r"|ImportError: \S+: undefined symbol: (?P<symbol>\S*(?:[nN]vJitLink|cudnn|cublas|cusparse|nccl|iJIT)\S*)"
     r"|symbol lookup error: \S+: undefined symbol: (?P<looked_up>(?!_Z)\S+)"
     r"|(?:ImportError|OSError): (?P<refused>\S+\.so\S*: cannot (?:allocate memory in static TLS block|enable executable stack))"
-    r"|nvrtc: error: failed to open (?P<nvrtc>libnvrtc\S+?)\.?$|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
+    r"|^\s*(?P<setup>CUDA Setup failed despite (?:GPU|CUDA) being available)|nvrtc: error: failed to open (?P<nvrtc>libnvrtc\S+?)\.?$|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
     r")"
 )
 
@@ -71,6 +71,7 @@ class SharedLibrary(EndingRule):
                 "static TLS block",
                 "enable executable stack",
                 "failed to open libnvrtc",
+                "CUDA Setup failed despite",
                 "not found or cannot be loaded",
             ),
             _MISSING,
@@ -84,6 +85,8 @@ class SharedLibrary(EndingRule):
         symbol = fields.get("symbol") or fields.get("looked_up")
         if symbol:
             return f"Two versions of one library are mixed: {symbol.rstrip(',')} is missing"
+        if "setup" in fields:
+            return "bitsandbytes found no CUDA libraries that it can use"
         if "refused" in fields:
             return f"A shared library could not be loaded: {fields['refused']}"
         return f"A shared library was not found: {next(iter(fields.values()), '')[:160]}"

@@ -15,7 +15,7 @@ _MISSING = re.compile(
     r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
     r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
     r"|ImportError: .*?the package (?P<package_of>[\w.-]+) seems to be not installed"
-    r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
+    r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the) )(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )

@@ -21,7 +21,7 @@ _CONFLICT = re.compile(
     r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
     r"|Error: (?P<numpy>numpy\.\w+ size changed, may indicate binary incompatibility|Numpy is not available"
     r"|module compiled against A[BP]I version \S+ but this version of numpy is \S+|`np\.\w+` was removed in the NumPy 2\.0 release)"
-    r"|Error: (?P<used>\w+==\S+ is used but incompatible|.*?requires a minimum version of \S+ but the version found is \S+"
+    r"|Error: (?P<used>\w+==\S+ is used but incompatible|This example requires a (?:minimum version|source install)"
     r"|jaxlib (?:version \S+ is newer than and incompatible with jax|is version \S+ but this version of jax requires).*)"
     r"|AttributeError: (?P<python>module '(?:collections|distutils|inspect|fractions|time)' has no attribute '\w+')"
     r"|ImportError: (?P<moved>cannot import name '\w+' from 'collections')"
@@ -97,7 +97,7 @@ class VersionConflict(EndingRule):
                 "module compiled against A",
                 "removed in the NumPy 2.0",
                 "is used but incompatible",
-                "requires a minimum version of",
+                "This example requires a ",
                 "jaxlib ",
                 "Numpy is not available",
                 "_ARRAY_API not found",
