@@ -14,6 +14,10 @@ FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line
 WORDINGS = {
     "state_dict_mismatch": [
         "KeyError: 'missing keys in state_dict: \"set([\\'module.layer2.0.downsample.0.weight\\'])\"'",
+        "ValueError: Size mismatch between saved torch.Size([8, 4]) and current: torch.Size([32]) for model.embed.weight",
+        FRAMES
+        + '  File "/env/lib/python3.9/site-packages/torch/distributed/checkpoint/default_planner.py", line 131, in create_default_local_load_plan\n'
+        "    md = metadata.state_dict_metadata[fqn]\nKeyError: 'pos_embedding'",
         "ValueError: You are trying to load a weight file containing 13 layers into a model with 19 layers.",
         "ValueError: Layer count mismatch when loading weights from file. Model expected 5 layers, found 4 saved layers.",
         "ValueError: Shape mismatch in layer #0 (named dense)for weight dense/kernel. Weight expects shape (3, 4). Received saved weight with shape (3, 5)",
@@ -49,6 +53,8 @@ WORDINGS = {
     "segfault": [
         "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 11 (Segmentation fault).",
         "*** SIGSEGV received at time=1698236410 on cpu 12 ***",
+        "free(): invalid pointer\nAborted (core dumped)",
+        "*** Error in `python': double free or corruption (!prev): 0x0000000001ff97e0 ***",
         "*** SIGSEGV (@0x0) received by PID 7 (TID 0x7f0) from PID 0; stack trace: ***",
     ],
     "shm_bus_error": [
@@ -76,6 +82,8 @@ WORDINGS = {
         "RuntimeError: Parent directory /scratch/out does not exist.",
         "AssertionError: tfrecords file not found: data/train_feature.tfrecords",
         "ValueError: Checkpoint folder /scratch/run/ckpt does not exist",
+        "ValueError: Can't find a valid checkpoint at /runs/a/checkpoint-500",
+        "ValueError: Couldn't find cache for org/corpus for config 'default-17'\nAvailable configs in the cache: ['default-18']",
         FRAMES + '  File "train.py", line 9, in main\n    assert os.path.isdir(args.data)\nAssertionError',
         '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n'
         "[rank0]:     assert root.exists()\n[rank0]: AssertionError",

@@ -1,4 +1,4 @@
-"""COD002: the program crashed in native code: a segmentation fault."""
+"""COD002: the program crashed in native code: a segmentation fault, or a heap that was found corrupt."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _SEGFAULT = re.compile(
     r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"
     r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
+    r"|^\s*(?:\*\*\* Error in `[^']+': )?(?P<heap>(?:free|malloc|realloc|munmap_chunk)\(\): \w.*"
+    r"|double free or corruption|corrupted (?:size vs\. prev_size|double-linked list))"
     r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
 )
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
@@ -28,7 +30,8 @@ class SegmentationFault(EndingRule):
 
     What it sees
         Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core dumped)", "Signal 11
-        (SIGSEGV) received by PID", exit code -11 of a rank, MPI's and the kernel's words for it.
+        (SIGSEGV) received by PID", exit code -11 of a rank, MPI's and the kernel's words for it; glibc's for a heap that somebody
+        wrote over ("free(): invalid pointer", "double free or corruption").
     Why it matters
         A native library crashed: an extension that was built against another torch, two versions of one library in a process, a decoder
         that met a broken file. There is no Python exception to read.
@@ -56,6 +59,12 @@ class SegmentationFault(EndingRule):
                 "Segfault encountered",
                 "SIGSEGV",
                 "on signal 11",
+                "free(): ",
+                "alloc(): ",
+                "munmap_chunk(): ",
+                "double free or corruption",
+                "corrupted size vs. prev_size",
+                "corrupted double-linked list",
                 "return code = -11",
                 "segfault at ",
                 "code 139",
@@ -70,7 +79,8 @@ class SegmentationFault(EndingRule):
         return "exit_code" not in hit.fields or is_first_failure(hit, snapshot, -11)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "The program crashed in native code (segmentation fault)"
+        how = f"its heap is corrupt: {hit.fields['heap']}" if "heap" in hit.fields else "segmentation fault"
+        return f"The program crashed in native code ({how})"
 
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         """The innermost own frame of what the fault handler printed, which has the newest call first."""

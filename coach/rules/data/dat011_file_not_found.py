@@ -27,6 +27,7 @@ _MISSING = re.compile(
     r"|IOError: \[Errno 2\] No such file or directory: '(?P<old>[^']+)'"
     r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S: )No such file or directory)"
     r"|(?:Assertion|Value|Runtime)Error: (?!.*(?:CUDA|nvcc|\.so\b))(?P<told>(?=.*[\w.~-]/).*\b(?:[Pp]ath|[Ff]iles?|[Dd]irectory|[Ff]older|[Cc]heckpoint|[Dd]ata ?set)\b.*(?:(?:does not|doesn't|not) exist|not found(?! in)).*)"
+    r"|ValueError: (?P<resumed>Can't find a valid checkpoint at .*|No valid checkpoint found in .*|Couldn't find cache for .*)"
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
@@ -50,6 +51,7 @@ _FIELDS = (
     "offline",
     "opened",
     "told",
+    "resumed",
     "words",
 )
 
@@ -98,6 +100,8 @@ class FileNotFound(EndingRule):
                 "Parent directory ",
                 "We couldn't connect to ",
                 "No such file or directory",
+                "valid checkpoint ",
+                "Couldn't find cache for ",
                 "not exist",
                 "n't exist",
                 "not found",

@@ -12,11 +12,12 @@ from coach.rules.ending import UNHEEDED, EndingRule
 from coach.rules.quoting import hits_of
 
 _MISMATCH = re.compile(
-    UNHEEDED + r".*?(?:Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
+    UNHEEDED
+    + r".*?(?:\bmd = metadata\.state_dict_metadata\[fqn\]$|Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
     r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
     r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
     r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
-    r"|[Uu]nexpected key \S+ in state_dict|missing keys in state_dict: |While copying the parameter named|Trying to (?:set|load) a tensor of shape"
+    r"|[Uu]nexpected key \S+ in state_dict|missing keys in state_dict: |Size mismatch between saved torch\.Size|While copying the parameter named|Trying to (?:set|load) a tensor of shape"
     r"|You are trying to load a weight file containing \d+ layers|(?:Layer|Weight) count mismatch (?:when loading weights|for )"
     r"|Shape mismatch in (?:layer #\d|top-level weight)|Layer shape .+ not compatible with weight shape|Layer '\S+' expected \d+ variables, but received"
     r"|Restoring from checkpoint failed\. This is most likely due to a (?:Variable name|mismatch)))"
@@ -63,6 +64,8 @@ class StateDictMismatch(EndingRule):
                 "a tensor of shape",
                 "While copying the parameter",
                 "trying to load a weight file",
+                "state_dict_metadata[fqn]",
+                "Size mismatch between saved",
                 "count mismatch ",
                 "Shape mismatch in ",
                 "not compatible with weight shape",
