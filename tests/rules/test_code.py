@@ -114,3 +114,20 @@ def test_arguments_that_a_program_refuses_are_its_end(error: str) -> None:
 )
 def test_what_a_tool_of_the_script_refuses_is_not_the_programs_end(line: str) -> None:
     assert "code_error" not in of_a_whole_log(line, *STEPS)
+
+
+def test_an_iterator_of_a_dataloader_that_a_forked_process_collects_ends_nothing() -> None:
+    ignored = "Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f4faf115ca0>"
+    frames = [
+        '  File "/usr/lib/python3.8/multiprocessing/process.py", line 160, in is_alive',
+        "    assert self._parent_pid == os.getpid(), 'can only test a child process'",
+        "AssertionError: can only test a child process",
+    ]
+    both = [ignored, "Traceback (most recent call last):"] * 2
+    assert of_a_whole_log(*STEPS, *both, *frames, *frames) == []
+
+
+def test_a_key_of_the_configuration_does_not_say_that_the_run_goes_on_offline() -> None:
+    value = "[{'class_path': 'WandbLogger', 'init_args': {'project': 'code', 'offline': False}}]"
+    error = f'train.py: error: Parser key "trainer.logger": Value "{value}" does not validate'
+    assert of_a_whole_log("usage: train.py [-h]", error) == ["code_error"]

@@ -210,6 +210,7 @@ DEADLY = {
     "amp_overflow": [
         "RuntimeError: value cannot be converted to type at::Half without overflow",
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+        "RuntimeError: grad_scale is too small, exiting: 8.470329472543003e-22",
         "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering the learning rate.",
     ],
 }

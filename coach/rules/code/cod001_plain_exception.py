@@ -66,7 +66,10 @@ _NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
 _LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*)\.")
 """Exceptions whose words go on in the lines below them."""
 _MAX_WORDS_LINES = 8
-_CAUGHT_ELSEWHERE = re.compile(r"Caught \w+ in (?:DataLoader worker|replica)")
+_CAUGHT_ELSEWHERE = re.compile(
+    r"Caught \w+ in (?:DataLoader worker|replica)|can only (?:test|join) a child process"
+)
+"""Of the same kind: also what a DataLoader's iterator says when a forked process collects it, which Python ignores."""
 
 _UNPREFIXED = re.compile(
     r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\(.*?pid=.*?\) ?|[a-z][\w.-]*\d: |\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]+\[?\S+\.py:\d+\] ?)*"

@@ -21,7 +21,7 @@ _REDUCED = re.compile(
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
 _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
 _MINIMUM = re.compile(
-    r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?loss scale (?:is too small|reached minimum|reached its minimum|is below minimum)"
+    r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum|reached its minimum|is below minimum))"
 )
 
 _FAIRSEQ = re.compile(r"setting loss scale to|\bgnorm\b")
@@ -74,7 +74,13 @@ class LossScaleCollapse(Rule):
         Signature(
             "NUM004",
             "minimum",
-            ("already at minimum", "Minimum loss scale", "loss scale is ", "loss scale reached"),
+            (
+                "already at minimum",
+                "Minimum loss scale",
+                "loss scale is ",
+                "loss scale reached",
+                "grad_scale is ",
+            ),
             _MINIMUM,
         ),
         Signature("NUM004", "half", ("at::Half without overflow",), _OVERFLOW),
