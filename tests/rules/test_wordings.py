@@ -34,6 +34,8 @@ WORDINGS = {
     ],
     "cuda_oom": [
         "RuntimeError: Triton Error [CUDA]: out of memory",
+        "F tensorflow/core/common_runtime/gpu/gpu_device.cc:103] EigenAllocator for GPU ran out of memory when allocating 0.\nAborted (core dumped)",
+        "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
         "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory",
         "ResourceExhaustedError:\n\nOut of memory error on GPU 0. Cannot allocate 98.0MB memory on GPU 0, available memory is only 0.0B.",
         "MemoryError: batch 3 does not fit: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.56 GiB total capacity)",
@@ -83,6 +85,7 @@ WORDINGS = {
         "AssertionError: tfrecords file not found: data/train_feature.tfrecords",
         "ValueError: Checkpoint folder /scratch/run/ckpt does not exist",
         "ValueError: Can't find a valid checkpoint at /runs/a/checkpoint-500",
+        "OSError: work_dirs/faster_rcnn_r50.pth is not a checkpoint file",
         "ValueError: Couldn't find cache for org/corpus for config 'default-17'\nAvailable configs in the cache: ['default-18']",
         FRAMES + '  File "train.py", line 9, in main\n    assert os.path.isdir(args.data)\nAssertionError',
         '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n'

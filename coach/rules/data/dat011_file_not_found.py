@@ -21,6 +21,7 @@ _MISSING = re.compile(
     r"|OSError: (?P<repository>\S+) is not a local folder and is not a valid model identifier"
     r"|RuntimeError: (?P<dataset>Dataset not found)(?: or corrupted)?\."
     r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
+    r"|(?:OS|IO)Error: (?P<mmcv>\S+) is not a checkpoint file"
     r"|OSError: (?P<weights>Error no file named .*?(?: found in directory \S+|$)|Can't load \w+ for '[^']+')"
     r"|(?:\S+\.)?\w*(?:Repository|Entry|Dataset)NotFoundError: (?P<hub>.*)|RuntimeError: Parent directory (?P<parent>\S+) does not exist"
     r"|OSError: (?P<offline>We couldn't connect to '\S+' to load (?:this file|the files), (?:and )?couldn't find (?:it|them) in the cached files.*)"
@@ -52,6 +53,7 @@ _FIELDS = (
     "opened",
     "told",
     "resumed",
+    "mmcv",
     "words",
 )
 
@@ -101,6 +103,7 @@ class FileNotFound(EndingRule):
                 "We couldn't connect to ",
                 "No such file or directory",
                 "valid checkpoint ",
+                "is not a checkpoint file",
                 "Couldn't find cache for ",
                 "not exist",
                 "n't exist",

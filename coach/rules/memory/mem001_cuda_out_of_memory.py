@@ -27,9 +27,9 @@ _ALLOCATOR = re.compile(
     rf"(?:.*?allocated memory (?P<allocated>{_SIZE}) is allocated by PyTorch.*?and (?P<unallocated>{_SIZE}) is reserved by PyTorch but unallocated)?"
 )
 _RUNTIME = re.compile(
-    r"(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
     r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory|cuda runtime error \(2\) : out of memory|cudaMalloc failed: out of memory"
-    r"|CUDA failure 2: out of memory|Out of memory error on GPU \d+\. Cannot allocate|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)|Allocation on device"
+    r"|CUDA failure 2: out of memory|Out of memory error on GPU \d+\. Cannot allocate|EigenAllocator for GPU ran out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)|Allocation on device"
     r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)|less than desired GPU memory utilization)"
     r"|(?:Error|Exception): (?:RESOURCE_EXHAUSTED|Resource exhausted): (?:Out of memory|Failed to allocate)"
     r"|OOM when allocating tensor (?:with|of) shape(?!.*(?:device:CPU|by allocator (?:mkl_?)?cpu))"
@@ -127,12 +127,13 @@ class CudaOutOfMemory(Rule):
             "MEM001",
             "runtime",
             (
-                "error: out of memory",
+                "rror: out of memory",
                 "]: out of memory",
                 "(2) : out of memory",
                 "failed: out of memory",
                 "failure 2: out of memory",
                 "ut of memory error on GPU",
+                "EigenAllocator for GPU ran out",
                 ": CUDA out of memory",
                 ": HIP out of memory",
                 "MPS backend out of memory",
