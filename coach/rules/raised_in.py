@@ -20,6 +20,7 @@ _FRAMES = {
     "DST024": re.compile(
         r"/torch/distributed/(?:fsdp|_composable/fsdp)/|/fairscale/nn/data_parallel/fully_sharded_data_parallel\.py"
     ),
+    "DST022": re.compile(r'[\\/]os\.py", line \d+, in __getitem__'),
     "TOR003": re.compile(r"/torch/_(?:dynamo|inductor)/|/triton/compiler/"),
     "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
@@ -28,15 +29,15 @@ _LOADING = re.compile(
     r"torch[\\/]serialization\.py|\bload\b.*\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
 )
 _SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
-_ASSERTION = "/torch/distributed/utils.py"
+_ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')
 """Where FSDP has the helper that raises its assertions."""
-_FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
+_FRAME = re.compile(r'\s+File "([^"]+", line \d+(?:, in \S+)?)')
 
 
 def owner_of(hit: LogHit) -> str | None:
     """The rule whose library raised an exception, by its innermost frame."""
     frames = (found[1] for line in reversed(hit.traceback) if (found := _FRAME.match(line)))
-    innermost = next((frame for frame in frames if not frame.endswith(_ASSERTION)), "")
+    innermost = next((frame for frame in frames if not _ASSERTION.search(frame)), "")
     return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
 
 

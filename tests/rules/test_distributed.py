@@ -10,6 +10,7 @@ FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line
 _SETTING_UP = "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error:"
 WORDINGS = {
     "port_in_use": [
+        "RuntimeError: Only one usage of each socket address (protocol/network address/port) is normally permitted.",
         "UnknownError: Could not start gRPC server",
         "RuntimeError: Failed to bind to address [::]:2222; set GRPC_VERBOSITY=debug environment variable to see detailed error message.",
     ],
@@ -45,6 +46,9 @@ WORDINGS = {
     ],
     "rank_mismatch_collective": [
         "node1:9:10 [0] init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 39.",
+        "node1:9:10 [0] src/transport/net_socket.cc:200 NCCL WARN NET/Socket : message truncated : receiving 696320 bytes instead of 32768",
+        "node1:9:10 [0] transport/net_ib.cc:667 NCCL WARN NET/IB : collective mismatch error local size 32768 remote 1048576 addr 0 rkey 3beac3 seq adf/adf",
+        "Last error:\nNET/Socket : peer 10.0.0.1<42> message truncated : receiving 1024 bytes instead of 512. There may be a mismatch in collective sizes",
     ],
     "nccl_network": [
         "node1:9:18 [0] NCCL WARN socketPollConnect: exceeded retries (20000)",
@@ -56,6 +60,16 @@ WORDINGS = {
         f'{FRAMES}  File "/env/site-packages/fairscale/nn/data_parallel/fully_sharded_data_parallel.py", line 9, in _use_full_params\n'
         "    assert self.has_full_params\nAssertionError",
     ],
+    "pg_not_initialized": [
+        "ValueError: Horovod has not been initialized; use hvd.init().",
+        "AssertionError: data parallel group with context parallel combined is not initialized",
+        "AssertionError: torch.distributed is not yet initialized but process group is requested.",
+    ],
+    "env_vars_missing": [
+        "InterpolationResolutionError: KeyError raised while resolving interpolation: \"Environment variable 'PROJECT_ROOT' not found\"",
+        f"{FRAMES}  File \"/env/lib/python3.10/os.py\", line 680, in __getitem__\n    raise KeyError(key) from None\nKeyError: 'DATA_ROOT'",
+    ],
+    "code_error": [f"{FRAMES}KeyError: 'DATA_ROOT'"],
     "invalid_device_ordinal": [
         "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=34 error=10 : invalid device ordinal",
         "InternalError: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal",

@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _NONE = re.compile(
     UNHEEDED
     + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) initialized"
-    r"|Invalid process group specified|Error: .*?\bparallel group is not initialized|Error: .*?\bworld group is not initialized|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set)"
+    r"|Invalid process group specified|Error: .*?\bparallel group (?:with [\w ]+ )?is not initialized|Error: Horovod has not been initialized|Error: .*?\b[Tt]orch[. ]distributed is not (?:yet )?initialized|Error: .*?\bworld group is not initialized|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set)"
 )
 
 
@@ -21,8 +21,8 @@ class NoProcessGroup(EndingRule):
     """A distributed call came before the process group was made.
 
     What it sees
-        "Default process group has not been initialized, please make sure to call init_process_group", in the wordings of torch and
-        DeepSpeed.
+        "Default process group has not been initialized, please make sure to call init_process_group", in the wordings of torch,
+        DeepSpeed, Megatron and Horovod.
     Why it matters
         Mostly the program was written for torchrun and started as one plain process, or a layer (SyncBatchNorm, DDP) was built before
         `init_process_group`.
@@ -46,6 +46,9 @@ class NoProcessGroup(EndingRule):
             (
                 "process group",
                 "parallel group is not",
+                "parallel group with",
+                "Horovod has not been",
+                "distributed is not ",
                 "world group is not",
                 "Process group",
                 "Distributed package is not available",

@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _IN_USE = re.compile(
     UNHEEDED + r".*?(?:"
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
-    r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
+    r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use|Only one usage of each socket address)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
     r"|Error: (?:Could not start gRPC server|Failed to bind to address .*:(?P<grpc>\d+))"
     r"|on port `?(?P<utilized>\d+)`?, but another process is utilizing it"
     r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either identify)"
@@ -52,6 +52,7 @@ class PortInUse(EndingRule):
                 "failed to listen on any",
                 "EADDRINUSE",
                 "already in use",
+                "Only one usage of each socket address",
                 "[Errno 98]",
                 "[Errno 48]",
                 "errno: 98",

@@ -20,7 +20,9 @@ _MISMATCH = re.compile(
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
     r"|(?:Error|what\(\)): .*?(?:[Mm]ismatched? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
-_NCCL = re.compile(r"NCCL WARN (?P<words>Mismatched collective detected.*)")
+_NCCL = re.compile(
+    r"(?:NCCL WARN |^)(?P<words>(?:NET/\w+ : .{0,80}?(?:message truncated|collective mismatch)|Mismatched collective detected).*)"
+)
 """NCCL's word for its errors is WARN."""
 _GLOO = re.compile(
     UNHEEDED + r".*?Error: .*?(?:(?P<waited>Timed out waiting \d+ms for (?:send|recv) operation to complete)"
@@ -34,7 +36,7 @@ class CollectiveMismatch(EndingRule):
 
     What it sees
         "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed to pass monitoredBarrier", DDP's
-        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected", and the
+        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and "message truncated", and the
         verdicts of the flight recorder. Ranks that gloo kept waiting for each other until the time was up, in different lines of the program:
         one in its backward pass, the other at a barrier.
     Why it matters
@@ -72,7 +74,9 @@ class CollectiveMismatch(EndingRule):
             ),
             _MISMATCH,
         ),
-        Signature("DST006", "nccl", ("NCCL WARN",), _NCCL),
+        Signature(
+            "DST006", "nccl", ("essage truncated", "collective mismatch", "ismatched collective"), _NCCL
+        ),
         Signature("DST006", "waited", ("Timed out waiting", "by peer"), _GLOO),
     )
 

@@ -15,17 +15,20 @@ _MISSING = re.compile(
     r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w+|CUDA_VISIBLE_DEVICES|OMPI_\w+|PMI_\w+)'$"
     r"|(?:Error|Exception): .*?(?P<local>LOCAL_RANK) is not in the environment"
     r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
+    r"|(?:Error|Exception): .*?Environment variable '(?P<config>\w+)' not found"
     r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"
     r"|(?P<shell>[A-Z_]+): unbound variable)"
 )
-_FIELDS = ("name", "key", "local", "other", "set", "shell")
+_FIELDS = ("name", "key", "local", "other", "set", "shell", "config")
+_OF_A_RANK = re.compile(r"RANK|WORLD_SIZE|MASTER_|SLURM_|OMPI_|PMI_|^$")
 
 
 class RankVariablesMissing(EndingRule):
     """The environment variables that tell a process its rank are not set.
 
     What it sees
-        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, a shell's "unbound variable".
+        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, any other name that `os.environ[…]`
+        did not find, a shell's "unbound variable".
     Why it matters
         `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python` and `srun` do not.
     When it stays silent
@@ -61,13 +64,20 @@ class RankVariablesMissing(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        name = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
-        return f"The environment variable {name} is not set"
+        return f"The environment variable {_name(hit)} is not set"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and not _OF_A_RANK.search(_name(hit)):
+            yield Fix("Set it in the job's script, above the command that starts the program")
+            return
         yield Fix(
             "Start it with torchrun, which sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
         )
         yield Fix(
             "With srun alone, set them inside of each task from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS"
         )
+
+
+def _name(hit: LogHit) -> str:
+    told = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
+    return told or hit.text.rpartition("KeyError: ")[2].strip("'")
