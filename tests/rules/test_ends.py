@@ -55,11 +55,14 @@ DEADLY = {
     "slurm_timeout": [
         f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***",
         "slurmd[node1]: *** JOB 17 CANCELLED AT 2012-03-04T05:06:07 DUE TO TIME LIMIT ***",
+        "slurmstepd: error: *** JOB 17 ON node1 CANCELLED DUE TO TIME LIMIT ***",
+        "AT 2026-11-21T03:04:05 DUE TO TIME LIMIT ***",
         f" 12%|# | 3/9 [00:01<00:02]slurmstepd-node1: error: *** STEP 17.0 ON node1 {AT} DUE TO TIME LIMIT ***",
         "submitit WARNING (2026-11-21 10:14:36,151) - Caught signal SIGUSR2 on node1: this job is timed-out.",
     ],
     "slurm_cancelled": [
         f"slurmstepd: error: *** JOB 17 ON node1 {AT} ***",
+        f"[2026-11-21T03:04:05.123] error: *** JOB 17 ON node1 {AT} DUE to SIGNAL Terminated ***",
         f"0: slurmstepd: error: *** STEP 17.0 ON node1 {AT} ***",
         "srun: Force Terminated StepId=17.0",
         "salloc: Job allocation 17 has been revoked.",
@@ -81,6 +84,7 @@ DEADLY = {
         "srun: error: Unable to create job step: Requested node configuration is not available",
         "srun: error: Task launch for StepId=17.0 failed on node node7: Unable to satisfy cpu bind request",
         "sbatch: error: Invalid directive found in batch script: -gres",
+        "ERROR: Command 'sbatch --gras=1 job.sh' failed with error 'sbatch: unrecognized option '--gras=1'",
         "submitit.core.utils.FailedJobError: sbatch: error: Batch job submission failed: Invalid qos specification",
         "Error: 101. Command 'sbatch' produced exit code 1. Output: 'sbatch: error: Batch job submission failed: Invalid qos'",
         "salloc: error: Job submit/allocate failed: Invalid qos specification",
@@ -303,3 +307,9 @@ def test_a_log_into_which_torch_wrote_a_zero_is_still_read() -> None:
 def test_a_checkpoint_that_cannot_be_saved_is_a_mistake_of_the_program_and_no_workers() -> None:
     log = "Traceback (most recent call last):\n  File \"/home/user/train.py\", line 9, in <module>\n    torch.save(model, path)\nAttributeError: Can't pickle local object 'main.<locals>.<lambda>'\n"
     assert causes(diagnose_log(log)) == ["code_error"]
+
+
+def test_a_job_that_ran_until_its_time_limit_had_a_python_although_conda_was_not_set_up() -> None:
+    conda = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."
+    limit = f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***"
+    assert causes(diagnose_log(f"{conda}\n22%|##| 11/50{limit}\n")) == ["slurm_timeout"]

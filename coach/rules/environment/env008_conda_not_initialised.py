@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule, ending_signatures
+from coach.rules.quoting import hits_of
 
 _PATTERN = re.compile(
     r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
@@ -32,7 +33,8 @@ class CondaNotInitialised(EndingRule):
         A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
         later for a module that is missing, or trains with versions that nobody chose.
     When it stays silent
-        It is info when losses follow or the job completed: then another Python had what was needed.
+        It is info when losses follow or the job completed: then another Python had what was needed. Nothing is said of it where the job
+        ran until its time limit: then something did run.
     What to do
         Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda activate` in the script;
         with coach launch with `--env conda=NAME`, which does it.
@@ -65,6 +67,9 @@ class CondaNotInitialised(EndingRule):
             _PATTERN,
         ),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return snapshot.state != "TIMEOUT" and not hits_of(snapshot, "JOB002")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):

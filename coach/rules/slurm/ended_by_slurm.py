@@ -25,13 +25,14 @@ _STILL_FLUSHED_LINES = 200
 
 
 def cancelled_signature(code: str, literal: str, due: str) -> Signature:
-    """slurmstepd's line on the end of a job or a step; versions before 14 do not name the node."""
+    """slurmstepd's line on the end of a job or a step; versions before 14 do not name the node, and two that write at once break it in two."""
+    torn = rf"|^(?:AT \S+ )?{due.lstrip()} \*\*\*" if due.startswith(" DUE TO ") else ""
     return Signature(
         code,
         "ended",
         (literal,),
         re.compile(
-            rf"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED AT (?P<at>\S+){due}"
+            rf"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED(?: AT (?P<at>\S+))?{due}{torn}"
         ),
     )
 

@@ -18,8 +18,8 @@ class Cancelled(EndedBySlurm):
     """The job was cancelled; nothing in the program ended it.
 
     What it sees
-        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason behind it; srun's "Force
-        Terminated"; salloc's "Job allocation 17 has been revoked".
+        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason behind it, or with "DUE to SIGNAL
+        Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
     Why it matters
         Whatever the tasks print after it (KeyboardInterrupt, killed workers, lost connections) are consequences, not faults.
     When it stays silent
@@ -39,7 +39,7 @@ class Cancelled(EndedBySlurm):
     consequence_of = ("MEM007", "JOB002", "JOB018", "JOB003")
     yields_to = Severity.WARNING
     signatures = (
-        cancelled_signature("JOB005", "CANCELLED AT ", r" \*\*\*"),
+        cancelled_signature("JOB005", "CANCELLED ", r"(?: DUE to SIGNAL [^*]+)? \*\*\*"),
         Signature(
             "JOB005",
             "revoked",

@@ -21,7 +21,7 @@ _REFUSED = re.compile(
     r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
     r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"
     r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*))"
-    r"|^(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+|option .+ requires an argument.*)"
+    r"|(?:^|['\"])(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+|option .+ requires an argument.*)"
 )
 
 
