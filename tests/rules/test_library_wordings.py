@@ -8,8 +8,12 @@ import pytest
 
 from tests.rules.examples import of_a_whole_log
 
+FAILED_IMPORT = "RuntimeError: Failed to import transformers.trainer because of the following error (look up to see its traceback):\n"
 WORDINGS = {
     "cuda_unavailable": [
+        "AssertionError: \nFound no NVIDIA driver on your system. Please check that you",
+        "RuntimeError: cuda runtime error (802) : system not yet initialized at /w/aten/src/THC/THCGeneral.cpp:50",
+        "AssertionError: CUDA must be available in order to use Deep Daze",
         "F0303 09:50:12.085932 3744 common.cpp:152] Check failed: error == cudaSuccess (38 vs. 0) no CUDA-capable device is detected",
         "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=74 error=38 : no CUDA-capable device is detected",
         "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
@@ -91,7 +95,11 @@ WORDINGS = {
         "python: symbol lookup error: /env/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
         "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
     ],
+    "module_not_found": [
+        f"{FAILED_IMPORT}No module named 'triton'",
+    ],
     "version_conflict": [
+        f"{FAILED_IMPORT}cannot import name 'UNSIGNED' from 'botocore' (unknown location)",
         "ImportError: This example requires a source install from HuggingFace diffusers (see\n`https://huggingface.co/docs`), but the version found is 0.14.0.",
         "AssertionError: MMCV==1.7.2 is used but incompatible. Please install mmcv>=2.0.0rc4.",
         "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header, got 80 from PyObject",
@@ -129,6 +137,11 @@ HEALTHY = {
     "JAX looks for a GPU": """
         INFO:jax._src.xla_bridge:Unable to initialize backend 'cuda': module 'jaxlib' has no attribute 'x'
         step 1 accuracy 0.3""",
+    "an optional module": """
+        No module named 'triton'
+        cannot import name 'flash_attn_func' from 'flash_attn'
+        step 1 loss 0.3
+        step 2 loss 0.2""",
     "a sanitizer": """
         /src/x.cc:12:3: runtime error: load of misaligned address 0x7f12 for type 'int', which requires 4 byte alignment
         Done""",
@@ -155,3 +168,14 @@ def test_what_another_version_or_framework_says_leads_to_the_same_cause(cause: s
 @pytest.mark.parametrize("name", HEALTHY)
 def test_nearly_the_same_words_in_a_healthy_log_are_no_alarm(name: str) -> None:
     assert not of_a_whole_log(*dedent(HEALTHY[name]).strip("\n").split("\n"))
+
+
+def test_an_optional_module_that_is_missing_does_not_hide_the_error_that_ended_the_program() -> None:
+    end = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert of_a_whole_log("No module named 'triton'", end)[:1] == ["cuda_oom"]
+    assert of_a_whole_log("cannot import name 'f' from 'flash_attn'", end)[:1] == ["cuda_oom"]
+
+
+def test_an_import_that_failed_for_another_reason_is_still_told() -> None:
+    frames = ("Traceback (most recent call last):", '  File "/p/train.py", line 3, in <module>')
+    assert of_a_whole_log(*frames, FAILED_IMPORT.strip(), "libfoo says no")[:1] == ["code_error"]

@@ -16,7 +16,8 @@ from coach.rules.placement import num_gpus_asked, without_node
 
 _NONE = re.compile(
     UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
-    r"|Error: .*?Found no NVIDIA driver on your system"
+    r"|(?:Error: .*?|^)Found no NVIDIA driver on your system"
+    r"|(?:Error: .*?|\berror ?[=(]802\)? ?: )system not yet initialized|Error: CUDA must be available"
     r"|(?:Error: .*?|\berror\b.{0,30}?)no CUDA-capable device is detected|cudaErrorNoDevice"
     r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization failed"
     r"|Error: Unable to initialize backend '(?:cuda|gpu)'|Error: Failed to infer device type"
@@ -66,6 +67,8 @@ class NoGpuInJob(EndingRule):
             (
                 "GPUs are available",
                 "no NVIDIA driver",
+                "system not yet initialized",
+                "CUDA must be available",
                 "no CUDA-capable device",
                 "cudaErrorNoDevice",
                 "deserialize object on a CUDA device",

@@ -9,9 +9,11 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.environment.failed_import import is_below_a_failed_import
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
+    r"|^No module named '(?P<bare_module>[\w.]+)'$"
     r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
     r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
     r"|ImportError: .*?the package (?P<package_of>[\w.-]+) seems to be not installed"
@@ -20,7 +22,7 @@ _MISSING = re.compile(
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )
 
-_FIELDS = ("module", "started", "library", "distribution", "package", "package_of", "wanted")
+_FIELDS = ("module", "bare_module", "started", "library", "distribution", "package", "package_of", "wanted")
 
 
 class ModuleNotFound(EndingRule):
@@ -65,6 +67,9 @@ class ModuleNotFound(EndingRule):
             _MISSING,
         ),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return "bare_module" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The Python module {_module(hit)} is missing in the job's environment"

@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.environment.failed_import import is_below_a_failed_import
 
 _CONFLICT = re.compile(
     UNHEEDED + r".*?(?:"
@@ -16,6 +17,7 @@ _CONFLICT = re.compile(
     r"|ImportError: (?P<requirement>\S+ ?[<>=!~]=?.*? is required for a normal functioning of this module, but found .*)"
     r"|ImportError: (?P<name>cannot import name '\w+' from '(?:torch|torchvision|torchaudio)(?:\.[\w.]+)?')"
     r"|ImportError: (?P<other_name>cannot import name '\w+' from '[\w.]+') \(\S*(?:site|dist)-packages"
+    r"|^(?P<bare_name>cannot import name '\w+' from '[\w.]+')"
     r"|Error: (?P<abi>_ARRAY_API not found|numpy\.core\.multiarray failed to import)"
     r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+ but source was compiled with: [\d.]+)"
     r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
@@ -40,6 +42,7 @@ _FIELDS = (
     "requirement",
     "name",
     "other_name",
+    "bare_name",
     "attribute",
     "numpy",
     "abi",
@@ -112,6 +115,9 @@ class VersionConflict(EndingRule):
             _CONFLICT,
         ),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def cause_of(self, hit: LogHit) -> str | None:
         return "cuda_version_mismatch" if "cuda" in hit.fields else None
