@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,26 @@ def test_workers_that_cost_nothing_are_only_worth_knowing() -> None:
 
 def test_tasks_of_others_that_wait_for_a_cpu_are_no_cost_of_the_workers() -> None:
     assert only(judged(24, cpu_pct=30.0, cpu_pressure_pct=90.0), "DAT001").severity is Severity.INFO
+
+
+def test_workers_that_hold_up_the_beginning_of_every_epoch_cost_something() -> None:
+    def of_epochs(wait_s: float, num_epochs: int = 10) -> Diagnosis:
+        course = [
+            replace(
+                step,
+                epoch=number // 20,
+                **({"data_time_s": wait_s, "step_time_s": 0.1 + wait_s} if number % 20 == 0 else {}),
+            )
+            for number, step in enumerate(steps([1.0] * (20 * num_epochs)))
+        ]
+        idle = hosts(40, cpu_pct=30.0, cpu_pressure_pct=2.0, num_cpus=8)
+        return judge(course, idle, run({"num_workers": 24}), now_s=1040.0)
+
+    finding = only(of_epochs(0.8), "DAT001")
+    assert finding.severity is Severity.WARNING
+    assert "first step of an epoch" in finding.evidence[-1].text
+    assert only(of_epochs(0.05), "DAT001").severity is Severity.INFO
+    assert only(of_epochs(0.8, num_epochs=2), "DAT001").severity is Severity.INFO
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2, 8, 16])

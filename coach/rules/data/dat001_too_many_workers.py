@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.log import Signature
+from coach.model.metrics import Step
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter, int_resource
@@ -38,7 +40,8 @@ class TooManyWorkers(Rule):
     What it sees
         num_workers times the ranks of a node, against the CPUs that the job has there (as the sampler counted them, else as they were asked for). For
         a job that coach did not launch, torch's own warning, which names both numbers. Whether it costs anything is seen in the CPUs (all in
-        use by the job itself, or mostly, while tasks wait for one) and in steps that wait for data.
+        use by the job itself, or mostly, while tasks wait for one), in steps that wait for data, and in the first step of each epoch, which
+        waits until all workers have been told what to do.
     Why it matters
         The workers take the CPUs from each other and from the training process. Each also takes memory, and some seconds to start at every epoch.
     When it stays silent
@@ -130,6 +133,20 @@ class TooManyWorkers(Rule):
         if worst is not None and shares[worst] >= self.values["data_share"]:
             text = f"share of step time spent waiting for data, rank {worst}"
             yield Evidence(text, value=round(shares[worst], 4), unit="of step time")
+        for rank in history.ranks[:1]:
+            share = _share_of_epoch_starts(history.steps(rank))
+            if share is not None and share >= self.values["data_share"]:
+                text = f"share of step time in which the first step of an epoch waits for all workers, rank {rank}"
+                yield Evidence(text, value=round(share, 4), unit="of step time")
+
+
+def _share_of_epoch_starts(steps: Sequence[Step]) -> float | None:
+    """What the first step of each later epoch waits for, of the time of all steps; None before the third epoch."""
+    starts = [after for before, after in pairwise(steps) if after.epoch != before.epoch]
+    total_s = sum([step.step_time_s or 0.0 for step in islice(steps, 1, None)])
+    if len(starts) < 2 or not total_s:
+        return None
+    return sum([step.data_time_s or 0.0 for step in starts]) / total_s
 
 
 def _launched(snapshot: TargetSnapshot, history: History) -> _Crowd | None:
