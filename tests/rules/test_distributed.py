@@ -109,6 +109,16 @@ def test_what_the_first_rank_died_of_is_the_cause_of_a_communicator_that_is_not_
     )
 
 
+def test_a_connection_that_a_rank_closed_because_cuda_failed_it_is_no_fault_of_the_network() -> None:
+    said = (
+        "torch.distributed.DistBackendError: NCCL error in: ../c10d/ProcessGroupNCCL.cpp:1296, internal error, NCCL version 2.18.1",
+        "node1:9:18 [0] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes",
+        "node1:9:19 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node2<40031>",
+    )
+    assert of_a_whole_log("Epoch 1 done", *said) == ["nccl_error"]
+    assert of_a_whole_log("Epoch 1 done", said[0], said[2])[0] == "nccl_network"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
+from coach.rules.quoting import hits_of
 
 _FAILED = (
     r"(?:[Ff]ail|error|refused|reset|closed|[Tt]imed? ?out|No route|Got completion|[Bb]roken pipe|exceeded)"
@@ -87,9 +88,14 @@ class NcclNetwork(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        # A rank that is done closes its connections before the others do.
+        # A rank that is done closes its connections before the others do, and so does one whose GPU failed it.
         if not _PEER_CLOSED.search(hit.text):
             return True
+        if any(
+            "Cuda failure" in said.text or "Failed to CUDA" in said.text
+            for said in hits_of(snapshot, "DST004", "warn")
+        ):
+            return False
         return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.plain)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
