@@ -65,6 +65,7 @@ DEADLY = {
     "nan_loss": [
         "AssertionError: Loss is NaN at step 500, aborting",
         "ValueError: NaN loss encountered at step 12",
+        "(trainer:404) WARNING: The gradients at all steps are invalid in this epoch. Something seems wrong. This training was stopped at 2epoch",
     ],
     "file_not_found": ["slurmstepd: error: execve(): /home/u/train.sh: No such file or directory"],
     "module_not_found": ["train.py: /usr/bin/python: No module named torch"],
@@ -268,8 +269,14 @@ def test_whatever_a_launcher_puts_before_the_lines_the_cause_is_the_same(before:
         assert causes(diagnose_log(f"{before}{lines[0]}\n")) == [cause]
 
 
-def test_a_loss_of_zero_beside_a_gradient_that_is_nan_is_a_loss_that_was_nan() -> None:
-    line = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.02}\n"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.02}\n",
+        " iteration 17/ 99 | global batch size:    8 | loss scale: 1.0 | grad norm: nan | number of nan iterations:   0 |\n",
+    ],
+)
+def test_a_loss_of_zero_or_none_beside_a_gradient_that_is_nan_is_a_loss_that_was_nan(line: str) -> None:
     assert not causes(diagnose_log(line))
     assert causes(diagnose_log(line * 3)) == ["nan_loss"]
 

@@ -27,13 +27,15 @@ _STOPPED = re.compile(
     r"|found NaN in local (?:forward loss calculation|grad norm)"
     r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
-    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|[Nn]on-finite loss, ending training|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
+    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|The gradients at all steps are invalid in this epoch|[Nn]on-finite loss, ending training|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
     r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
     r"|Error: The loss returned in `training_step` is (?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
     r"|Error: Expected parameter \w+ \(\w+ of shape .*?\) of distribution \w+\("
 )
-_FILTERED = re.compile(r"'loss': '?0(?:\.0)?'?, 'grad_norm': '?(?P<value>nan)\b")
-"""transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0."""
+_FILTERED = re.compile(
+    r"(?:'loss': '?0(?:\.0)?'?, 'grad_norm': '?|global batch size:\s+\d+ \| loss scale: 1\.0 \| grad norm: )(?P<value>nan)\b"
+)
+"""transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0. Megatron prints no loss then."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
 _NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
 
@@ -123,10 +125,13 @@ class LossNotFinite(Rule):
                 " invalid values",
                 " of distribution ",
                 "diverged with loss",
+                "gradients at all steps are invalid",
             ),
             _STOPPED,
         ),
-        Signature("NUM001", "filtered", ("'grad_norm': nan", "'grad_norm': 'nan"), _FILTERED),
+        Signature(
+            "NUM001", "filtered", ("'grad_norm': nan", "'grad_norm': 'nan", "grad norm: nan"), _FILTERED
+        ),
         Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS),
     )
 
