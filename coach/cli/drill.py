@@ -113,7 +113,7 @@ def _as_json(entry: DrillEntry) -> dict[str, Any]:
         "run_dir": entry.run.run_dir if entry.run is not None else None,
         **dict.fromkeys(_UNTOLD),
         "skipped": entry.skipped,
-        "is_solved": None if answer is None else answer.is_right,
+        "is_solved": entry.is_solved,
     }
 
 

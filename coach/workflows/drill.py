@@ -6,7 +6,7 @@ The command line and the screen list through here, so that neither gives an answ
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,15 @@ class DrillEntry:
     """To that run."""
     lesson: str = ""
     """Empty until it is settled."""
+    was_solved: bool = False
+    """In an older run."""
+
+    @property
+    def is_solved(self) -> bool | None:
+        """None while nobody has answered."""
+        if self.was_solved:
+            return True
+        return None if self.answer is None else self.answer.is_right
 
     @property
     def standing(self) -> str:
@@ -46,7 +55,13 @@ class DrillEntry:
             tries = f" at try {self.answer.num_tries}" if self.answer.num_tries > 1 else ""
             return f"solved{tries}" if self.answer.is_right else "given up"
         if self.run is not None:
-            return "answer first" if self.answer is None else "try again"
+            return (
+                "solved before"
+                if self.was_solved
+                else "answer first"
+                if self.answer is None
+                else "try again"
+            )
         return "" if self.skipped is None else f"skipped: {self.skipped}"
 
 
@@ -59,18 +74,24 @@ def known_drills(
         site = look_at_site(backend, io)
     except UserError as no_answer:  # what is needed is then told at the launch
         site, problems = None, (*problems, no_answer)
-    newest: dict[str, Run] = {}
+    made: dict[str, list[Run]] = {}
     for run in list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root)):
         if run.drill is not None:
-            newest.setdefault(run.drill, run)
-    return tuple(_entry(recipe, site, newest.get(recipe.name), io) for recipe in drills), problems
+            made.setdefault(run.drill, []).append(run)
+    return tuple(_entry(recipe, site, made.get(recipe.name, []), io) for recipe in drills), problems
 
 
-def _entry(recipe: Recipe, site: Site | None, run: Run | None, io: Io) -> DrillEntry:
+def _entry(recipe: Recipe, site: Site | None, newest_first: Sequence[Run], io: Io) -> DrillEntry:
     skipped = why_skipped(recipe.drill, site) if site is not None and recipe.drill is not None else None
-    answer = read_answer(io, Path(run.run_dir)) if run is not None else None
-    lesson = lesson_of(recipe) if answer is not None and answer.is_settled else ""
-    return DrillEntry(recipe, skipped, run, answer, lesson)
+    if not newest_first:
+        return DrillEntry(recipe, skipped)
+    run, *older = newest_first
+    answer = read_answer(io, Path(run.run_dir))
+    if answer is not None and answer.is_settled:
+        return DrillEntry(recipe, skipped, run, answer, lesson_of(recipe))
+    earlier = (read_answer(io, Path(each.run_dir)) for each in older)
+    was_solved = any(said is not None and said.is_right for said in earlier)
+    return DrillEntry(recipe, skipped, run, answer, was_solved=was_solved)
 
 
 def why_skipped(drill: Drill, site: Site) -> str | None:

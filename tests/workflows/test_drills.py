@@ -195,6 +195,22 @@ def test_the_right_answer_shows_the_proof_and_the_lesson_and_is_kept_with_its_tr
     assert "answered already: nan_loss, right" in err
 
 
+def test_a_drill_that_was_solved_and_launched_again_stays_solved_in_the_list(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    coach(capfd, "drill", RUN_ID, "--answer", "nan_loss")
+    again = home / "runs" / RUN_ID.replace("-0439", "-0539")
+    shutil.copytree(
+        home / "runs" / RUN_ID, again, ignore=shutil.ignore_patterns("drill_answer.json", "exit.json")
+    )
+    record = json.loads((again / "run.json").read_text())
+    (again / "run.json").write_text(json.dumps({**record, "run_id": again.name}))
+    drill = listed(capfd)
+    assert (drill["run_dir"], drill["is_solved"], drill["planted"]) == (str(again), True, None)
+    _, out, _ = coach(capfd, "drill", "--backend", "local")
+    assert "solved before" in out
+
+
 def test_who_gives_up_is_told_and_it_does_not_count_as_solved(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
