@@ -70,7 +70,13 @@ WORDINGS = {
         f"{FRAMES}  File \"/env/lib/python3.10/os.py\", line 680, in __getitem__\n    raise KeyError(key) from None\nKeyError: 'DATA_ROOT'",
     ],
     "code_error": [f"{FRAMES}KeyError: 'DATA_ROOT'"],
+    "hostname_resolution": [
+        "ssh: Could not resolve hostname worker-0: Temporary failure in name resolution\n----\n"
+        "ORTE was unable to reliably start one or more daemons.\nThis usually is caused by:\n\n* not finding the required libraries",
+    ],
     "invalid_device_ordinal": [
+        "[13:58:56] mshadow/./tensor_gpu-inl.h:35: Check failed: e == cudaSuccess CUDA: invalid device ordinal",
+        "F0728 10:12:31.12  4242 common.cpp:152] Check failed: error == cudaSuccess (10 vs. 0)  invalid device ordinal",
         "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=34 error=10 : invalid device ordinal",
         "InternalError: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal",
     ],

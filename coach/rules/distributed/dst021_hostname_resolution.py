@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import was_outlived
+from coach.rules.aftermath import lines_after, was_outlived
 from coach.rules.ending import UNHEEDED, EndingRule
 from coach.rules.quoting import hits_of
 
@@ -21,6 +21,9 @@ _UNKNOWN = re.compile(
 
 _COMMAND = re.compile(r"(?:ssh|scp|rsync|curl|wget|ping|git|fatal)\b")
 """Shell commands: a script goes on without them."""
+_LAUNCHER_GAVE_UP = re.compile(
+    r"^(?:ORTE|PRTE|An ORTE daemon|mpirun) (?:was unable to|has unexpectedly|does not know)"
+)
 _WARNED = re.compile(r"\[W.*?network addresses of \((?P<host>.+?), \d+\) cannot be retrieved \(gai error")
 _GAVE_UP = re.compile(
     r"The client socket has (?:timed out after|failed to connect to any network address).*?\((?P<host>\S+), \d+\)"
@@ -73,7 +76,8 @@ class HostnameResolution(EndingRule):
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # c10d only warns that a name is unknown, and then says that the connection timed out.
         if hit.signature == "unknown":
-            return not (_COMMAND.match(hit.text) and was_outlived(hit, snapshot))
+            is_outlived = _COMMAND.match(hit.text) and was_outlived(hit, snapshot)
+            return not is_outlived or _ended_a_launcher(hit, snapshot)
         given_up = {found.fields["host"] for found in hits_of(snapshot, self.code, "gave_up")}
         return hit.signature == "warned" and hit.fields["host"] in given_up
 
@@ -97,3 +101,8 @@ class HostnameResolution(EndingRule):
                 "Take the first node's name as the address",
                 command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
             )
+
+
+def _ended_a_launcher(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    tails = (tail for tail in snapshot.log_tails if tail.file == hit.file)
+    return any(_LAUNCHER_GAVE_UP.match(line) for tail in tails for line in lines_after(hit, tail))

@@ -29,7 +29,7 @@ _NONE = re.compile(
 )
 _ORDINAL = re.compile(
     UNHEEDED
-    + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(10\)|=10) : invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
+    + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(10\)|=10) : invalid device ordinal|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
     r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d)"
 )
 
