@@ -12,7 +12,19 @@ from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 WORDINGS = {
+    "dataloader_pickle": [
+        "multiprocessing.pool.MaybeEncodingError: Error sending result: '<x>'. Reason: 'PicklingError(\"Can't pickle <class 'a'>\")'",
+    ],
+    "stale_nfs": [
+        "OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/data/x.npy'",
+        "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/data/train'",
+        "OSError: [Errno 121] Remote I/O error: '/scratch/data/train.bin'",
+    ],
     "state_dict_mismatch": [
+        "Exception: Cannot load model parameters from checkpoint /runs/c.pt; please ensure that the architectures match.",
+        "CheckpointingException: Global shape mismatch for loaded (torch.Size([50304, 1024])) and expected ((50432, 1024)) tensor for key model.embedding.weight",
+        "ValueError: Received incompatible tensor with shape (3, 3, 1, 64) when attempting to restore variable with shape (3, 3, 3, 64) and name conv2d/kernel:0.",
+        "ValueError: Requested shape: (256, 32) is not compatible with the stored shape: (512, 32). Truncating/padding is disabled by setting of `strict=True`.",
         "KeyError: 'missing keys in state_dict: \"set([\\'module.layer2.0.downsample.0.weight\\'])\"'",
         "ValueError: Size mismatch between saved torch.Size([8, 4]) and current: torch.Size([32]) for model.embed.weight",
         FRAMES
@@ -33,6 +45,13 @@ WORDINGS = {
         "RuntimeError: cublas runtime error : library not initialized at /pytorch/aten/src/THC/THCGeneral.cpp:216"
     ],
     "cuda_oom": [
+        "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.91 GiB.",
+        "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity; 55.01 GiB already allocated)",
+        "Error out of memory at line 380 in file /src/bitsandbytes/csrc/pythonInterface.c",
+        "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED",
+        "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+        "mxnet.base.MXNetError: [12:00:00] src/storage/./pooled_storage_manager.h:161: cudaMalloc retry failed: out of memory",
+        "F0311 12:00:00.123456 1234 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out of memory\n*** Check failure stack trace: ***",
         "RuntimeError: Triton Error [CUDA]: out of memory",
         "F tensorflow/core/common_runtime/gpu/gpu_device.cc:103] EigenAllocator for GPU ran out of memory when allocating 0.\nAborted (core dumped)",
         "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
@@ -46,6 +65,7 @@ WORDINGS = {
         + 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"""',
     ],
     "host_oom": [
+        "RuntimeError: unable to mmap 4976698592 bytes from file </data/pytorch_model-00001-of-00002.bin>: Cannot allocate memory (12)",
         "RuntimeError: CUDA error: out of host memory",
         "MemoryError: std::bad_alloc",
         "mpirun noticed that process rank 1 with PID 63 on node n8 exited on signal 9 (Killed).",
@@ -80,6 +100,9 @@ WORDINGS = {
         "ptxas fatal   : Value 'sm_90' is not defined for option 'gpu-name'",
     ],
     "file_not_found": [
+        "RuntimeError: Found 0 files in subfolders of: /data/imagenet/train",
+        "ValueError: Found no valid file for the classes /data",
+        "tensorflow.python.framework.errors_impl.NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for model.ckpt",
         "huggingface_hub.utils._errors.RepositoryNotFoundError: 404 Client Error. (Request ID: Root=1-65)",
         "RuntimeError: Parent directory /scratch/out does not exist.",
         "AssertionError: tfrecords file not found: data/train_feature.tfrecords",
@@ -147,6 +170,9 @@ WORDINGS = {
         + "OSError: [Errno 24] Too many open files"
     ],
     "checkpoint_corrupt": [
+        "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.",
+        "lmdb.CorruptedError: mdb_get: MDB_CORRUPTED: Located page was wrong type",
+        "EOFError: Compressed file ended before the end-of-stream marker was reached",
         "RuntimeError: unexpected EOF. The file might be corrupted.",
         "RuntimeError: [enforce fail at inline_container.cc:222] . file not found: archive/data.pkl",
     ],

@@ -25,6 +25,8 @@ _CORRUPT = re.compile(
     r"|DataLossError: (?P<tensorflow>.*)"
     r"|RuntimeError: (?P<magic>Invalid magic number; corrupt file.*)"
     r"|(?<!raise )(?P<short>EOFError(?:: Ran out of input)?)$"
+    r"|EOFError: (?P<gzip>Compressed file ended before the end-of-stream marker.*)"
+    r"|ArrowInvalid: (?P<arrow>.*(?:magic bytes not found|Not an Arrow file|[Cc]orrupt).*)|lmdb\.(?:Corrupted|Invalid)Error: (?P<lmdb>.*)"
     r"|BadZipFile: (?P<zip>.*)"
     r"|tarfile\.ReadError: (?P<tar>.*)"
     r")|(?>.*?RuntimeError: )(?P<corrupt>.{0,200}?(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).{0,200}?(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*))"
@@ -72,6 +74,9 @@ class CheckpointCorrupt(EndingRule):
                 "DataLossError",
                 "EOFError",
                 "BadZipFile: ",
+                "ArrowInvalid: ",
+                "lmdb.CorruptedError: ",
+                "lmdb.InvalidError: ",
                 "tarfile.ReadError: ",
                 "corrupt",
                 "truncated",

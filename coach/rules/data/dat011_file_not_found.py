@@ -29,6 +29,7 @@ _MISSING = re.compile(
     r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S: )No such file or directory)"
     r"|(?:Assertion|Value|Runtime)Error: (?!.*(?:CUDA|nvcc|\.so\b))(?P<told>(?=.*[\w.~-]/).*\b(?:[Pp]ath|[Ff]iles?|[Dd]irectory|[Ff]older|[Cc]heckpoint|[Dd]ata ?set)\b.*(?:(?:does not|doesn't|not) exist|not found(?! in)).*)"
     r"|ValueError: (?P<resumed>Can't find a valid checkpoint at .*|No valid checkpoint found in .*|Couldn't find cache for .*)"
+    r"|(?:\S+\.)?(?:Runtime|Value|NotFound)Error: (?P<none>Found 0 (?:files|images) in .*|Found no valid file for the classes .*|.*Failed to find any matching files for .*)"
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
@@ -54,6 +55,7 @@ _FIELDS = (
     "told",
     "resumed",
     "mmcv",
+    "none",
     "words",
 )
 
@@ -104,6 +106,9 @@ class FileNotFound(EndingRule):
                 "No such file or directory",
                 "valid checkpoint ",
                 "is not a checkpoint file",
+                "Found 0 ",
+                "Found no valid file",
+                "find any matching files",
                 "Couldn't find cache for ",
                 "not exist",
                 "n't exist",

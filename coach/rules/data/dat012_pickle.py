@@ -15,6 +15,7 @@ _PICKLE = re.compile(
     r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle|get local object) .*|[Cc]an(?:'t|not) pickle .*|.*objects cannot be pickled.*"
     r"|self\..* cannot be converted to a Python object for pickling)"
     r"|AttributeError: (?P<main>Can't get attribute '\S+' on <module '__(?:mp_)?main__'.*)"
+    r"|MaybeEncodingError: (?P<result>Error sending result: .*)|RuntimeError: (?P<leaf>Cowardly refusing to serialize non-leaf tensor.*)"
     r"|NotImplementedError: (?P<h5py>h5py objects cannot be pickled.*)"
     r")"
 )
@@ -57,6 +58,8 @@ class WorkerPickle(EndingRule):
                 "Can't get local object",
                 "Can't get attribute",
                 "for pickling",
+                "Error sending result",
+                "Cowardly refusing to serialize",
             ),
             _PICKLE,
         ),
@@ -64,6 +67,8 @@ class WorkerPickle(EndingRule):
 
     def cause_of(self, hit: LogHit) -> str | None:
         """A checkpoint that cannot be saved, or was saved by another program, has the same words."""
+        if "result" in hit.fields:
+            return None
         is_sent = _SENDING.search("\n".join(hit.traceback)) if hit.traceback else "main" not in hit.fields
         return None if is_sent else "code_error"
 

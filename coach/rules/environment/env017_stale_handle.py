@@ -13,14 +13,18 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
 _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
-_STALE = re.compile(UNHEEDED + r".*?Stale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?")
+_STALE = re.compile(
+    UNHEEDED + r".*?(?:Stale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?"
+    r"|Error: \[Errno \d+\] (?P<lost>Cannot send after transport endpoint shutdown|Transport endpoint is not connected|Remote I/O error): b?'(?P<mounted>/[^']+)')"
+)
 
 
 class StaleHandle(EndingRule):
     """A file on a network file system went away on the server while the job had it open.
 
     What it sees
-        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell, from HDF5.
+        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell, from HDF5. A path whose file system was
+        disconnected ("Transport endpoint is not connected", "Cannot send after transport endpoint shutdown", "Remote I/O error").
     Why it matters
         The node still holds a handle to what is no longer there: the file or its directory was removed or replaced by another node, or
         the server was restarted and exports it anew.
@@ -39,13 +43,20 @@ class StaleHandle(EndingRule):
     signatures = ending_signatures(
         "ENV017",
         ("stale_nfs",),
-        Signature("ENV017", "stale", ("Stale file handle", "Stale NFS file handle"), _STALE),
+        Signature(
+            "ENV017",
+            "stale",
+            ("Stale file handle", "Stale NFS file handle", "ransport endpoint ", "Remote I/O error"),
+            _STALE,
+        ),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not _SHELL.match(hit.text) or not was_outlived(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "lost" in hit.fields:
+            return f"The file system of {hit.fields['mounted']} was disconnected under the job: {hit.fields['lost']}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"A network file went away under the job (stale file handle){where}"
 

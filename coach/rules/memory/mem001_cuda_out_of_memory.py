@@ -18,7 +18,7 @@ from coach.rules.remedies import bf16, sharding, smaller_micro_batch
 
 _SIZE = r"[\d.]+ (?:[KMGT]i)?[Bb](?:ytes)?"
 _ALLOCATOR = re.compile(
-    rf"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<tried>{_SIZE})"
+    rf"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate (?P<tried>{_SIZE})"
     rf"(?:\.? ?\(?GPU (?P<gpu>\d+))?"
     rf"(?:[;,] (?P<total_old>{_SIZE}) total capacity; (?P<allocated_old>{_SIZE}) already allocated; (?P<free_old>{_SIZE}) free"
     rf"(?:; (?:(?P<reserved_old>{_SIZE}) reserved in total by PyTorch|(?P<cached>{_SIZE}) cached))?"
@@ -28,15 +28,16 @@ _ALLOCATOR = re.compile(
 )
 _RUNTIME = re.compile(
     r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
-    r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory|cuda runtime error \(2\) : out of memory|cudaMalloc failed: out of memory"
+    r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory|cuda runtime error \(2\) : out of memory|cudaMalloc (?:retry )?failed: out of memory"
     r"|CUDA failure 2: out of memory|Out of memory error on GPU \d+\. Cannot allocate|EigenAllocator for GPU ran out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)|Allocation on device"
     r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)|less than desired GPU memory utilization)"
     r"|(?:Error|Exception): (?:RESOURCE_EXHAUSTED|Resource exhausted): (?:Out of memory|Failed to allocate)"
     r"|OOM when allocating tensor (?:with|of) shape(?!.*(?:device:CPU|by allocator (?:mkl_?)?cpu))"
+    r"|error == cudaSuccess \(2 vs\. 0\)|Error out of memory at line \d+ in file|CUFFT_ALLOC_FAILED"
     r"|error == cudaSuccess\. 2 vs 0\. Error at: .*: out of memory|cuda (?:execution )?failed with error 2\b"
     r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
 )
-_LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
+_LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|CUSOLVER|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class CudaOutOfMemory(Rule):
             (
                 "rror: out of memory",
                 "]: out of memory",
+                "Error out of memory at line",
+                "CUFFT_ALLOC_FAILED",
                 "(2) : out of memory",
                 "failed: out of memory",
                 "failure 2: out of memory",

@@ -17,7 +17,7 @@ _SHM = re.compile(
     r"|" + UNHEEDED + r".*?(?:"
     r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Bus error"
     r"|Unexpected bus error encountered in worker"
-    r"|(?:Error|what\(\)): .{0,200}?(?:unable to (?:mmap|write to file|resize|allocate shared memory|open shared memory object)|could not unlink the shared memory file)"
+    r"|(?:Error|what\(\)): (?!unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate).{0,200}?(?:unable to (?:mmap|write to file|resize|allocate shared memory|open shared memory object)|could not unlink the shared memory file)"
     r"(?!.{0,200}Too many open files).{0,200}?(?:torch_|shm|shared memory|No space left|Cannot allocate|memory)"
     r"|OSError: \[Errno (?:28|12)\] .*(?:/dev/shm|/psm_)"
     r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"

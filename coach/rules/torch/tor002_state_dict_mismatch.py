@@ -20,6 +20,8 @@ _MISMATCH = re.compile(
     r"|[Uu]nexpected key \S+ in state_dict|missing keys in state_dict: |Size mismatch between saved torch\.Size|While copying the parameter named|Trying to (?:set|load) a tensor of shape"
     r"|You are trying to load a weight file containing \d+ layers|(?:Layer|Weight) count mismatch (?:when loading weights|for )"
     r"|Shape mismatch in (?:layer #\d|top-level weight)|Layer shape .+ not compatible with weight shape|Layer '\S+' expected \d+ variables, but received"
+    r"|Cannot load model parameters from checkpoint .*architectures match|Global shape mismatch for loaded|Received incompatible tensor with shape .* when attempting to restore variable"
+    r"|Requested shape: .* is not compatible with the stored shape"
     r"|Restoring from checkpoint failed\. This is most likely due to a (?:Variable name|mismatch)))"
 )
 _DETAIL = re.compile(
@@ -71,6 +73,10 @@ class StateDictMismatch(EndingRule):
                 "not compatible with weight shape",
                 "variables, but received",
                 "Restoring from checkpoint failed",
+                "Cannot load model parameters from",
+                "Global shape mismatch for loaded",
+                "Received incompatible tensor",
+                "not compatible with the stored shape",
             ),
             _MISMATCH,
         ),
