@@ -63,7 +63,7 @@ _WEAK = re.compile(
 )
 """The same, where anything else was said."""
 _NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
-_LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*)\.")
+_LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
 """Exceptions whose words go on in the lines below them."""
 _MAX_WORDS_LINES = 8
 _CAUGHT_ELSEWHERE = re.compile(
