@@ -79,6 +79,7 @@ WORDINGS = {
         "F0728 10:12:31.12  4242 common.cpp:152] Check failed: error == cudaSuccess (10 vs. 0)  invalid device ordinal",
         "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=34 error=10 : invalid device ordinal",
         "InternalError: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE: invalid device ordinal",
+        'RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at "../aten/src/ATen/cuda/CUDAContext.cpp":49',
     ],
     "sigterm_signal": [
         "*** SIGTERM (@0xe) received by PID 134 (TID 0x7f0c2b50c700) from PID 14; stack trace: ***",
@@ -86,6 +87,7 @@ WORDINGS = {
         "mpirun noticed that process rank 1 with PID 17 on node node1 exited on signal 15 (Terminated).",
     ],
     "xid_hw_error": [
+        "torch.AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error",
         "Nov 21 16:50:10 node1 kernel: NVRM: GPU 0000:09:00.0: RmInitAdapter failed! (0x22:0x56:894)",
         "[ 1843.30] NVRM: The NVIDIA GPU 0000:b3:00.0\n               NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
         "               NVRM: fallen off the bus and is not responding to commands.",

@@ -30,7 +30,7 @@ _NONE = re.compile(
 _ORDINAL = re.compile(
     UNHEEDED
     + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(10\)|=10) : invalid device ordinal|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
-    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d)"
+    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d|Error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED)"
 )
 
 
@@ -101,6 +101,7 @@ class NoGpuInJob(EndingRule):
                 "object on CUDA device ",
                 "is out of range",
                 "your machine only has: [",
+                "device < num_gpus INTERNAL ASSERT",
             ),
             _ORDINAL,
         ),

@@ -14,6 +14,7 @@ _FAILED = re.compile(
     UNHEEDED
     + r"(?!.*NVRM: ).*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error|cudaErrorHardwareStackError"
+    r"|error: Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained"
     r"|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle for GPU\S*"
     r"|error: system not yet initialized|cudaErrorSystemNotReady"
     r"|(?P<unsure>CUDA error: unknown error|cudaErrorUnknown\b))"
@@ -52,6 +53,8 @@ class GpuFailed(EndingRule):
                 "hardware stack error",
                 "HardwareStackError",
                 "GPU is lost",
+                "access of peer GPU memory over nvlink",
+                "cudaErrorContained",
                 "fallen off the bus",
                 "Unable to determine the device handle",
                 "system not yet initialized",
