@@ -16,6 +16,7 @@ from coach.model.metrics import Step
 from coach.model.series import Series
 from coach.model.snapshot import TargetSnapshot
 from coach.model.telemetry import GpuSample
+from coach.rules.launched import int_parameter
 
 _PAUSES = frozenset({"eval", "checkpoint", "compile"})
 _MARGIN_S = 1.5
@@ -145,3 +146,10 @@ def newest_steady_steps(
 def resumed_steps(snapshot: TargetSnapshot) -> list[int]:
     """Steps at which the run went on from a checkpoint."""
     return [event.step for event in snapshot.events if event.event == "resume" and event.step is not None]
+
+
+def is_first_of_epochs(snapshot: TargetSnapshot, history: History) -> bool:
+    """Whether the data are gone through for the first time, and will be again."""
+    newest = max((history.steps(rank)[-1].epoch or 0 for rank in history.ranks), default=None)
+    num_epochs = None if int_parameter(snapshot.run, "max_steps") else int_parameter(snapshot.run, "epochs")
+    return newest == 0 and num_epochs is not None and num_epochs > 1

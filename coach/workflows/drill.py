@@ -56,11 +56,7 @@ class DrillEntry:
             return f"solved{tries}" if self.answer.is_right else "given up"
         if self.run is not None:
             return (
-                "solved before"
-                if self.was_solved
-                else "answer first"
-                if self.answer is None
-                else "try again"
+                "solved before" if self.was_solved else "answer first" if self.answer is None else "try again"
             )
         return "" if self.skipped is None else f"skipped: {self.skipped}"
 

@@ -92,18 +92,27 @@ def make_small_batch(home: Path) -> Path:
 
 
 def make_input_bound(home: Path) -> Path:
-    return _load(home, "input-bound", "0.015")
+    return _train(home, "input-bound", "slow_loader.py", "0.015")
 
 
 def make_input_ready(home: Path) -> Path:
-    return _load(home, "input-ready", "0")
+    return _train(home, "input-ready", "slow_loader.py", "0")
 
 
-def _load(home: Path, name: str, seconds_per_sample: str) -> Path:
+def make_slowing_down(home: Path) -> Path:
+    """All outputs so far are gone through in each step."""
+    return _train(home, "slowing-down", "slowing_down.py", "kept")
+
+
+def make_steady_pace(home: Path) -> Path:
+    return _train(home, "steady-pace", "slowing_down.py", "running")
+
+
+def _train(home: Path, name: str, program: str, argument: str) -> Path:
     run_dir = home / name
     run_dir.mkdir(parents=True)
     _write_run(run_dir, {"num_workers": 1, "batch_size": 16}, {"cpus_per_task": 8, "gpus_per_node": 0})
-    subprocess.run([sys.executable, HERE / "slow_loader.py", run_dir, seconds_per_sample], check=True)
+    subprocess.run([sys.executable, HERE / program, run_dir, argument], check=True)
     return run_dir
 
 
@@ -179,6 +188,8 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "small-batch": make_small_batch,
     "input-bound": make_input_bound,
     "input-ready": make_input_ready,
+    "slowing-down": make_slowing_down,
+    "steady-pace": make_steady_pace,
     "gpu-idle": make_gpu_idle,
     "gpu-busy": make_gpu_busy,
 }

@@ -13,6 +13,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
 from coach.rules.quoting import size_text
 from coach.rules.sampled import quarters, training_host_samples
+from coach.rules.windows import is_first_of_epochs
 
 _MIN_SAMPLES = 20
 
@@ -84,7 +85,7 @@ class HostMemoryGrows(Rule):
             if left_s > self.values["horizon_s"]:
                 continue
             is_near = newest >= self.values["critical_share"] * limit
-            may_be_cache = _is_first_epoch(snapshot, history)
+            may_be_cache = is_first_of_epochs(snapshot, history)
             may_be_cache = may_be_cache and newest < self.values["first_epoch_share"] * limit
             yield Hit(
                 summary=f"Memory on {node} grows by {size_text(paces[-1] * 3600)} an hour and reaches its limit in about {max(1, left_s / 60):.0f} min",
@@ -107,13 +108,6 @@ class HostMemoryGrows(Rule):
         """Whether a closer look is worth its time."""
         before, now = first.memory_used_mib, newest.memory_used_mib
         return before is None or now is None or now - before >= self.values["min_growth_mib"]
-
-
-def _is_first_epoch(snapshot: TargetSnapshot, history: History) -> bool:
-    """Whether the data are read for the first time, and will be again."""
-    newest = max((history.steps(rank)[-1].epoch or 0 for rank in history.ranks), default=None)
-    num_epochs = None if int_parameter(snapshot.run, "max_steps") else int_parameter(snapshot.run, "epochs")
-    return newest == 0 and num_epochs is not None and num_epochs > 1
 
 
 def _fixes(snapshot: TargetSnapshot) -> Iterable[Fix]:
