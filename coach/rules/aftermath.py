@@ -23,7 +23,7 @@ _FAILING_WINDOW_LINES = 200
 _CAUGHT_AFTER_LINES = 40
 """Without a traceback, so many lines and no sign of an end say the same."""
 
-_UNBUFFERED = re.compile(r"\d%\||\bINFO\b|\d(?:it/s|s/it)\b")
+_UNBUFFERED = re.compile(r"\d%\||\bINFO\b(?! \S+:\d+ -> \d)(?! .*Abort COMPLETE)|\d(?:it/s|s/it)\b")
 """Progress bars and loggers write to stderr at once: unlike printed lines, they were not flushed by a dying process."""
 
 _SIGNS_OF_LIFE = 10

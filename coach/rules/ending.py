@@ -24,6 +24,10 @@ UNHEEDED = r"^(?!\[[WI]\d{0,4} |[WI]\d{4} |.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG
 """A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`. `NCCL_DEBUG=INFO` is advice, no level."""
 
 
+AFTER_A_BAR = r"(?:^|(?:it/s|s/it)[^\]]{0,200}\])"
+"""Where a shell's word begins: a progress bar ends without a line end, and the word follows on its line."""
+
+
 def ending_signatures(
     code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
 ) -> tuple[Signature, ...]:

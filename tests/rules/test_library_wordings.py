@@ -8,6 +8,7 @@ import pytest
 
 from tests.rules.examples import of_a_whole_log
 
+BAR = "train:  20%|██        | 11/56 [00:02<00:08,  5.02it/s, loss=0.31]"
 FAILED_IMPORT = "RuntimeError: Failed to import transformers.trainer because of the following error (look up to see its traceback):\n"
 WORDINGS = {
     "cuda_unavailable": [
@@ -100,6 +101,7 @@ WORDINGS = {
     ],
     "version_conflict": [
         f"{FAILED_IMPORT}cannot import name 'UNSIGNED' from 'botocore' (unknown location)",
+        "ImportError: cannot import name 'Trainer' from 'transformers' (unknown location)",
         "ImportError: This example requires a source install from HuggingFace diffusers (see\n`https://huggingface.co/docs`), but the version found is 0.14.0.",
         "AssertionError: MMCV==1.7.2 is used but incompatible. Please install mmcv>=2.0.0rc4.",
         "ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header, got 80 from PyObject",
@@ -123,6 +125,31 @@ WORDINGS = {
         "CondaEnvironmentNotFoundError: Could not find environment: train .",
         "/var/spool/slurmd/job17/slurm_script: line 9: /home/user/miniconda3/etc/profile.d/conda.sh: No such file or directory",
         "slurm_script: line 9: /opt/anaconda3/bin/activate: No such file or directory",
+    ],
+    "nccl_error": [
+        "[E net_dag.cc:188] caffe2::EnforceNotMet: [enforce fail at cuda_nccl_gpu.cc:24] status == ncclSuccess. 2 vs 0.  Error at: x.cc24: system error",
+        "F0725 01:08:55.576004 10039 parallel.cpp:200] Check failed: result == ncclSuccess (2 vs. 0)  system error",
+    ],
+    "shm_bus_error": [
+        "ERROR: Unexpected BUS error encountered in DataLoader worker. This might be caused by insufficient shared memory (shm)",
+        "RuntimeError: Couldn't open shared file mapping: <torch_5316_1834758>, error code: <1455>",
+        f"{BAR}Bus error (core dumped)",
+    ],
+    "permission_denied": [
+        "zsh: permission denied: ./train.sh",
+        "docker: Error response from daemon: OCI runtime create failed: container_linux.go:380: starting container process caused: "
+        'exec: "/work/run.sh": permission denied: unknown.',
+    ],
+    "slurm_invalid_request": [
+        "submitit.core.utils.FailedJobError: sbatch: error: Parameter --gres=gpu:1 no longer acceptable, please switch to --gpus=1",
+    ],
+    "segfault": [f"{BAR}Segmentation fault (core dumped)", "0it [00:00, ?it/s]Segmentation fault"],
+    "host_oom": [f"{BAR}Killed"],
+    "sigterm_signal": [f"{BAR}Terminated"],
+    "nccl_network": [
+        "n1:6015:6224 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<59227>\n"
+        + "n1:6015:6224 [1] NCCL INFO misc/socket.cc:546 -> 6\n" * 12
+        + "n1:6015:6015 [1] NCCL INFO comm 0x1b838b90 rank 1 nranks 4 cudaDev 1 busId 7000 - Abort COMPLETE",
     ],
     "nan_loss": [
         "RuntimeError: Model diverged with loss = NaN.",
@@ -151,6 +178,14 @@ HEALTHY = {
     "dtypes, and both on the GPU": """
         Expected object of type torch.cuda.LongTensor but found type torch.cuda.FloatTensor: cast to it
         Done""",
+    "bars with words behind them": """
+        test:  20%|██        | 11/56 [00:02<00:08,  5.02it/s]Segmentation faulty pixels: 3
+        test: 100%|██████████| 56/56 [00:11<00:00,  5.02it/s]Killed 3 of 40 agents
+        Done""",
+    "a script of somebody else": """
+        zsh: permission denied: /etc/profile.d/site.sh
+        epoch 1 loss 0.3
+        epoch 2 loss 0.2""",
     "a sample that is left out": """
         ValueError: cannot reshape array of size 12 into shape (2,5): skipping sample 17
         epoch 1 loss 0.3

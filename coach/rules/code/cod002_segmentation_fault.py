@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from coach.model.finding import Evidence, Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule
+from coach.rules.ending import AFTER_A_BAR, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.quoting import is_library
 
 _SEGFAULT = re.compile(
+    rf"{AFTER_A_BAR}Segmentation fault\b|"
     r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
     r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"

@@ -23,7 +23,8 @@ _REMOTE = re.compile(
 )
 _SHELL = re.compile(
     r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
-    r"(?P<what>Permission denied|Read-only file system)$"
+    r"(?P<what>[Pp]ermission denied|Read-only file system)$"
+    r"|^zsh: permission denied: \S+$|(?:OCI runtime|starting container process).*?permission denied(?:: unknown)?\.?$"
 )
 _NOT_RUN = re.compile(r": line \d+: ")
 _LINES_WITHOUT = 10
@@ -79,7 +80,7 @@ class PermissionDenied(EndingRule):
             ),
             _REMOTE,
         ),
-        Signature("ENV011", "shell", ("Permission denied", "Read-only file system"), _SHELL),
+        Signature("ENV011", "shell", ("ermission denied", "Read-only file system"), _SHELL),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
@@ -91,7 +92,7 @@ class PermissionDenied(EndingRule):
         if hit.signature == "remote":
             return f"The model or service does not let this account in: {hit.text.strip()[:160]}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
-        return f"{hit.fields['what']}{where}"
+        return f"{hit.fields.get('what', 'Permission denied')}{where}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and hit.signature == "remote":

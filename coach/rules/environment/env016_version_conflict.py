@@ -17,6 +17,7 @@ _CONFLICT = re.compile(
     r"|ImportError: (?P<requirement>\S+ ?[<>=!~]=?.*? is required for a normal functioning of this module, but found .*)"
     r"|ImportError: (?P<name>cannot import name '\w+' from '(?:torch|torchvision|torchaudio)(?:\.[\w.]+)?')"
     r"|ImportError: (?P<other_name>cannot import name '\w+' from '[\w.]+') \(\S*(?:site|dist)-packages"
+    r"|ImportError: (?P<broken_name>cannot import name '\w+' from '(?:transformers|diffusers|accelerate|peft|datasets|tensorflow|numpy)(?:\.[\w.]+)?')(?: \(unknown location\)|$)"
     r"|^(?P<bare_name>cannot import name '\w+' from '[\w.]+')"
     r"|Error: (?P<abi>_ARRAY_API not found|numpy\.core\.multiarray failed to import)"
     r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+ but source was compiled with: [\d.]+)"
@@ -42,6 +43,7 @@ _FIELDS = (
     "requirement",
     "name",
     "other_name",
+    "broken_name",
     "bare_name",
     "attribute",
     "numpy",
@@ -66,7 +68,7 @@ class VersionConflict(EndingRule):
 
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
-        this module, but found Y", names that torch, numpy or another installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but
+        this module, but found Y", names that torch, transformers, numpy or another installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but
         incompatible"; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions; a package that was built against another torch (an undefined
         C++ symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters

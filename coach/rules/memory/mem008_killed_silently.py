@@ -9,13 +9,14 @@ from coach.model.finding import Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import is_monitor, was_outlived
-from coach.rules.ending import EndingRule
+from coach.rules.ending import AFTER_A_BAR, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 
 _KILLED = re.compile(
+    rf"{AFTER_A_BAR}Killed$|"
     r"Signal 9 \(SIGKILL\) received by PID|exits with return code = -9$"
     r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGKILL\b"
-    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|^Killed$|noticed that process rank \d+ .*exited on signal 9\b"
+    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|noticed that process rank \d+ .*exited on signal 9\b"
     r"|Worker unexpectedly exits with a connection error code 2\. End of file\."
     r"|exit(?:ed)? (?:with )?(?:exit )?code:? 137\b"
 )

@@ -8,19 +8,21 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.ending import AFTER_A_BAR, UNHEEDED, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.launched import int_parameter
 
 _SHM = re.compile(
+    rf"{AFTER_A_BAR}Bus error\b|"
     r"[Ee]rror while (?:creating|attaching to) shared memory segment"  # NCCL calls it a warning
     r"|" + UNHEEDED + r".*?(?:"
     r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Bus error"
-    r"|Unexpected bus error encountered in worker"
+    r"|Unexpected (?:bus|BUS) error encountered in (?:DataLoader )?worker"
     r"|(?:Error|what\(\)): (?!unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate).{0,200}?(?:unable to (?:mmap|write to file|resize|allocate shared memory|open shared memory object)|could not unlink the shared memory file)"
     r"(?!.{0,200}Too many open files).{0,200}?(?:torch_|shm|shared memory|No space left|Cannot allocate|memory)"
     r"|OSError: \[Errno (?:28|12)\] .*(?:/dev/shm|/psm_)"
     r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"
+    r"|Couldn't (?:open shared (?:file mapping|event)|map view of shared file): <"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 \(Bus error\)"
     r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS"
     r")"
@@ -33,7 +35,7 @@ class SharedMemory(EndingRule):
     What it sees
         A DataLoader worker killed by "Bus error", "Unexpected bus error encountered in worker. This might be caused by insufficient
         shared memory (shm)", "unable to write to file </torch_…>: No space left on device", NCCL's "Error while creating shared memory
-        segment /dev/shm/nccl-…"; with less to go by, a process that ended with SIGBUS.
+        segment /dev/shm/nccl-…", on Windows "Couldn't open shared file mapping"; with less to go by, a process that ended with SIGBUS.
     Why it matters
         DataLoader workers and NCCL pass data through /dev/shm. In a container it has 64 MB unless somebody says otherwise; on a node
         it is a share of the memory, and what is in it counts as the job's memory.
@@ -57,6 +59,10 @@ class SharedMemory(EndingRule):
             (
                 "Bus error",
                 "bus error",
+                "BUS error",
+                "shared file mapping: <",
+                "shared event: <",
+                "view of shared file",
                 "unable to mmap",
                 "unable to write to file",
                 "unable to resize",

@@ -20,7 +20,7 @@ _REFUSED = re.compile(
     r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"
     r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
     r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"
-    r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*))"
+    r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*|(?<=FailedJobError: sbatch: error: ).+))"
     r"|(?:^|['\"])(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+|option .+ requires an argument.*)"
 )
 
@@ -31,7 +31,7 @@ class InvalidRequest(EndingRule):
     What it sees
         The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate resources: …", "Unable to create
         step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit, AssocMaxSubmitJobLimit), unknown options, a script that is
-        no batch script; also in the words of an exception of who called them.
+        no batch script; also in the words of an exception of who called them (submitit's FailedJobError, whatever sbatch said).
     Why it matters
         It never runs as it was asked, however often it is submitted.
     When it stays silent

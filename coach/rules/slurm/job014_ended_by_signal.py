@@ -9,7 +9,7 @@ from coach.model.finding import Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import is_monitor, lines_after
-from coach.rules.ending import EndingRule
+from coach.rules.ending import AFTER_A_BAR, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.quoting import hits_of
 
@@ -25,7 +25,8 @@ _SIGNAL = re.compile(
     r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful shutdown"
     r"|\*\*\* (?P<glog>SIGTERM|SIGINT|SIGHUP) \(@0x\w+\) received by PID"
     r"|(?:^Command terminated by|exited on) signal (?P<time>1|2|15)\b"
-    r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b|^(?P<alone>Terminated|Hangup)$"
+    r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b"
+    rf"|{AFTER_A_BAR}(?P<alone>Terminated|Hangup)$"
     r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
 )
