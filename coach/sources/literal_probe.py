@@ -1,4 +1,4 @@
-"""What must follow a literal where a pattern holds: a cheap look at the bytes behind it, before a line is decoded and searched.
+"""What must stand around a literal where a pattern holds: a cheap look at the bytes beside it, before a line is decoded and searched.
 
 A log may hold a literal in every line, and patterns are dear. What is asked here is implied by the pattern and derived from it, so that
 rules say each thing once. Wherever a pattern is too clever less is asked, never more. Pure.
@@ -30,6 +30,10 @@ _ASCII = "".join(map(chr, range(128))).translate({ord("\n"): None, ord("\r"): No
 _MAX_BYTES_PER_CHAR = 4
 _MAX_WIDE = 100
 """What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is asked."""
+_MAX_BEFORE = 8
+"""So many characters before a literal are looked at,"""
+_MAX_BEFORES = 16
+"""where there are no more ways than these to come to it."""
 _MAX_FEW = 4
 _MAX_PATHS = 256
 
@@ -43,6 +47,9 @@ class _Piece:
     chars: str = ""
     """Which character it is, where it is one of few."""
     paths: tuple[tuple[_Piece, ...], ...] = ()
+    last: bytes = b""
+    """A pattern for the byte that it ends with; empty where it may take none, or that is not known."""
+    is_one_byte: bool = False
 
 
 _ANYTHING = _Piece(None)
@@ -55,7 +62,7 @@ class Probes:
     """What a line says that a signature's pattern matches, as patterns over its bytes; it passes at one of the literals at least."""
 
     behind: dict[str, bytes]
-    """For each literal that counts, what stands behind it."""
+    """For each literal that counts, what holds where it ends: what stands behind it, and next before it."""
     begin: bytes = b""
     """What the line begins with, freed of its prefix."""
 
@@ -76,8 +83,12 @@ def probes_of(signature: Signature) -> Probes:
         # Where the path shows no literal, one may stand anywhere in the line.
         found = found or [(len(path), literal) for literal in literals]
         first = min(found)[0]
+        befores = _befores(path[:first]) if first < len(path) else {b""}
         for literal in (literal for at, literal in found if at == first):
-            behind.setdefault(literal, []).append(_asked(path[first + len(literal) :])[0])
+            words = re.escape(literal.encode())
+            is_such = b"|".join(b"(?<=" + before + words + b")" for before in sorted(befores))
+            asked = b"" if b"" in befores else b"(?:" + is_such + b")"
+            behind.setdefault(literal, []).append(asked + _asked(path[first + len(literal) :])[0])
         head, is_whole = _asked(path[:first]) if path[0] is _BEGIN else (b"", False)
         begins.setdefault(head, {})[_asked(path[first : first + 1])[0] if is_whole else b""] = None
     # Paths that begin alike are looked at once.
@@ -127,6 +138,21 @@ def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
     return asked, True
 
 
+def _befores(path: Sequence[_Piece], most: int = _MAX_BEFORE) -> set[bytes]:
+    """Patterns of which one holds at the end of a path: for as many bytes as are known one by one."""
+    if not path or most == 0:
+        return {b""}
+    *rest, piece = path
+    if piece.is_one_byte:
+        return {before + piece.last for before in _befores(rest, most - 1)}
+    found: set[bytes] = set()
+    for inner in piece.paths:
+        found |= _befores((*rest, *inner), most)
+        if len(found) > _MAX_BEFORES:
+            break
+    return found if 0 < len(found) <= _MAX_BEFORES else {piece.last}
+
+
 def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece, ...]:
     pieces: list[_Piece] = []
     for operation, said in tree:
@@ -135,6 +161,8 @@ def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece,
             _, added, removed, inner = said
             is_inner = bool(added & re.IGNORECASE) or (is_any_case and not removed & re.IGNORECASE)
             pieces += _pieces(inner, is_inner)
+        elif name == "ATOMIC_GROUP":
+            pieces += _pieces(said, is_any_case)
         elif name == "BRANCH":
             pieces += _branch(tuple(_pieces(inner, is_any_case) for inner in said[1]))
         elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
@@ -163,7 +191,9 @@ def _looked_ahead(name: str, tree: Sequence[tuple[Any, Any]], is_any_case: bool)
 
 def _branch(paths: tuple[tuple[_Piece, ...], ...]) -> list[_Piece]:
     asked = [_asked(path) for path in paths]
-    piece = _Piece(b"(?:" + b"|".join(text for text, _ in asked) + b")", paths=paths)
+    lasts = [path[-1].last if path else b"" for path in paths]
+    last = b"(?:" + b"|".join(dict.fromkeys(lasts)) + b")" if all(lasts) else b""
+    piece = _Piece(b"(?:" + b"|".join(text for text, _ in asked) + b")", paths=paths, last=last)
     return [piece] if all(is_whole for _, is_whole in asked) else [piece, _ANYTHING]
 
 
@@ -175,22 +205,23 @@ def _repeated(low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case:
     if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS and (low, high) != (0, 1):
         chars, has_others = _chars(str(tree[0][0]), tree[0][1], is_any_case)
         is_asked = len(chars) <= _MAX_WIDE
-        return [_Piece(_class(chars, has_others) + bounds if is_asked else None)]
+        one = _class(chars, has_others)
+        return [_Piece(one + bounds if is_asked else None, last=one if low else b"")]
     inner = _pieces(tree, is_any_case)
     if (low, high) == (0, 1):
         return _branch((inner, ()))
     asked, is_whole = _asked(inner)
     if is_whole:
-        return [_Piece(b"(?:" + asked + b")" + bounds)]
+        return [_Piece(b"(?:" + asked + b")" + bounds, last=inner[-1].last if inner and low else b"")]
     return [_Piece(asked), _ANYTHING] if low else [_ANYTHING]
 
 
 def _one(name: str, said: Any, is_any_case: bool) -> _Piece:
     chars, has_others = _chars(name, said, is_any_case)
+    one = _class(chars, has_others)
     several = b"{1,%d}" % _MAX_BYTES_PER_CHAR if has_others else b""
-    return _Piece(
-        _class(chars, has_others) + several, chars if len(chars) <= _MAX_FEW and not has_others else ""
-    )
+    few = chars if len(chars) <= _MAX_FEW and not has_others else ""
+    return _Piece(one + several, few, last=one, is_one_byte=not has_others)
 
 
 def _chars(name: str, said: Any, is_any_case: bool) -> tuple[str, bool]:

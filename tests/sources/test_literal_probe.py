@@ -1,4 +1,4 @@
-"""What is asked behind a literal must never be more than the pattern asks, and be enough to let most lines go."""
+"""What is asked around a literal must never be more than the pattern asks, and be enough to let most lines go."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ def passes(pattern: str, literals: tuple[str, ...], line: str) -> bool:
         (r"code (?:137|143)$", ("code ",), "exit code 143", "exit code 14"),
         (r"(?<!no )memory(?! left)[^a-z]{2,3}!", ("memory",), "a memory é !", "memory is fine"),
         (r"inf(?![\w.])(?=\s*,)", ("inf",), "inf ,", "information, inf."),
+        (r"line \d+: +\d+ Killed\b", ("Killed",), "line 7:  123 Killed", "it was Killed"),
+        (r"it/s\]Bus error|é: Bus error", ("Bus error",), "1 it/s]Bus error", "a Bus error"),
+        (r"(?:é|[Oo]h?)!? Killed", ("Killed",), "é Killed", "he Killed"),
+        (r"(?>.*?(?:Error: |failed ))with code", ("with code",), "Error: with code", "it goes on with code"),
         (
             r"^\w+ failed(?:, \d+ of \d+)?: .*disk",
             ("failed",),
