@@ -227,12 +227,18 @@ class _Probes(dict[int, _Probe]):
         for number, pattern in self._often.items():
             length = len(self._literals[number])
             passed[number] = [place.start() + length for place in pattern.finditer(text)]
-        self._choose_often(text, met)
+        self._choose_often(text, met, passed)
         return passed
 
-    def _choose_often(self, text: bytes, met: Sequence[tuple[int, int, int]]) -> None:
+    def _choose_often(
+        self, text: bytes, met: Sequence[tuple[int, int, int]], passed: Mapping[int, Sequence[int]]
+    ) -> None:
         """What the next piece of this log is likely to be full of."""
-        often = {number for number in self._often if text.count(self._literals[number]) > _OFTEN}
+        often = {
+            number
+            for number in self._often
+            if len(passed[number]) > _OFTEN or text.count(self._literals[number]) > _OFTEN
+        }
         if len(met) > _OFTEN:
             counts = Counter(number for number, _, _ in met)
             often |= {number for number, times in counts.items() if times > _OFTEN and self._is_apart(number)}
