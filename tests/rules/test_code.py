@@ -34,6 +34,22 @@ def test_an_exception_without_a_traceback_that_is_not_the_last_word_ended_nothin
     assert of_a_whole_log(*STEPS, error, *STEPS) == []
 
 
+LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+
+
+def test_a_rank_that_failed_is_told_where_its_own_words_are_in_another_log() -> None:
+    told = [*FRAMES, LAUNCHER, "=====", "train.py FAILED", "Root Cause (first observed failure):"]
+    assert of_a_whole_log(*STEPS, *told, "  exitcode  : 1 (pid: 17)") == ["code_error"]
+    assert "code_error" not in of_a_whole_log(*STEPS, *told, "  exitcode  : -6 (pid: 17)")
+
+
+def test_the_launchers_word_of_a_rank_that_failed_is_none_beside_the_cause() -> None:
+    told = [LAUNCHER, "  exitcode  : 1 (pid: 17)"]
+    assert of_a_whole_log(
+        *STEPS, *FRAMES, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", *FRAMES, *told
+    ) == ["cuda_oom"]
+
+
 @pytest.mark.parametrize(
     "last", ["Error: 3 samples were left out", "ValueError", "UserWarning: slow tokenizer"]
 )

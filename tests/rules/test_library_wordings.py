@@ -60,6 +60,8 @@ WORDINGS = {
         "RuntimeError: Assertion `THCTensor_(checkGPU)(state, 4, input)' failed. Some of weight/gradient/input tensors are located on different GPUs.",
         "RuntimeError: Input, output and indices must be on the current device",
         "TypeError: can't convert CUDA tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+        "[12:00:01] ERROR trainer: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+        "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu",
     ],
     "shape_mismatch": [
         'einops.EinopsError:  Error while processing rearrange-reduction pattern "b -> b 1".\n Expected 1 dimensions, got 2',
@@ -113,7 +115,20 @@ WORDINGS = {
         "RuntimeError: jaxlib version 0.4.14 is newer than and incompatible with jax version 0.4.13.",
         "python: symbol lookup error: /env/x.so: undefined symbol: _ZN3c105ErrorC2E",
     ],
+    "dataloader_worker_killed": [
+        "SystemError: (Fatal) DataLoader process (pid 17) exited is killed by signal: Killed. (at /paddle/x.cc:181)",
+        "SystemError: (Fatal) DataLoader process (pid   17) exited unexpectedly with code 1.",
+    ],
+    "env_vars_missing": [
+        "RuntimeError: Could not find 'RANK' in the torch environment, visit https://www.colossalai.org/ for more",
+        "RuntimeError: Could not find 'SLURM_PROCID' in the SLURM environment",
+    ],
+    "deepspeed_config_error": [
+        "lightning.fabric.utilities.exceptions.MisconfigurationException: Do not set `gradient_accumulation_steps` in the DeepSpeed config",
+    ],
     "device_side_assert": [
+        "/w/ATen/native/hip/Indexing.hip:1292: indexSelectLargeIndex: Device-side assertion `srcIndex < srcSelectDimSize' failed.",
+        "/w/native/cuda/Indexing.cu:1422: indexSelectLargeIndex: block: [31,0,0], thread: [0,0,0] Assertion `srcIndex < srcSelectDimSize`\nfailed.",
         "../aten/src/ATen/native/cuda/Indexing.cu:1308: indexSelectLargeIndex: block: [6,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
     ],
     "file_not_found": [
@@ -152,6 +167,7 @@ WORDINGS = {
         + "n1:6015:6015 [1] NCCL INFO comm 0x1b838b90 rank 1 nranks 4 cudaDev 1 busId 7000 - Abort COMPLETE",
     ],
     "nan_loss": [
+        "Epoch 1 Batch 50 Loss nan Accuracy 0.2588\nEpoch 1 Batch 100 Loss nan Accuracy 0.2588",
         "RuntimeError: Model diverged with loss = NaN.",
         "ValueError: Expected parameter loc (Parameter of shape (1,)) of distribution Normal(loc: Parameter containing:\n"
         "tensor([nan])) to satisfy the constraint Real(), but found invalid values:",

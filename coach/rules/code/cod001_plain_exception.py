@@ -19,7 +19,7 @@ _EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
     r"|(?:\w+\.)*\w+\.(?:error|timeout)|StopIteration"
     r"|(?:\w+\.)*(?:errors|error|exceptions|exception|\w+\.exc)\.[A-Z]\w+)"
-    r"(?:: (?P<words>.*)|\s*$)"
+    r"(?:: (?P<words>.*)|:?\s*$)"
 )
 _USAGE = re.compile(
     r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
@@ -57,6 +57,8 @@ _ECHO = re.compile(
     r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*|RayActorError|ActorDiedError)$"
 )
 """What says that another process ended, never why."""
+_LAUNCHER = "ChildFailedError"
+_ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
     r"^(?:EOFError|TimeoutError|Empty|IncompleteReadError|ActorUnavailableError|EngineDeadError|CancelledError|CalledProcessError"
     r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
@@ -94,7 +96,7 @@ class PlainException(Rule):
         The job is over, and will end at the same place again until the program is changed.
     When it stays silent
         Where the program went on (it completed, losses follow, much more was printed), on the echoes of another process's end
-        (ChildFailedError, CalledProcessError, Ray's wrappers, a broken pipe), and on whatever another rule explains.
+        (ChildFailedError, CalledProcessError, Ray's wrappers, a broken pipe) unless the log holds nothing else, and on whatever another rule explains.
     What to do
         Look at the innermost frame of the program's own code, which is shown. Try the same for a few steps on a small input, without
         waiting for the queue.
@@ -148,6 +150,9 @@ class PlainException(Rule):
         if not hits:
             return
         first = earliest(hits)
+        if first.signature == "exception" and _is_echo(first):
+            yield _of_another_log(first)
+            return
         kind, words = first.fields.get("type", "Hydra"), first.fields.get("words", "")
         if first.signature == "hydra":
             words = _words_of_hydra(first, snapshot)
@@ -186,7 +191,9 @@ class PlainException(Rule):
             )
         ]
         strong = [hit for hit in mine if not _is_weak(hit)]
-        return strong or mine or ([] if others else hits_of(snapshot, self.code, "hydra"))
+        if strong or mine or any(hit.signature != "exit_code" for hit in others):
+            return strong or mine
+        return hits_of(snapshot, self.code, "hydra") or _of_a_launcher(snapshot)
 
     def _went_on(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         if went_on(hit, snapshot):
@@ -203,6 +210,35 @@ class PlainException(Rule):
 def _is_echo(hit: LogHit) -> bool:
     name = hit.fields["type"].rpartition(".")[2]
     return bool(_ECHO.match(name) or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", "")))
+
+
+def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
+    """What torchrun says of a rank that ended with an error, where that is all that is known of it."""
+    tails = {tail.file: tail for tail in snapshot.log_tails}
+    return [
+        hit
+        for hit in hits_of(snapshot, PlainException.code, "exception")
+        if hit.fields["type"].endswith(_LAUNCHER)
+        and hit.file in tails
+        and not any(map(_ENDED_BY_SIGNAL.search, tails[hit.file].plain))
+    ]
+
+
+def _of_another_log(hit: LogHit) -> Hit:
+    return Hit(
+        summary="A rank ended with an error, and what it was is not in this log",
+        evidence=(quote(hit),),
+        confidence=0.5,
+        fixes=(
+            Fix(
+                "Look for its traceback where the rank's own output went (torchrun's --log-dir, a file for stderr)"
+            ),
+            Fix(
+                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: it is then told here"
+            ),
+        ),
+        since_s=hit.time_s,
+    )
 
 
 def _is_weak(hit: LogHit) -> bool:

@@ -15,7 +15,7 @@ _TRIGGERED = re.compile(
     UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"
 )
 _ASSERTION = re.compile(
-    r"\.(?:cu|cuh|hip|py):\d+: .*?(?:block|thread): \[\d+.*? Assertion `?(?P<assertion>.*?)`? failed"
+    r"\.(?:cu|cuh|hip|h|py):\d+: .*?(?:(?:block|thread): \[\d+.*? Assertion|\bDevice-side assertion) `?(?P<assertion>.*?)[`']?(?: failed|\s*$)"
 )
 
 
@@ -24,7 +24,7 @@ class DeviceSideAssert(EndingRule):
 
     What it sees
         "CUDA error: device-side assert triggered", and the kernel's own lines above it: file, block, thread and the assertion, such as
-        `srcIndex < srcSelectDimSize` (an index into an embedding or index_select) or `t >= 0 && t < n_classes` (a label).
+        `srcIndex < srcSelectDimSize` (an index into an embedding or index_select) or `t >= 0 && t < n_classes` (a label); ROCm's "Device-side assertion".
     Why it matters
         The CUDA context is lost: every later call fails with the same words, wherever it stands. The traceback is late.
     When it stays silent
@@ -47,7 +47,7 @@ class DeviceSideAssert(EndingRule):
             ("device-side assert", "cudaErrorAssert", "CUDA_ERROR_ASSERT"),
             _TRIGGERED,
         ),
-        Signature("CUD004", "assertion", ("Assertion ",), _ASSERTION),
+        Signature("CUD004", "assertion", ("Assertion ", "Device-side assertion "), _ASSERTION),
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -11,7 +11,9 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _MISMATCH = re.compile(
-    UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?(?:"
+    UNHEEDED
+    + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running|\bERROR\b|^(?=Expected all tensors to be on the same device, but)))"
+    r".*?(?:"
     r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
     r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
     r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"

@@ -11,8 +11,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _DIED = re.compile(
-    UNHEEDED + r".*?(?:DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]+)\) "
-    r"(?:is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)(?:\.|\s*$)|exited unexpectedly)"
+    UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<pids>[\d, ]+)\) "
+    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)(?:\.|\s*$)|exited unexpectedly)"
     r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly)"
 )
 
@@ -22,7 +22,7 @@ class WorkerDied(EndingRule):
 
     What it sees
         "DataLoader worker (pid 17) is killed by signal: Killed" (or Segmentation fault, Aborted, Terminated), "DataLoader worker
-        (pid(s) 17) exited unexpectedly", "Pin memory thread exited unexpectedly".
+        (pid(s) 17) exited unexpectedly", the same of Paddle's "DataLoader process", "Pin memory thread exited unexpectedly".
     Why it matters
         The worker cannot say why. Killed means most often that the node's memory ran out; a segmentation fault that native code of the
         data set (an image or video decoder, HDF5 opened before the fork) crashed.
@@ -33,7 +33,7 @@ class WorkerDied(EndingRule):
         Run a few batches with `num_workers=0`: the error then shows in the main process. Killed: watch the host's memory, and use fewer
         workers or a lower prefetch_factor. Open files inside of the worker (`worker_init_fn`), not before it.
     Sources
-        torch/utils/data/_utils/signal_handling.py, dataloader.py; torch/csrc/DataLoader.cpp.
+        torch/utils/data/_utils/signal_handling.py, dataloader.py; torch/csrc/DataLoader.cpp; paddle/fluid/imperative/data_loader.cc.
     """
 
     code = "DAT005"
@@ -55,7 +55,12 @@ class WorkerDied(EndingRule):
         Signature(
             "DAT005",
             "died",
-            ("DataLoader worker (pid", "DataLoader timed out", "Pin memory thread exited"),
+            (
+                "DataLoader worker (pid",
+                "DataLoader process (pid",
+                "DataLoader timed out",
+                "Pin memory thread exited",
+            ),
             _DIED,
         ),
     )

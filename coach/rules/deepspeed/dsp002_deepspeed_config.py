@@ -18,7 +18,7 @@ _REFUSED = re.compile(
     r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)"
     r"|AssertionError: zero stage \d requires an optimizer)"
     r"|.*?[Ee]rror: (?=(?:\S+: )?DeepSpeed does not know )"
-    r"|(?>.*?(?=Error: ))(?=.{0,200}?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S{0,200} .{0,200}?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer)))"
+    r"|(?>.*?(?=(?:Error|MisconfigurationException): ))(?=.{0,200}?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S{0,200} .{0,200}?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer)))"
     r"(?P<words>.*)"
 )
 
@@ -28,8 +28,8 @@ class DeepSpeedConfig(EndingRule):
 
     What it sees
         DeepSpeedConfigError, "Check batch related parameters. train_batch_size is not equal to …", pydantic's validation errors of DeepSpeed's
-        sections, "'DeepSpeedConfig' object has no attribute …", transformers' "Please correct the following DeepSpeed config values", and a
-        key that it does not know, where a trainer looks for such.
+        sections, "'DeepSpeedConfig' object has no attribute …", transformers' "Please correct the following DeepSpeed config values", a
+        key that it does not know, where a trainer looks for such, and what Lightning refuses of it.
     Why it matters
         Nothing was trained. The numbers depend on the number of ranks: a file that was right for eight GPUs is wrong for four.
     When it stays silent

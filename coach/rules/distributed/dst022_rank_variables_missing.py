@@ -17,9 +17,10 @@ _MISSING = re.compile(
     r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
     r"|(?:Error|Exception): .*?Environment variable '(?P<config>\w+)' not found"
     r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"
+    r"|Error: Could not find '(?P<launch>\w+)' in the (?:torch|SLURM|OpenMPI) environment"
     r"|(?P<shell>[A-Z_]+): unbound variable)"
 )
-_FIELDS = ("name", "key", "local", "other", "set", "shell", "config")
+_FIELDS = ("name", "key", "local", "other", "set", "shell", "config", "launch")
 _OF_A_RANK = re.compile(r"RANK|WORLD_SIZE|MASTER_|SLURM_|OMPI_|PMI_|^$")
 
 
@@ -28,7 +29,7 @@ class RankVariablesMissing(EndingRule):
 
     What it sees
         "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, any other name that `os.environ[…]`
-        did not find, a shell's "unbound variable".
+        did not find, ColossalAI's "Could not find 'RANK' in the torch environment", a shell's "unbound variable".
     Why it matters
         `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python` and `srun` do not.
     When it stays silent
@@ -58,6 +59,9 @@ class RankVariablesMissing(EndingRule):
                 "WORLD_SIZE",
                 "RANK",
                 "unbound variable",
+                "in the torch environment",
+                "in the SLURM environment",
+                "in the OpenMPI environment",
             ),
             _MISSING,
         ),
