@@ -174,7 +174,9 @@ def _says_tried_again(line: str) -> bool:
 
 
 def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
-    """Whether who printed the traceback went on: Python below "Exception ignored in", torch.compile below "WON'T CONVERT … due to:"."""
+    """Whether who printed the traceback went on: Python below "Exception ignored in", its logging below "--- Logging error ---", torch.compile
+    below "WON'T CONVERT … due to:"."""
     return any(
-        "Exception ignored in" in line or line.strip() == "due to:" for line in above_traceback(hit, tail)
+        "Exception ignored in" in line or "--- Logging error ---" in line or line.strip() == "due to:"
+        for line in above_traceback(hit, tail)
     )

@@ -134,6 +134,18 @@ def test_what_a_tool_of_the_script_refuses_is_not_the_programs_end(line: str) ->
     assert "code_error" not in of_a_whole_log(line, *STEPS)
 
 
+def test_a_line_that_could_not_be_logged_ends_nothing() -> None:
+    error = "TypeError: not all arguments converted during string formatting"
+    frames = [
+        FRAMES[0],
+        '  File "/usr/lib/python3.11/logging/__init__.py", line 1110, in emit',
+        "    msg = self.format(record)",
+    ]
+    call_stack = ["Call stack:", *FRAMES[1:], "Message: 'epoch'", "Arguments: (1,)"]
+    assert of_a_whole_log(*STEPS, "--- Logging error ---", *frames, error, *call_stack) == []
+    assert of_a_whole_log(*STEPS, *frames, error) == ["code_error"]
+
+
 def test_an_iterator_of_a_dataloader_that_a_forked_process_collects_ends_nothing() -> None:
     ignored = "Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f4faf115ca0>"
     frames = [
