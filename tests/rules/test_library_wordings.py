@@ -149,6 +149,7 @@ WORDINGS = {
         "ERROR: Unexpected BUS error encountered in DataLoader worker. This might be caused by insufficient shared memory (shm)",
         "RuntimeError: Couldn't open shared file mapping: <torch_5316_1834758>, error code: <1455>",
         f"{BAR}Bus error (core dumped)",
+        "[2026-11-21 04:00:00,123] [ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits with return code = -7",
     ],
     "permission_denied": [
         "zsh: permission denied: ./train.sh",
@@ -158,7 +159,13 @@ WORDINGS = {
     "slurm_invalid_request": [
         "submitit.core.utils.FailedJobError: sbatch: error: Parameter --gres=gpu:1 no longer acceptable, please switch to --gpus=1",
     ],
-    "segfault": [f"{BAR}Segmentation fault (core dumped)", "0it [00:00, ?it/s]Segmentation fault"],
+    "segfault": [
+        f"{BAR}Segmentation fault (core dumped)",
+        "0it [00:00, ?it/s]Segmentation fault",
+        "./train.sh: line 22: 1956726 Aborted                 (core dumped) python3 main.py",
+        "terminate called without an active exception\nAborted (core dumped)",
+        "  exitcode  : -6 (pid: 3042)",
+    ],
     "host_oom": [f"{BAR}Killed"],
     "sigterm_signal": [f"{BAR}Terminated"],
     "nccl_network": [
@@ -225,6 +232,14 @@ def test_an_optional_module_that_is_missing_does_not_hide_the_error_that_ended_t
     end = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
     assert of_a_whole_log("No module named 'triton'", end)[:1] == ["cuda_oom"]
     assert of_a_whole_log("cannot import name 'f' from 'flash_attn'", end)[:1] == ["cuda_oom"]
+
+
+def test_an_abort_is_told_only_where_the_log_says_nothing_else() -> None:
+    end = ("terminate called after throwing an instance of 'c10::Error'", "Aborted (core dumped)")
+    assert of_a_whole_log("  what():  CUDA error: device-side assert triggered", *end) == [
+        "device_side_assert"
+    ]
+    assert "segfault" not in of_a_whole_log("RuntimeError: NCCL communicator was aborted on rank 1.", *end)
 
 
 def test_an_import_that_failed_for_another_reason_is_still_told() -> None:

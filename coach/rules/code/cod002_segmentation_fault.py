@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix
+from coach.model.finding import Evidence, Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import AFTER_A_BAR, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
+from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import is_library
 
 _SEGFAULT = re.compile(
@@ -23,6 +24,13 @@ _SEGFAULT = re.compile(
     r"|double free or corruption|corrupted (?:size vs\. prev_size|double-linked list))"
     r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
 )
+_ABORTED = re.compile(
+    rf"{AFTER_A_BAR}Aborted(?: \(core dumped\))?$|: line \d+: +\d+ Aborted\b|^Fatal Python error: Aborted$"
+    r"|Signal 6 \(SIGABRT\) received by PID|\*\*\* SIGABRT (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -6$"
+    r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGABRT\b|^terminate called without an active exception"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Aborted|noticed that process rank \d+ .*exited on signal 6\b"
+)
+"""What is said of a process that aborted itself: mostly a library that has said why, in words that are another rule's."""
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
 
 
@@ -32,7 +40,8 @@ class SegmentationFault(EndingRule):
     What it sees
         Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core dumped)", "Signal 11
         (SIGSEGV) received by PID", exit code -11 of a rank, MPI's and the kernel's words for it; glibc's for a heap that somebody
-        wrote over ("free(): invalid pointer", "double free or corruption").
+        wrote over ("free(): invalid pointer", "double free or corruption"). Where the log says nothing else, a process that aborted
+        itself ("Aborted (core dumped)", SIGABRT, exit code -6).
     Why it matters
         A native library crashed: an extension that was built against another torch, two versions of one library in a process, a decoder
         that met a broken file. There is no Python exception to read.
@@ -73,13 +82,26 @@ class SegmentationFault(EndingRule):
             ),
             _SEGFAULT,
         ),
+        Signature(
+            "COD002",
+            "abort",
+            ("Aborted", "SIGABRT", "return code = -6", "without an active exception", "on signal 6"),
+            _ABORTED,
+        ),
         exit_code_signature("COD002"),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if _is_abort(hit):
+            return is_first_failure(hit, snapshot, -6) and _says_nothing_else(snapshot)
         return "exit_code" not in hit.fields or is_first_failure(hit, snapshot, -11)
 
+    def severity_of(self, hit: LogHit) -> Severity | None:
+        return Severity.WARNING if _is_abort(hit) else None
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if _is_abort(hit):
+            return "The program aborted itself in native code (SIGABRT), and the log does not say why"
         how = f"its heap is corrupt: {hit.fields['heap']}" if "heap" in hit.fields else "segmentation fault"
         return f"The program crashed in native code ({how})"
 
@@ -100,3 +122,14 @@ class SegmentationFault(EndingRule):
         yield Fix(
             "Rebuild or update the native package that is innermost, against the torch that is installed"
         )
+
+
+def _is_abort(hit: LogHit) -> bool:
+    return hit.signature == "abort" or hit.fields.get("exit_code") == "-6"
+
+
+def _says_nothing_else(snapshot: TargetSnapshot) -> bool:
+    return not any(
+        hit.rule not in (SegmentationFault.code, PROGRESS.rule) and "exit_code" not in hit.fields
+        for hit in snapshot.log_hits
+    )

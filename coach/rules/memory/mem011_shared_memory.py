@@ -24,7 +24,7 @@ _SHM = re.compile(
     r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"
     r"|Couldn't (?:open shared (?:file mapping|event)|map view of shared file): <"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 \(Bus error\)"
-    r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS"
+    r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS|exits with return code = -7$"
     r")"
 )
 
@@ -73,6 +73,7 @@ class SharedMemory(EndingRule):
                 "/dev/shm",
                 "/psm_",
                 "SIGBUS",
+                "return code = -7",
             ),
             _SHM,
         ),
