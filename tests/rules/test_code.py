@@ -9,7 +9,7 @@ from coach.model.log import LogTail
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build
-from tests.rules.examples import of_a_whole_log, scan
+from tests.rules.examples import diagnose_log, of_a_whole_log, scan
 
 STEPS = [f"epoch 1 step {step}" for step in range(10, 60, 10)]
 FRAMES = ["Traceback (most recent call last):", '  File "/home/user/train.py", line 3, in main', "    step()"]
@@ -161,3 +161,13 @@ def test_a_key_of_the_configuration_does_not_say_that_the_run_goes_on_offline() 
     value = "[{'class_path': 'WandbLogger', 'init_args': {'project': 'code', 'offline': False}}]"
     error = f'train.py: error: Parser key "trainer.logger": Value "{value}" does not validate'
     assert of_a_whole_log("usage: train.py [-h]", error) == ["code_error"]
+
+
+def test_what_spawn_said_before_the_traceback_of_its_process_is_not_the_error() -> None:
+    spawn = (
+        *("Traceback (most recent call last):", '  File "/p/train.py", line 9, in <module>', "    main()"),
+        *("Exception: ", "", "-- Process 1 terminated with the following error:"),
+        *("Traceback (most recent call last):", '  File "/p/train.py", line 5, in work', "    x = d['x']"),
+    )
+    findings = diagnose_log("\n".join((*spawn, "KeyError: 'x'")) + "\n").findings
+    assert [finding.summary for finding in findings] == ["The program ended with KeyError: 'x'"]

@@ -57,6 +57,8 @@ _ECHO = re.compile(
     r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*|RayActorError|ActorDiedError)$"
 )
 """What says that another process ended, never why."""
+_SPAWNED = re.compile(r"(?:^|[^\w.])Exception:\s*$")
+"""The same of torch.multiprocessing.spawn before torch 1.6: the traceback of the process begins two lines below."""
 _LAUNCHER = "ChildFailedError"
 _ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
@@ -209,7 +211,9 @@ class PlainException(Rule):
 
 def _is_echo(hit: LogHit) -> bool:
     name = hit.fields["type"].rpartition(".")[2]
-    return bool(_ECHO.match(name) or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", "")))
+    return bool(
+        _ECHO.match(name) or _SPAWNED.search(hit.text) or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", ""))
+    )
 
 
 def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
