@@ -58,6 +58,10 @@ DEADLY = {
         "EnvironmentNameNotFound: Could not find conda environment: training",
         "CondaError: Run 'conda init' before 'conda activate'",
         "/var/spool/slurmd/job17/slurm_script: line 5: conda: command not found",
+        "/var/spool/slurmd/job17/slurm_script: line 5: torchrun: command not found",
+        "bash: line 1: python3.11: command not found",
+        "train.sh: 3: deepspeed: not found",
+        "zsh:1: command not found: accelerate",
     ],
     "disk_quota": [
         "OSError: [Errno 122] Disk quota exceeded: '/home/user/runs/model.pt'",
