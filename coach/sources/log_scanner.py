@@ -259,7 +259,7 @@ class LogScanner:
     ) -> Iterator[tuple[int, re.Match[str]]]:
         """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this text."""
         pattern = self._signatures[index].pattern
-        is_curve = any(name.startswith("value") for name in pattern.groupindex)
+        is_curve = "value" in pattern.groupindex
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
         def match(place: int) -> re.Match[str] | None:

@@ -54,10 +54,10 @@ class DrillEntry:
         if self.answer is not None and self.answer.is_settled:
             tries = f" at try {self.answer.num_tries}" if self.answer.num_tries > 1 else ""
             return f"solved{tries}" if self.answer.is_right else "given up"
+        if self.was_solved:
+            return "solved before"
         if self.run is not None:
-            return (
-                "solved before" if self.was_solved else "answer first" if self.answer is None else "try again"
-            )
+            return "answer first" if self.answer is None else "try again"
         return "" if self.skipped is None else f"skipped: {self.skipped}"
 
 

@@ -154,7 +154,7 @@ WORDINGS = {
     "permission_denied": [
         "zsh: permission denied: ./train.sh",
         "docker: Error response from daemon: OCI runtime create failed: container_linux.go:380: starting container process caused: "
-        'exec: "/work/run.sh": permission denied: unknown.',
+        'exec: "/app/run.sh": permission denied: unknown.',
     ],
     "slurm_invalid_request": [
         "submitit.core.utils.FailedJobError: sbatch: error: Parameter --gres=gpu:1 no longer acceptable, please switch to --gpus=1",

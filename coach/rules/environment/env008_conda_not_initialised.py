@@ -11,13 +11,13 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule, ending_signatures
 from coach.rules.quoting import hits_of
 
-_PROGRAM = r"(?:torchrun|torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horovodrun|colossalai|composer|litgpt|axolotl|fairseq-\w+)"
+_PROGRAM = r"(?:torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horovodrun|colossalai|composer|litgpt|axolotl|fairseq-\w+)"
 """What comes with an environment for training: a shell finds it only where that is active."""
 _PATTERN = re.compile(
     r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
     r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
     r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:command )?not found"
-    rf"|(?:^|: ){_PROGRAM}: (?:command )?not found$|: command not found: {_PROGRAM}$"
+    rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command )?not found$|: command not found: (?P<last>{_PROGRAM})$"
     r"|conda: error: argument COMMAND: invalid choice: '(?:de)?activate'|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
     r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh|bin/activate): No such file or directory"
     r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
@@ -30,7 +30,8 @@ class CondaNotInitialised(EndingRule):
 
     What it sees
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda activate'",
-        "conda: command not found", the same of a program that comes with an environment ("torchrun: command not found"), conda's "invalid choice: 'activate'", a conda.sh that is not there, "Could not find conda environment" in
+        "conda: command not found", and the same of a program that comes with an environment ("torchrun: command not found"); conda's
+        "invalid choice: 'activate'", a conda.sh that is not there, "Could not find conda environment" in
         the job's log.
     Why it matters
         A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
@@ -59,7 +60,6 @@ class CondaNotInitialised(EndingRule):
                 "mamba activate'",
                 "conda deactivate'",
                 "not found",
-                "not found: ",
                 "activate: ",
                 "NotFound: ",
                 "argument COMMAND: ",
@@ -78,9 +78,9 @@ class CondaNotInitialised(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):
             return "The conda environment was not activated: this user has none of that name or path"
-        program = re.search(rf"{_PROGRAM}(?=: (?:command )?not found$)|(?<=not found: ){_PROGRAM}$", hit.text)
+        program = hit.fields.get("program", hit.fields.get("last"))
         if program is not None:
-            return f"The environment was not activated, or lacks what the script starts: the shell finds no {program[0]}"
+            return f"The environment was not activated, or lacks what the script starts: the shell finds no {program}"
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
