@@ -169,6 +169,7 @@ def above_traceback(hit: LogHit, tail: LogTail) -> Sequence[str]:
     return above[max(0, end - 2) : max(0, end)] if hit.traceback else ()
 
 
+@lru_cache(maxsize=1024)
 def _says_tried_again(line: str) -> bool:
     return bool(_TRIED_AGAIN.search(line)) and not _ADVICE.search(line)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import ClassVar
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
@@ -116,9 +117,12 @@ class EndingRule(Rule):
         )
 
     def _ended(self, hits: list[LogHit], snapshot: TargetSnapshot) -> Hit:
-        caught = [hit for hit in hits if went_on(hit, snapshot)]
+        are_caught = [went_on(hit, snapshot) for hit in hits]
+        chained = [hit for hit in compress(hits, are_caught) if hit.traceback]
         deadly = [
-            hit for hit in hits if hit not in caught and not any(_led_to(hit, later) for later in caught)
+            hit
+            for hit, is_caught in zip(hits, are_caught, strict=True)
+            if not is_caught and not any(_led_to(hit, later) for later in chained)
         ]
         first = earliest(deadly or hits)
         severity = self.severity_of(first) if deadly else self.severity_if_it_goes_on(hits, snapshot)

@@ -145,6 +145,8 @@ def test_keras_and_nanogpt_evaluations_show_what_was_learned_by_heart() -> None:
         f"step {250 * n}: train loss {2 / n:.4f}, val loss {1.5 + abs(n - 2) / 5:.4f}\n" for n in range(1, 8)
     ]
     assert [finding.rule for finding in _log("".join(nanogpt)).findings] == ["NUM013"]
+    own = [line.replace("val loss", "Valid Loss:").replace("train loss", "Train Loss:") for line in nanogpt]
+    assert [finding.rule for finding in _log("".join(own)).findings] == ["NUM013"]
 
 
 def test_two_evaluations_above_the_best_are_no_overfitting_yet() -> None:

@@ -148,8 +148,11 @@ WORDINGS = {
         "but store->get('0') got error: Socket Timeout"
     ],
     "pg_not_initialized": ["AssertionError: tensor model parallel group is not initialized"],
+    "rank_mismatch_collective": ["RuntimeError: Mismatch collective detected between ranks 0 and 1"],
+    "hostname_resolution": ["ConnectionError: [Errno -2] while asking for head-node"],
     "port_in_use": [
-        "ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it."
+        "Port 29500 is already occupied",
+        "ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it.",
     ],
     "shape_mismatch": [
         "ValueError: Using a target size (torch.Size([64])) that is different to the input size (torch.Size([64, 1])) is deprecated."

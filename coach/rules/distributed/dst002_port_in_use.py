@@ -58,6 +58,8 @@ class PortInUse(EndingRule):
                 "errno: 98",
                 "is in use",
                 "is utilizing it",
+                "is already occupied",
+                "is already being used",
                 "Could not start gRPC server",
                 "Failed to bind to address",
                 "is occupied",

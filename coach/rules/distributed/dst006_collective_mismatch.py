@@ -18,7 +18,7 @@ _MISMATCH = re.compile(
     r"|params\[\d+\] in this process with sizes .* appears not to match.*"
     r"|COLLECTIVE_(?:TYPE|STATE|DTYPE)_MISMATCH.*|SIZE_OR_SYNTAX_MISMATCH.*"
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
-    r"|(?:Error|what\(\)): .*?(?:[Mm]ismatched? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
+    r"|(?:Error|what\(\)): .*?(?:[Mm]ismatch(?:ed)? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
 _NCCL = re.compile(
     r"(?:NCCL WARN |^)(?P<words>(?:NET/\w+ : .{0,80}?(?:message truncated|collective mismatch)|Mismatched collective detected).*)"

@@ -17,7 +17,7 @@ _FAILED = (
 _NETWORK = re.compile(
     r"(?P<what>ncclRemoteError"
     rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
-    rf"|^(?:socket\w+|NET/\w+|Net ?|Call to (?:connect|recv|send|ibv_\w+))\b.{{0,120}}?{_FAILED}.*"
+    rf"|^(?:(?:socket\w+|NET/\w+|Call to (?:connect|recv|send|ibv_\w+))\b|Net ?:).{{0,120}}?{_FAILED}.*"
     r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error).*"
     r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
     r"|\bibv_(?:reg_mr|create_\w+|modify_qp|post_send|open_device|poll_cq)\w*(?:\(.*?\))? ?failed.*"

@@ -66,6 +66,7 @@ class HostnameResolution(EndingRule):
                 "associated with hostname",
                 "nknown host",
                 "[Errno 101]",
+                "[Errno -",
             ),
             _UNKNOWN,
         ),

@@ -114,7 +114,7 @@ class HostOutOfMemory(Rule):
                 "job killed",
             ),
             re.compile(
-                r"exceeded (?:job |step )?(?:virtual )?memory limit(?: \((?P<used>\d+) > (?P<limit>\d+)\))?"
+                r"exceeded (?:job |step |virtual )?memory limit(?: \((?P<used>\d+) > (?P<limit>\d+)\))?"
                 r"|PBS: job killed: p?v?mem \d+\w* exceeded limit|^TERM_MEMLIMIT: job killed"
             ),
         ),

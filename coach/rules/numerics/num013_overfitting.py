@@ -19,7 +19,13 @@ from coach.rules.quoting import hits_of, quote
 _NUMBER = r"[\"']?\]?\s*[:=|]?\s*[\"']?(?P<{name}>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 _BOTH = re.compile(
     rf"(?i:(?<![a-z_])(?:train(?:ing)?[ _/-])?loss{_NUMBER.format(name='train')}"
-    rf".*?(?<![a-z_])(?:val(?:id(?:ation)?)?|eval)[ _/-]loss{_NUMBER.format(name='value')})"
+    rf".*?(?<![a-z_])(?:val(?:id(?:ation)?)?|eval)[ _/]loss{_NUMBER.format(name='value')})"
+)
+_LITERALS = tuple(
+    f"{word}{between}{loss}"
+    for word in ("val", "Val", "valid", "Valid", "validation", "Validation", "eval", "Eval")
+    for between in "_ /"
+    for loss in ("loss", "Loss")
 )
 
 
@@ -61,14 +67,7 @@ class Overfitting(Rule):
         Threshold("train_fall", 0.03, "of the training loss", "else nothing is being learned by heart"),
         Threshold("num_after", 3, "evaluations", "one or two above the best are noise"),
     )
-    signatures = (
-        Signature(
-            "NUM013",
-            "both",
-            ("val_loss", "val loss", "eval_loss", "eval loss", "valid_loss", "Val Loss", "validation_loss"),
-            _BOTH,
-        ),
-    )
+    signatures = (Signature("NUM013", "both", _LITERALS, _BOTH),)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         measured = _measured(snapshot, history)
