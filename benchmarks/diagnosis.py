@@ -55,6 +55,9 @@ CASES: dict[str, Callable[[int], str]] = {
     ),
     "one line": lambda i: f"abc Error: loss {i} and no end ",
     "no line like another": lambda i: f"{_some(15)}\n",
+    "no line like another, and a loss in each": lambda i: (
+        f"{_some(7)} loss {_draw.random():.4f} {_some(6)}\n"
+    ),
     "no line like another, and one of all literals in each": lambda i: (
         f"{_some(7)} {_LITERALS[i % len(_LITERALS)]} {_some(6)}\n"
     ),

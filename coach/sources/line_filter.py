@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Reversible, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, compress, count
-from operator import add
+from heapq import merge
+from itertools import accumulate, chain, compress, count, groupby
+from operator import add, itemgetter
+from typing import NamedTuple
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
@@ -55,8 +57,8 @@ class Block:
 
     def __init__(self, text: bytes) -> None:
         self._text = text
-        self.places: dict[int, list[int]] = defaultdict(list)
-        """Signature → numbers of lines, ascending."""
+        self.places: dict[int, Reversible[int]] = {}
+        """Signature → numbers of lines, ascending; some are found out while they are gone through, from either end."""
 
     @cached_property
     def kinds(self) -> list[bytes]:
@@ -71,6 +73,49 @@ class Block:
 
     def end_of(self, line: int) -> int:
         return self.starts[line + 1] - 1
+
+
+class _Asked(NamedTuple):
+    """What makes a line that holds a literal worth a search for a signature."""
+
+    may_go_on: _Probe | None
+    may_begin: _Probe | None
+    holds: _Search | None
+
+
+class _Places(Reversible[int]):
+    """Lines by the ends of the literals in them. They are looked at one by one: of what many lines say few are wanted."""
+
+    def __init__(
+        self, text: bytes, starts: Sequence[int], found: Sequence[tuple[_Asked, Sequence[int]]]
+    ) -> None:
+        self._text = text
+        self._starts = starts
+        self._found = found
+
+    def __iter__(self) -> Iterator[int]:
+        return _each_once([self._lines(asked, ends) for asked, ends in self._found], is_reversed=False)
+
+    def __reversed__(self) -> Iterator[int]:
+        return _each_once(
+            [self._lines(asked, reversed(ends)) for asked, ends in self._found], is_reversed=True
+        )
+
+    def _lines(self, asked: _Asked, ends: Iterable[int]) -> Iterator[int]:
+        text, starts = self._text, self._starts
+        may_go_on, may_begin, holds = asked
+        for end in ends:
+            if may_go_on is None or may_go_on(text, end):
+                line = bisect_right(starts, end - 1) - 1
+                start = starts[line]
+                if (may_begin is None or may_begin(text, start)) and (
+                    holds is None or holds(text, start, starts[line + 1])
+                ):
+                    yield line
+
+
+def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[int]:
+    return (line for line, _ in groupby(among[0] if len(among) == 1 else merge(*among, reverse=is_reversed)))
 
 
 class LineFilter:
@@ -165,6 +210,7 @@ class LineFilter:
 
 
 _Probe = Callable[[bytes, int], object]
+_Search = Callable[[bytes, int, int], object]
 
 
 class _Probes(dict[int, _Probe]):
@@ -180,8 +226,7 @@ class _Probes(dict[int, _Probe]):
         self._literals = list(wanted)
         self._behind: dict[int, bytes] = {}
         self._begins: dict[int, _Probe] = {}
-        self._may_begin: dict[int, _Probe] = {}
-        self._one_by_one: dict[int, list[tuple[int, _Probe | None]]] = {}
+        self._one_by_one: dict[int, list[tuple[int, _Asked]]] = {}
         self._often: dict[int, re.Pattern[bytes]] = {}
 
     @cached_property
@@ -196,26 +241,12 @@ class _Probes(dict[int, _Probe]):
         """Adds to a block the lines of this text that are to be searched."""
         if not self._literals:
             return
-        starts = block.starts
-        found: dict[int, set[int]] = defaultdict(set)
+        found: dict[int, list[tuple[_Asked, Sequence[int]]]] = defaultdict(list)
         for number, ends in self._passed(text).items():
-            lines = [bisect_right(starts, end - 1) - 1 for end in ends]
-            may_begin = self._may_begin.get(number)
-            if may_begin is not None:
-                such = {line for line in lines if may_begin(text, starts[line])}
-                ends = [end for line, end in zip(lines, ends, strict=True) if line in such]
-                lines = [line for line in lines if line in such]
-            for index, probe in self._one_by_one[number]:
-                found[index].update(
-                    lines
-                    if probe is None
-                    else [line for line, end in zip(lines, ends, strict=True) if probe(text, end)]
-                )
+            for index, asked in self._one_by_one[number]:
+                found[index].append((asked, ends))
         for index, among in found.items():
-            is_such = self._begins.get(index)
-            block.places[index] = sorted(
-                among if is_such is None else [line for line in among if is_such(text, starts[line])]
-            )
+            block.places[index] = _Places(text, block.starts, among)
 
     def _passed(self, text: bytes) -> dict[int, list[int]]:
         """Where the literals end, by number, behind which some signature may go on."""
@@ -240,7 +271,7 @@ class _Probes(dict[int, _Probe]):
             if len(passed[number]) > _OFTEN or text.count(self._literals[number]) > _OFTEN
         }
         if len(met) > _OFTEN:
-            counts = Counter(number for number, _, _ in met)
+            counts = Counter(map(itemgetter(0), met))
             often |= {number for number, times in counts.items() if times > _OFTEN and self._is_apart(number)}
         if often != self._often.keys():
             self._often = {number: self._pattern_of(number) for number in often}
@@ -255,27 +286,29 @@ class _Probes(dict[int, _Probe]):
         return re.compile(re.escape(self._literals[number]) + b"(?=" + self._behind[number] + b")")
 
     def __missing__(self, number: int) -> _Probe:
-        literal = self._literals[number]
-        behind: dict[int, bytes] = {}
-        begins: list[bytes] = []
-        for index in sorted(self._wanted[literal]):
-            probes = probes_of(self._signatures[index])
-            if literal.decode() in probes.behind:
-                behind[index] = probes.behind[literal.decode()]
-                begins.append(probes.begin)
-            if probes.begin:
-                self._begins[index] = self._at_begin(probes.begin)
-        if all(begins):
-            self._may_begin[number] = self._at_begin(b"|".join(begins))
-        self._behind[number] = b"|".join(behind.values()) if behind else rb"(?!)"
+        literal = self._literals[number].decode()
+        behind = {
+            index: probes_of(self._signatures[index]).behind.get(literal)
+            for index in sorted(self._wanted[literal.encode()])
+        }
+        ways = {index: way for index, way in behind.items() if way is not None}
+        self._behind[number] = b"|".join(ways.values()) if ways else rb"(?!)"
         self[number] = re.compile(self._behind[number]).match
         self._one_by_one[number] = [
-            (index, re.compile(probe).match if len(behind) > 1 else None) for index, probe in behind.items()
+            (index, self._asked(index, literal, is_alone=len(ways) == 1)) for index in ways
         ]
         return self[number]
 
-    def _at_begin(self, words: bytes) -> _Probe:
-        return re.compile(self._before + b"(?:" + words + b")").match
+    def _asked(self, index: int, literal: str, is_alone: bool) -> _Asked:
+        probes = probes_of(self._signatures[index])
+        words = probes.elsewhere.get(literal)
+        if probes.begin and index not in self._begins:
+            self._begins[index] = re.compile(self._before + b"(?:" + probes.begin + b")").match
+        return _Asked(
+            None if is_alone else re.compile(probes.behind[literal]).match,
+            self._begins.get(index),
+            re.compile(words).search if words else None,
+        )
 
 
 def _ends(lines: Sequence[bytes]) -> list[int]:

@@ -7,8 +7,8 @@ rules say each thing once. Wherever a pattern is too clever less is asked, never
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -36,9 +36,12 @@ _MAX_BEFORES = 16
 """where there are no more ways than these to come to it."""
 _MAX_FEW = 4
 _MAX_PATHS = 256
+_MIN_WORD = 3
+"""A shorter word stands in too many lines to tell anything."""
+_MAX_WORDS = 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
     """A part of a pattern: one character, alternatives, or neither."""
 
@@ -47,11 +50,15 @@ class _Piece:
     chars: str = ""
     """Which character it is, where it is one of few."""
     paths: tuple[tuple[_Piece, ...], ...] = ()
+    ahead: tuple[_Piece, ...] = ()
+    """What begins at the same place."""
     last: bytes = b""
     """A pattern for the byte that it ends with; empty where it may take none, or that is not known."""
     is_one_byte: bool = False
 
 
+_Words = frozenset[bytes]
+_NO_WORDS: _Words = frozenset()
 _ANYTHING = _Piece(None)
 _BEGIN = _Piece(b"")
 _PLACES = {"AT_BEGINNING": [_BEGIN], "AT_END": [_Piece(rb"(?![^\r\n])")]}
@@ -65,6 +72,8 @@ class Probes:
     """For each literal that counts, what holds where it ends: what stands behind it, and next before it."""
     begin: bytes = b""
     """What the line begins with, freed of its prefix."""
+    elsewhere: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """For some literals, what also stands somewhere in the line."""
 
 
 @cache
@@ -73,6 +82,7 @@ def probes_of(signature: Signature) -> Probes:
     flags, literals = signature.pattern.flags, signature.literals
     behind: dict[str, list[bytes]] = {}
     begins: dict[bytes, dict[bytes, None]] = {}
+    elsewhere: dict[str, list[_Words]] = {}
     paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
     for path in paths:
         found = _found(path, literals)
@@ -83,12 +93,13 @@ def probes_of(signature: Signature) -> Probes:
         # Where the path shows no literal, one may stand anywhere in the line.
         found = found or [(len(path), literal) for literal in literals]
         first = min(found)[0]
-        befores = _befores(path[:first]) if first < len(path) else {b""}
-        for literal in (literal for at, literal in found if at == first):
+        for at, literal in _needed(path, found):
+            befores = _befores(path[:at]) if at < len(path) else {b""}
             words = re.escape(literal.encode())
             is_such = b"|".join(b"(?<=" + before + words + b")" for before in sorted(befores))
             asked = b"" if b"" in befores else b"(?:" + is_such + b")"
-            behind.setdefault(literal, []).append(asked + _asked(path[first + len(literal) :])[0])
+            behind.setdefault(literal, []).append(asked + _asked(path[at + len(literal) :])[0])
+            elsewhere.setdefault(literal, []).append(_words_apart(path, at, at + len(literal)))
         head, is_whole = _asked(path[:first]) if path[0] is _BEGIN else (b"", False)
         begins.setdefault(head, {})[_asked(path[first : first + 1])[0] if is_whole else b""] = None
     # Paths that begin alike are looked at once.
@@ -96,35 +107,70 @@ def probes_of(signature: Signature) -> Probes:
     begin = (
         b"" if is_anything else b"|".join(head + b"(?:%s)" % b"|".join(then) for head, then in begins.items())
     )
-    return Probes({literal: b"|".join(dict.fromkeys(tails)) for literal, tails in behind.items()}, begin)
+    return Probes(
+        {literal: b"|".join(dict.fromkeys(tails)) for literal, tails in behind.items()},
+        begin,
+        {
+            literal: b"|".join(map(re.escape, _any_of(ways)))
+            for literal, ways in elsewhere.items()
+            if _any_of(ways)
+        },
+    )
 
 
 def _divided(path: tuple[_Piece, ...], literals: Sequence[str]) -> list[tuple[_Piece, ...]]:
-    """The path once for each alternative of one of its pieces: of the first that brings a literal to light, else of the first that may."""
+    """The path once for each alternative of one of its pieces: of the first that brings a literal to light, else of the first that may.
+
+    What a pattern looks ahead for is a path of its own, which ends there.
+    """
     divided = [
-        [(*path[:at], *inner, *path[at + 1 :]) for inner in piece.paths]
+        (piece.paths, [(*path[:at], *inner, *path[at + 1 :]) for inner in piece.paths])
         for at, piece in enumerate(path)
         if piece.paths
     ]
-    for among in divided:
-        if any(_found(inner, literals) for inner in among):
+    ahead = [((piece.ahead,), [(*path[:at], *piece.ahead)]) for at, piece in enumerate(path) if piece.ahead]
+    for _, among in divided + ahead:
+        if any(_found(way, literals) for way in among):
             return among
-    may = [
-        among
-        for among in divided
-        if any(piece.paths for inner in among for piece in inner if piece not in path)
-    ]
-    return may[0] if may else []
+    for added, among in divided + ahead:
+        if any(_may_show(inner, literals) for inner in added):
+            return among
+    return divided[0][1] if divided else []
+
+
+def _may_show(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
+    return bool(_found(path, literals)) or any(
+        _may_show(inner, literals) for piece in path for inner in (*piece.paths, piece.ahead)
+    )
 
 
 def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, str]]:
     return [(at, literal) for literal in literals for at in _places(path, literal)]
 
 
+def _needed(path: Sequence[_Piece], found: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The first of the literals, up to a place where one of them stands for certain, whichever characters the path takes."""
+    for at in sorted({at for at, _ in found}):
+        if _is_certain(path[at:], [literal for place, literal in found if place == at]):
+            return [(place, literal) for place, literal in found if place <= at]
+    return list(found)
+
+
+def _is_certain(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
+    if not all(literals):
+        return True
+    return bool(literals and path and path[0].chars) and all(
+        _is_certain(path[1:], [literal[1:] for literal in literals if literal[0] == char])
+        for char in path[0].chars
+    )
+
+
 def _places(path: Sequence[_Piece], literal: str) -> Iterator[int]:
     """Where in a path the literal stands, whatever else the path takes."""
     for start in range(len(path) - len(literal) + 1):
-        if all(char in path[start + n].chars for n, char in enumerate(literal)):
+        if literal[0] in path[start].chars and all(
+            char in path[start + n].chars for n, char in enumerate(literal)
+        ):
             yield start
 
 
@@ -136,6 +182,38 @@ def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
             return asked, False
         asked += piece.asked
     return asked, True
+
+
+def _words_apart(path: Sequence[_Piece], start: int, end: int) -> _Words:
+    """Words that a line holds beside the literal at this place of the path, further off than what is asked next to it."""
+    is_wide = [piece.asked is None for piece in path]
+    before = next((at for at in reversed(range(min(start, len(path)))) if is_wide[at]), 0)
+    behind = next((at for at in range(end, len(path)) if is_wide[at]), len(path))
+    return max(_words(path[: before if start < len(path) else start]), _words(path[behind:]), key=_worth)
+
+
+def _words(path: Iterable[_Piece]) -> _Words:
+    """The most telling words of which a line that the path takes holds one at least."""
+    choices, run = [_NO_WORDS], ""
+    for piece in (*path, _ANYTHING):
+        if len(piece.chars) == 1:
+            run += piece.chars
+            continue
+        choices.append(frozenset({run.encode()}) if len(run) >= _MIN_WORD else _NO_WORDS)
+        ways = [*piece.paths, *([piece.ahead] if piece.ahead else [])]
+        choices += [_any_of([_words(inner) for inner in ways])] if ways else []
+        run = ""
+    return max(choices, key=_worth)
+
+
+def _any_of(ways: Sequence[_Words]) -> _Words:
+    """The words of one way or another, but those in which another stands; none where there is a way without."""
+    words = _NO_WORDS.union(*ways) if all(ways) else _NO_WORDS
+    return frozenset(word for word in words if not any(other in word for other in words - {word}))
+
+
+def _worth(words: _Words) -> tuple[int, int]:
+    return (min(map(len, words)), -len(words)) if 0 < len(words) <= _MAX_WORDS else (0, 0)
 
 
 def _befores(path: Sequence[_Piece], most: int = _MAX_BEFORE) -> set[bytes]:
@@ -182,7 +260,8 @@ def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece,
 def _looked_ahead(name: str, tree: Sequence[tuple[Any, Any]], is_any_case: bool) -> list[_Piece]:
     """Of what must not be there only a character that is known for certain."""
     if name == "ASSERT":
-        return [_Piece(b"(?=" + _asked(_pieces(tree, is_any_case))[0] + b")")]
+        ahead = _pieces(tree, is_any_case)
+        return [_Piece(b"(?=" + _asked(ahead)[0] + b")", ahead=ahead)]
     if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS:
         chars, _ = _chars(str(tree[0][0]), tree[0][1], is_any_case)
         return [_Piece(b"(?!" + _class(chars, False) + b")")] if chars else []
@@ -228,7 +307,11 @@ def _chars(name: str, said: Any, is_any_case: bool) -> tuple[str, bool]:
     """The ASCII characters that are taken, and whether others may be."""
     if name == "ANY":
         return _ASCII, True
-    items = said if name == "IN" else [(name, said)]
+    return _chars_of(tuple(said) if name == "IN" else ((name, said),), is_any_case)
+
+
+@cache
+def _chars_of(items: tuple[tuple[Any, Any], ...], is_any_case: bool) -> tuple[str, bool]:
     names = [str(item) for item, _ in items]
     is_negated = names[0] in ("NEGATE", "NOT_LITERAL")
     taken = set().union(*map(_taken, items))

@@ -288,6 +288,8 @@ class LogScanner:
                     self._num_hits[index] += 1
                     if self._num_hits[index] == MAX_FIRST_HITS:
                         break
+            else:
+                return
         num_last = 0
         for place in reversed(places):
             if place <= reached:

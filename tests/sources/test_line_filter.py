@@ -95,7 +95,7 @@ def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch
     signature = Signature("X", "x", ("aXa",), re.compile("aXab"))
     chosen = LineFilter((signature,))
     for _ in range(2):
-        assert chosen.look_at(b"aXaXab\n" * 4).places[0] == [0, 1, 2, 3]
+        assert list(chosen.look_at(b"aXaXab\n" * 4).places[0]) == [0, 1, 2, 3]
 
 
 def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbers_alone() -> None:
@@ -136,9 +136,9 @@ def test_what_was_said_of_one_kind_of_line_holds_for_its_next_line_only() -> Non
     loss = Signature("X", "loss", ("loss",), re.compile(r"loss \d"))
     chosen = LineFilter((loss,))
     block = chosen.look_at(b"no loss here 12\nloss 7\nnothing\n")
-    assert block.places[0] == [0, 1]
+    assert list(block.places[0]) == [0, 1]
     chosen.turn_down(block.kinds[0], 0)
-    assert chosen.look_at(b"loss 8\nno loss here 99\nno loss at all\n").places[0] == [0, 2]
+    assert list(chosen.look_at(b"loss 8\nno loss here 99\nno loss at all\n").places[0]) == [0, 2]
 
 
 def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
