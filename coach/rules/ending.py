@@ -21,8 +21,12 @@ from coach.rules.base import Need, Rule
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
 from coach.rules.raised_in import exceptions_of
 
-UNHEEDED = r"^(?!\[[WI]\d{0,4} |[WI]\d{4} |.*?(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b)"
-"""A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`. `NCCL_DEBUG=INFO` is advice, no level."""
+UNHEEDED = (
+    r"^(?!\[[WI]\d{0,4} |[WI]\d{4} "
+    r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: ))"
+)
+"""A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`. `NCCL_DEBUG=INFO` is advice, no level, and what
+stands behind the error is of its own words, or of another line that was torn."""
 
 
 AFTER_A_BAR = r"(?:^|(?:it/s|s/it)[^\]]{0,200}\])"

@@ -13,6 +13,7 @@ from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 WORDINGS = {
     "dataloader_pickle": [
+        "TypeError: cannot serialize '_io.TextIOWrapper' object",
         "multiprocessing.pool.MaybeEncodingError: Error sending result: '<x>'. Reason: 'PicklingError(\"Can't pickle <class 'a'>\")'",
     ],
     "stale_nfs": [
@@ -83,6 +84,7 @@ WORDINGS = {
         "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 7 (Bus error)."
     ],
     "cuda_unavailable": [
+        "MisconfigurationException('No supported gpu backend found!')",
         "ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU with cuda>=11.0",
         "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA device(s)",
         "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment",
@@ -128,6 +130,8 @@ WORDINGS = {
         "ImportError: Please install apex from https://www.github.com/nvidia/apex to use distributed and fp16 training.",
     ],
     "fsdp_error": [
+        "Expects `BACKWARD_PRE` or `BACKWARD_POST` state but got HandleTrainingState.FORWARD",
+        "ValueError: expected to be in states [<TrainingState.BACKWARD_POST: 4>] but current state is TrainingState.IDLE",
         "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while rank 1 is all-gathering 2",
         FRAMES
         + '  File "/env/lib/python3.11/site-packages/torch/distributed/fsdp/_init_utils.py", line 127, in _init\n'
@@ -148,14 +152,46 @@ WORDINGS = {
         "but store->get('0') got error: Socket Timeout"
     ],
     "pg_not_initialized": ["AssertionError: tensor model parallel group is not initialized"],
+    "slurm_timeout": [
+        "TERM_RUNLIMIT: job killed after reaching LSF run time limit.\nExited with exit code 140.",
+        "=>> PBS: job killed: walltime 3631 exceeded limit 3600",
+    ],
+    "slurm_cancelled": [
+        "TERM_OWNER: job killed by owner.\nExited with exit code 143.",
+        "slurmstepd-n1: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-11-21T04:13:06 ***\n"
+        "scheduler - INFO - End scheduler at 'tcp://n1:8786'\n"
+        + FRAMES
+        + "TimeoutError: Operation timed out after None seconds\nsrun: error: n1: task 0: Exited with exit code 1",
+    ],
+    "slurm_invalid_request": [
+        "  sbatch: error: invalid partition specified: batch\n  sbatch: error: Batch job submission failed: Invalid partition name specified",
+        "sbatch: error: qosmaxwalldurationperjoblimit\nsbatch: error: batch job submission failed: job violates accounting/qos policy",
+    ],
+    "amp_overflow": [
+        "[deepscale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 1, reducing to 1\n" * 3,
+    ],
+    "sigterm_signal": [
+        "--- Logging error ---\nTraceback (most recent call last):\n"
+        '  File "/env/lib/python3.10/site-packages/torch/distributed/elastic/multiprocessing/api.py", line 62, in _terminate_process_handler\n'
+        '    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)\n'
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 2890 got signal: 1",
+    ],
+    "rendezvous_timeout": [
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 7, for key: store_based_barrier_key:1 "
+        "(world_size=8, worker_count=9, timeout=0:30:00) WARNING No nodes ran.",
+    ],
     "rank_mismatch_collective": ["RuntimeError: Mismatch collective detected between ranks 0 and 1"],
-    "hostname_resolution": ["ConnectionError: [Errno -2] while asking for head-node"],
+    "hostname_resolution": [
+        "socket.gaierror: [Errno 11001] getaddrinfo failed",
+        "ConnectionError: [Errno -2] while asking for head-node",
+    ],
     "port_in_use": [
         "Port 29500 is already occupied",
         "ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it.",
     ],
     "shape_mismatch": [
-        "ValueError: Using a target size (torch.Size([64])) that is different to the input size (torch.Size([64, 1])) is deprecated."
+        "mat1 and mat2 shapes cannot be multiplied (512x2048 and 768x768)",
+        "ValueError: Using a target size (torch.Size([64])) that is different to the input size (torch.Size([64, 1])) is deprecated.",
     ],
     "version_conflict": [
         "AttributeError: _ARRAY_API not found",
@@ -173,6 +209,7 @@ WORDINGS = {
         + "OSError: [Errno 24] Too many open files"
     ],
     "checkpoint_corrupt": [
+        "Error while deserializing header: MetadataIncompleteBuffer",
         "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.",
         "lmdb.CorruptedError: mdb_get: MDB_CORRUPTED: Located page was wrong type",
         "EOFError: Compressed file ended before the end-of-stream marker was reached",

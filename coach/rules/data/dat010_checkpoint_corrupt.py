@@ -19,7 +19,7 @@ _CORRUPT = re.compile(
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
     r"|Error: (?P<eof>unexpected EOF(?:, expected \d+ more bytes)?\. The file might be corrupted.*)"
     r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
-    r"|SafetensorError: (?P<safetensors>.{0,200}?(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
+    r"|(?:SafetensorError: |^(?=Error while deserializing header: ))(?P<safetensors>.{0,200}?(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
     r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
     r"|OSError: (?P<weights>Unable to load weights from (?:pytorch|tf|TF|the|flax|safetensors).*)"
     r"|DataLossError: (?P<tensorflow>.*)"
@@ -68,6 +68,7 @@ class CheckpointCorrupt(EndingRule):
                 "unexpected EOF",
                 "storage has wrong",
                 "SafetensorError: ",
+                "deserializing header",
                 "Unable to open ",
                 "Unable to synchronously open ",
                 "Unable to load weights from",

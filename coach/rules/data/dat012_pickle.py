@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _PICKLE = re.compile(
     UNHEEDED + r".*?(?:"
-    r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle|get local object) .*|[Cc]an(?:'t|not) pickle .*|.*objects cannot be pickled.*"
+    r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle|get local object) .*|[Cc]an(?:'t|not) (?:pickle|serialize) .*|.*objects cannot be pickled.*"
     r"|self\..* cannot be converted to a Python object for pickling)"
     r"|AttributeError: (?P<main>Can't get attribute '\S+' on <module '__(?:mp_)?main__'.*)"
     r"|MaybeEncodingError: (?P<result>Error sending result: .*)|RuntimeError: (?P<leaf>Cowardly refusing to serialize non-leaf tensor.*)"
@@ -54,6 +54,8 @@ class WorkerPickle(EndingRule):
             (
                 "an't pickle ",
                 "annot pickle ",
+                "annot serialize ",
+                "an't serialize ",
                 "cannot be pickled",
                 "Can't get local object",
                 "Can't get attribute",

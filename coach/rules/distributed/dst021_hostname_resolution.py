@@ -14,7 +14,7 @@ from coach.rules.quoting import hits_of
 
 _UNKNOWN = re.compile(
     UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
-    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno -[235]\]|Name or service not known|[Tt]emporary failure in name resolution"
+    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known|[Tt]emporary failure in name resolution"
     r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
     r"|No address associated with hostname|[Uu]nknown host|HTTPS?ConnectionPool.*?\[Errno 101\] Network is unreachable))"
 )
@@ -67,6 +67,7 @@ class HostnameResolution(EndingRule):
                 "nknown host",
                 "[Errno 101]",
                 "[Errno -",
+                "[Errno 1100",
             ),
             _UNKNOWN,
         ),

@@ -12,11 +12,11 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _FSDP = re.compile(
     UNHEEDED
-    + r"(?!.*(?:ImportError|in loading state_dict))(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
+    + r"(?!.*(?:ImportError|in loading state_dict))(?:(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?|(?=Expects .{0,200}?TrainingState|expected to be in states ))(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
     r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports|needs|requires|expects|assumes|optim|state|param)"
     r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`|sync_module_states=True|Non-root FSDP"
     r"|Forward order differs across ranks|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
-    r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?FSDP|'weight' must be 2-D).*)"
+    r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?(?:FSDP|TrainingState)|expected to be in states .{0,200}?TrainingState|'weight' must be 2-D).*)"
 )
 
 
@@ -25,7 +25,7 @@ class FsdpError(EndingRule):
 
     What it sees
         FSDP's own errors: "Must flatten tensors with uniform dtype", "… uniform requires_grad", "FSDP does not support …", "got mixed
-        torch.Tensor and DTensor", "Could not find the transformer layer class to wrap", "'weight' must be 2-D" and storages of size 0,
+        torch.Tensor and DTensor", a hook that meets a state it does not expect, "Could not find the transformer layer class to wrap", "'weight' must be 2-D" and storages of size 0,
         which are parameters used outside of the forward pass that gathers them.
     Why it matters
         The wrapping does not fit the model. It comes back at the same place each time.
@@ -62,6 +62,7 @@ class FsdpError(EndingRule):
                 "for storage of size 0",
                 "fully_shard",
                 "fsdp_",
+                "TrainingState",
                 "'weight' must be 2-D",
             ),
             _FSDP,

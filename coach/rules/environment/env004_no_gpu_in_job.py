@@ -22,7 +22,7 @@ _NONE = re.compile(
     r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization failed"
     r"|Error: Unable to initialize backend '(?:cuda|gpu)'|Error: Failed to infer device type"
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
-    r"|Error: CUDA is not available|(?:Error|Exception): No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
+    r"|Error: CUDA is not available|(?:Error|Exception)(?:: |\(['\"])No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
     r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b|your machine only has: \[\]"
     r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires a GPU|CUDA unavailable, invalid device|Error: Invalid CUDA '(?:--)?device|RuntimeError: CUDA unknown error|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False|returned False)"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
@@ -75,6 +75,8 @@ class NoGpuInJob(EndingRule):
                 "CUDA is not available",
                 "n: No ",
                 "r: No ",
+                "('No ",
+                '("No ',
                 "CUDAAccelerator",
                 "only be used on CUDA",
                 "your machine only has: []",

@@ -30,7 +30,7 @@ _CONFLICT = re.compile(
     r"|ImportError: (?P<moved>cannot import name '\w+' from 'collections')"
     r"|symbol lookup error: \S+: (?P<looked_up>undefined symbol: _Z\S+)"
     r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
-    r"|RuntimeError: (?P<cuda>Detected that PyTorch and \w+ were compiled with different CUDA(?: major)? versions)"
+    r"|(?:RuntimeError: |^)(?P<cuda>Detected that PyTorch and \w+ were compiled with different CUDA(?: major)? versions)"
     r"|(?:ImportError|OSError): (?!.*torch_extensions)\S+\.so\S*: (?P<symbol>undefined symbol: _Z\S+)"
     r"|^(?!.*torch_extensions)\S+\.so\S*: (?P<bare_symbol>undefined symbol: _Z\S+)"
     r"|RuntimeError: (?P<operators>Couldn't load custom C\+\+ ops)"

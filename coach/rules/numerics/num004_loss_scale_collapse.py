@@ -35,7 +35,8 @@ class LossScaleCollapse(Rule):
 
     What it sees
         DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at minimum", the same of apex, fairseq
-        and Megatron, or the scale in metrics: down to the floor, or eight halvings in a row to a small scale.
+        and Megatron, or the scale in metrics: down to the floor, three overflows in a row at it, or eight
+        halvings in a row to a small scale.
     Why it matters
         Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or infinity, so nothing is learned
         and no scale can help.
@@ -57,6 +58,12 @@ class LossScaleCollapse(Rule):
     causal_rank = 2
     thresholds = (
         Threshold("floor", 1, "loss scale", "at 1 nothing is scaled any more, and it still overflows"),
+        Threshold(
+            "overflows",
+            3,
+            "overflows at the floor",
+            "one may be a bad batch; three in a row are the model's own values",
+        ),
         Threshold(
             "halvings",
             8,
@@ -105,11 +112,15 @@ class LossScaleCollapse(Rule):
         for name in ("reduced", "state"):
             hits = hits_of(snapshot, self.code, name)
             scales = [float(hit.fields["scale"]) for hit in hits]
-            if self._collapsed(scales, has_floor=not any(_FAIRSEQ.search(hit.text) for hit in hits)):
-                yield self._hit(
-                    snapshot, hits[-1], f"The loss scale fell from {max(scales):g} to {scales[-1]:g}", None
-                )
-                return
+            has_floor = not any(_FAIRSEQ.search(hit.text) for hit in hits)
+            if self._collapsed(scales, has_floor=has_floor):
+                words = f"The loss scale fell from {max(scales):g} to {scales[-1]:g}"
+            elif name == "reduced" and has_floor and self._stays_low(scales):
+                words = f"Steps overflow again and again at a loss scale of {scales[-1]:g}"
+            else:
+                continue
+            yield self._hit(snapshot, hits[-1], words, None)
+            return
         for rank in history.ranks:
             if history.steps(rank)[-1].loss_scale is None:
                 continue
@@ -138,6 +149,11 @@ class LossScaleCollapse(Rule):
         return len(fallen) > 1 and (
             is_at_floor or (len(fallen) > self.values["halvings"] and fallen[-1] <= self.values["low"])
         )
+
+    def _stays_low(self, scales: Sequence[float]) -> bool:
+        """Whether steps overflow again and again at a scale that scales nothing up."""
+        newest = scales[-int(self.values["overflows"]) :]
+        return len(newest) == self.values["overflows"] and max(newest) <= self.values["floor"]
 
     def _hit(self, snapshot: TargetSnapshot, hit: LogHit, summary: str, severity: Severity | None) -> Hit:
         return Hit(

@@ -22,7 +22,7 @@ class TimeLimit(EndedBySlurm):
     """The job reached its time limit and was ended by Slurm.
 
     What it sees
-        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out". From the
+        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out"; LSF's and PBS's words for the same. From the
         run's own steps it tells whether the training was still getting on.
     Why it matters
         What was computed since the last checkpoint is lost. A job that hung reaches its limit as well, however long that is: then
@@ -62,6 +62,14 @@ class TimeLimit(EndedBySlurm):
             ("this job is timed-out",),
             re.compile(r"Caught signal \w+ on .*?: this job is timed-out"),
         ),
+        Signature(
+            "JOB002",
+            "other_scheduler",
+            ("TERM_RUNLIMIT: ", "PBS: job killed: walltime "),
+            re.compile(
+                r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit|=>> (?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
+            ),
+        ),
     )
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
@@ -70,7 +78,11 @@ class TimeLimit(EndedBySlurm):
             if hits and all(hit.fields.get("what") == "STEP" for hit in hits)
             else "The job"
         )
-        by = "coach" if snapshot.run is not None and snapshot.run.backend == "local" else "Slurm"
+        others = [
+            hit.fields.get("by") or hit.fields["pbs"] for hit in hits if hit.signature == "other_scheduler"
+        ]
+        is_local = snapshot.run is not None and snapshot.run.backend == "local"
+        by = "coach" if is_local else others[0] if others else "Slurm"
         return f"{what} reached its time limit and was ended by {by}"
 
     def more_evidence(self, snapshot: TargetSnapshot, history: History) -> Iterable[Evidence]:

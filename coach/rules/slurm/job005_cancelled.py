@@ -10,6 +10,7 @@ from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import was_outlived
+from coach.rules.base import Threshold
 from coach.rules.quoting import hits_of
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 
@@ -38,6 +39,14 @@ class Cancelled(EndedBySlurm):
     states = frozenset({"CANCELLED"})
     consequence_of = ("MEM007", "JOB002", "JOB018", "JOB003")
     yields_to = Severity.WARNING
+    thresholds = (
+        Threshold(
+            "lines_until_tasks_fail",
+            5,
+            "lines",
+            "srun's and slurmstepd's lines about one end come within a few lines of each other, in any order",
+        ),
+    )
     signatures = (
         cancelled_signature("JOB005", "CANCELLED ", r"(?: DUE to SIGNAL [^*]+)? \*\*\*"),
         Signature(
@@ -45,6 +54,12 @@ class Cancelled(EndedBySlurm):
             "revoked",
             ("Force Terminated", "has been revoked"),
             re.compile(r"^srun: Force Terminated |^salloc: Job allocation \d+ has been revoked"),
+        ),
+        Signature(
+            "JOB005",
+            "other_scheduler",
+            ("TERM_OWNER: ", "TERM_ADMIN: "),
+            re.compile(r"^TERM_(?:OWNER|ADMIN): job killed by (?:owner|root or LSF administrator)"),
         ),
         Signature(
             "JOB005",
@@ -61,7 +76,13 @@ class Cancelled(EndedBySlurm):
             return True
         if hit.signature == "revoked" and was_outlived(hit, snapshot):
             return False
-        return hit.signature != "task_failed" and not hits_of(snapshot, self.code, "task_failed")
+        if hit.signature == "task_failed":
+            return False
+        # srun ends a step soon after one of its tasks failed; a task that goes on for a while and fails then, failed because of the end.
+        return all(
+            failed.file == hit.file and failed.line > hit.line + self.values["lines_until_tasks_fail"]
+            for failed in hits_of(snapshot, self.code, "task_failed")
+        )
 
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
         at = next((hit.fields["at"] for hit in hits if "at" in hit.fields), None)

@@ -12,11 +12,11 @@ from coach.rules.aftermath import lines_after
 from coach.rules.ending import EndingRule
 
 _REFUSED = re.compile(
-    r"^(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry|already completing"
+    r"^\s*(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry|already completing"
     r"|Job/step already|Zero Bytes|Communication connection|[Cc]onnection refused))"
-    r"(?:(?:Batch job submission failed|Unable to allocate resources|Unable to create (?:step for job \S+|job step)|Job submit/allocate failed"
+    r"(?:(?:[Bb]atch job submission failed|Unable to allocate resources|Unable to create (?:step for job \S+|job step)|Job submit/allocate failed"
     r"|Failed to submit job|Task launch for \S+ failed on node \S+(?=: Unable to satisfy)): (?P<why>.+)"
-    r"|(?P<words>(?:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
+    r"|(?P<words>(?i:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
     r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"
     r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
     r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"

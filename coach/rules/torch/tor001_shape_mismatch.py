@@ -82,7 +82,7 @@ _WORDINGS = (
 _MISMATCH = re.compile(
     UNHEEDED + r"(?:(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?"
     # TensorFlow says it in a line of its own, below "Graph execution error:".
-    r"|(?=Incompatible shapes: \[|required broadcastable shapes|Matrix size-incompatible: ))(?P<words>(?:"
+    r"|(?=mat1 and mat2 shapes cannot be multiplied \(|The size of tensor a \(\d+\) must match the size of tensor b|Incompatible shapes: \[|required broadcastable shapes|Matrix size-incompatible: ))(?P<words>(?:"
     + "|".join(pattern for _, pattern in _WORDINGS)
     + r").*)"
 )
