@@ -66,7 +66,10 @@ class Block:
 
     @cached_property
     def starts(self) -> list[int]:
-        return [0, *_ends(self.kinds)]
+        return [0, *_ends(self._text.replace(b"\r", b"\n").split(b"\n"))]
+
+    def kind_of(self, line: int) -> bytes:
+        return self._text[self.start_of(line) : self.end_of(line)].translate(_KIND)
 
     def start_of(self, line: int) -> int:
         return self.starts[line]
@@ -213,8 +216,8 @@ _Probe = Callable[[bytes, int], object]
 _Search = Callable[[bytes, int, int], object]
 
 
-class _Probes(dict[int, _Probe]):
-    """Number of a literal → whether any signature may go on behind it. Made when a literal is first met."""
+class _Probes(dict[int, _Probe | None]):
+    """Number of a literal → whether any signature may go on behind it; None: whatever stands there. Made when a literal is first met."""
 
     def __init__(
         self, signatures: Sequence[Signature], wanted: Mapping[bytes, frozenset[int]], prefix: str
@@ -253,7 +256,8 @@ class _Probes(dict[int, _Probe]):
         met = self._automaton.find_matches_as_indexes(text, overlapping=True)
         passed: dict[int, list[int]] = defaultdict(list)
         for number, _, end in met:
-            if self[number](text, end):
+            may_go_on = self[number]
+            if may_go_on is None or may_go_on(text, end):
                 passed[number].append(end)
         for number, pattern in self._often.items():
             length = len(self._literals[number])
@@ -285,7 +289,7 @@ class _Probes(dict[int, _Probe]):
     def _pattern_of(self, number: int) -> re.Pattern[bytes]:
         return re.compile(re.escape(self._literals[number]) + b"(?=" + self._behind[number] + b")")
 
-    def __missing__(self, number: int) -> _Probe:
+    def __missing__(self, number: int) -> _Probe | None:
         literal = self._literals[number].decode()
         behind = {
             index: probes_of(self._signatures[index]).behind.get(literal)
@@ -293,7 +297,7 @@ class _Probes(dict[int, _Probe]):
         }
         ways = {index: way for index, way in behind.items() if way is not None}
         self._behind[number] = b"|".join(ways.values()) if ways else rb"(?!)"
-        self[number] = re.compile(self._behind[number]).match
+        self[number] = None if b"" in ways.values() else re.compile(self._behind[number]).match
         self._one_by_one[number] = [
             (index, self._asked(index, literal, is_alone=len(ways) == 1)) for index in ways
         ]

@@ -108,7 +108,10 @@ def probes_of(signature: Signature) -> Probes:
         b"" if is_anything else b"|".join(head + b"(?:%s)" % b"|".join(then) for head, then in begins.items())
     )
     return Probes(
-        {literal: b"|".join(dict.fromkeys(tails)) for literal, tails in behind.items()},
+        {
+            literal: b"" if b"" in tails else b"|".join(dict.fromkeys(tails))
+            for literal, tails in behind.items()
+        },
         begin,
         {
             literal: b"|".join(map(re.escape, _any_of(ways)))

@@ -37,7 +37,7 @@ LAYOUT_BYTES = 64 << 10
 MAX_FIRST_HITS = 100
 MAX_LAST_HITS = 100
 """A log that says the same a million times is told by its first and its last sayings; the middle is passed over unread."""
-_PASSING_HITS = 10
+_PASSING_HITS = 5
 """So many of the last where more of the log is there to be read. Of the points of a curve none is left out for that."""
 
 _CONTEXT_BYTES = 256 << 10
@@ -263,7 +263,7 @@ class LogScanner:
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
         def match(place: int) -> re.Match[str] | None:
-            kind = block.kinds[place]
+            kind = block.kind_of(place)
             if self._filter.is_turned_down(kind, index):
                 return None
             if index in self._flushed and place == 0:

@@ -288,6 +288,6 @@ def test_of_what_is_said_very_often_the_middle_is_passed_over_but_not_of_a_curve
     def counted(is_more: bool) -> Counter[str]:
         return Counter(hit.signature for hit in scanner.feed(piece, is_more))
 
-    assert counted(True) == {"killed": MAX_FIRST_HITS + 10, "loss": MAX_FIRST_HITS + MAX_LAST_HITS}
-    assert counted(True) == {"killed": 10, "loss": MAX_LAST_HITS}
+    assert counted(True) == {"killed": MAX_FIRST_HITS + 5, "loss": MAX_FIRST_HITS + MAX_LAST_HITS}
+    assert counted(True) == {"killed": 5, "loss": MAX_LAST_HITS}
     assert counted(False) == {"killed": MAX_LAST_HITS, "loss": MAX_LAST_HITS}
