@@ -93,6 +93,29 @@ def vanishing(num_steps: int = 300) -> Iterator[Row]:
         yield {"step": step, "train_loss": loss.item(), "grad_norm": torch.stack(norms).norm().item()}
 
 
+def exploding(num_steps: int = 400) -> Iterator[Row]:
+    """A deep network of sines whose warm-up never ends: clipping bounds each step, and the sines the loss, but nothing the weights."""
+    sizes = [1, *6 * [64]]
+    layers = [nn.Linear(size, 64) for size in sizes]
+    head = nn.Linear(64, 1)
+    for layer in (*layers[1:], head):
+        nn.init.uniform_(layer.weight, -math.sqrt(6 / 64) / 30, math.sqrt(6 / 64) / 30)
+    parameters = [*nn.ModuleList(layers).parameters(), *head.parameters()]
+    for step in range(1, num_steps + 1):
+        rate = 0.3 * 1.015**step
+        x = 2 * torch.rand(128, 1) - 1
+        inner = x
+        for layer in layers:
+            inner = torch.sin(30 * layer(inner))
+        loss = (torch.tanh(head(inner)) - torch.sin(9 * x) * torch.cos(23 * x)).pow(2).mean()
+        gradients = torch.autograd.grad(loss, parameters)
+        norm = torch.stack([gradient.norm() for gradient in gradients]).norm().item()
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= rate * gradient / max(1.0, norm)
+        yield {"step": step, "train_loss": loss.item(), "lr": rate, "grad_norm": norm}
+
+
 def memorised(num_steps: int = 1500, every: int = 50) -> Iterator[Row]:
     """Sixty-four samples with noisy labels, and a model that is large enough to know them by heart."""
     x, y = regression(128, noise=2.0)
@@ -153,6 +176,7 @@ TRAININGS: dict[str, Callable[[], Iterator[Row]]] = {
     "gradient-not-finite": lambda: train(lambda _: 0.02, 300, batch=8, noise=0.4, half=True),
     "loss-spikes": lambda: train(lambda step: 1.4 if step % 130 in (100, 101, 102, 103, 104) else 0.05),
     "gradients-vanish": vanishing,
+    "gradients-explode": exploding,
     "not-learning": frozen,
     "rate-decayed-early": lambda: train(lambda step: 0.05 if step < 200 else 5e-6),
     "overfitting": memorised,

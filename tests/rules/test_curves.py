@@ -30,6 +30,7 @@ ILL = {
     "gradient-not-finite": ["NUM003"],
     "loss-spikes": ["NUM007"],
     "gradients-vanish": ["NUM009"],
+    "gradients-explode": ["NUM010"],
     "not-learning": ["NUM008"],
     "rate-decayed-early": ["NUM011"],
     "overfitting": ["NUM013"],
@@ -159,6 +160,21 @@ def test_a_converged_evaluation_that_varies_near_zero_is_no_overfitting() -> Non
     evaluated = [0.5, 0.1, 0.001, 0.002, 0.002, 0.003]
     log = "".join(f"epoch {n} loss: {2 / 9**n:.4g} val_loss: {loss}\n" for n, loss in enumerate(evaluated))
     assert not _log(log).findings
+
+
+def test_gradients_that_are_beyond_any_model_are_told_from_the_lines_of_a_log() -> None:
+    lines = [f"{{'loss': 11.{n}, 'grad_norm': {4e12 * 1.5**n}, 'epoch': 0.1}}\n" for n in range(9)]
+    (finding,) = _log("".join(lines)).findings
+    assert (finding.rule, finding.cause) == ("NUM010", "loss_divergence")
+    assert finding.evidence[0].line == 9
+    assert not _log("".join(lines[:4])).findings
+
+
+def test_gradients_that_grow_while_the_loss_falls_are_no_explosion() -> None:
+    grown = "".join(f"step {n} loss: {4 / n:.4f} grad_norm: {4 * 1.1**n:.4g}\n" for n in range(1, 100))
+    assert not _log(grown).findings
+    stuck = "".join(f"step {n} loss: 4.1 grad_norm: {4 * 1.1**n:.4g}\n" for n in range(1, 100))
+    assert [finding.rule for finding in _log(stuck).findings] == ["NUM010"]
 
 
 def test_pauses_for_checkpoints_do_not_bend_a_curve() -> None:

@@ -1,0 +1,161 @@
+"""NUM010: the gradients grow without bound, and the loss no longer falls."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from statistics import fmean, median
+from typing import NamedTuple
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.curves import are_adversaries
+from coach.rules.launched import float_parameter
+from coach.rules.losslines import FINITE
+from coach.rules.quoting import hits_of, quote
+
+_NORM = re.compile(
+    r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*[:=| ]\s*[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
+)
+
+
+class _Series(NamedTuple):
+    norms: list[float]
+    losses: list[float]
+    newest: Evidence
+    time_s: float | None
+
+
+class ExplodingGradients(Rule):
+    """The gradients grow without bound, and the loss no longer falls.
+
+    What it sees
+        The norm of all gradients, from metrics (`grad_norm`) or from the lines of a log ('grad_norm': …, gnorm=…): the newest ones are a hundred
+        times what they were in the first quarter of the run, and the loss is no better than it was then. Or norms that are beyond any model's.
+    Why it matters
+        Clipping hides it in the loss for a while: each step then has the full length, in a direction that means nothing. What was learned is
+        lost, and NaN comes next.
+    When it stays silent
+        On single large norms, on norms that fall again, where the loss goes on falling, and on reinforcement or adversarial training. Where the
+        loss itself left its course or is not finite, that is said first.
+    What to do
+        Go back to a checkpoint before the growth; a lower learning rate (a third is usual) with a longer warm-up. Recurrent and very deep
+        models: normalisation, residual or gated connections, orthogonal initial weights, shorter sequences to go back through.
+    Sources
+        Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent neural networks"; SageMaker Debugger's ExplodingTensor; the
+        training log of OPT-175B (a norm that drifts up before the loss does).
+    """
+
+    code = "NUM010"
+    name = "exploding-gradients"
+    cause = "loss_divergence"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.METRICS}), frozenset({Need.LOG}))
+    causal_rank = 3
+    consequence_of = ("NUM001", "NUM002", "NUM003", "NUM004", "NUM006")
+    thresholds = (
+        Threshold("window", 20, "newest norms", "their median is no accident of a batch"),
+        Threshold("growth", 100, "times the first quarter's median", "healthy norms vary tenfold"),
+        Threshold("improved_share", 0.1, "of the loss", "less is the noise of batches"),
+        Threshold("least", 1000, "norm", "smaller ones are of a model that had settled very low before"),
+        Threshold(
+            "beyond",
+            1e10,
+            "norm",
+            "even gradients that are still multiplied by a loss scale of 2^24 stay below",
+        ),
+        Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
+        Threshold("consecutive", 5, "norms beyond", "one may be a bad batch"),
+    )
+    signatures = (
+        Signature(
+            "NUM010", "norm", ("grad_norm", "grad norm", "gradient_norm", "gradient norm", "gnorm"), _NORM
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for series in chain(self._measured(history), _told(hits_of(snapshot, self.code))):
+            grown = self._grown(series)
+            if grown is not None and not are_adversaries(snapshot):
+                before = median(_early(series.norms))
+                yield Hit(
+                    summary=f"The gradients explode: their norm is {grown:.1g}",
+                    evidence=(
+                        series.newest,
+                        Evidence("median of the first quarter", value=float(f"{before:.3g}")),
+                    ),
+                    confidence=0.8,
+                    fixes=tuple(_fixes(snapshot, self.values["lr_divisor"])),
+                    since_s=series.time_s,
+                )
+                return
+
+    def _measured(self, history: History) -> Iterable[_Series]:
+        """Of the first rank: the gradients of all are the same. A single look at the newest step spares most runs the closer one."""
+        for rank in history.ranks[:1]:
+            newest = history.steps(rank)[-1]
+            if newest.grad_norm is not None and newest.grad_norm >= self.values["least"]:
+                steps = history.steps(rank)
+                yield _Series(
+                    [
+                        step.grad_norm
+                        for step in steps
+                        if step.grad_norm is not None and math.isfinite(step.grad_norm)
+                    ],
+                    [step.loss for step in steps if step.loss is not None],
+                    Evidence(f"grad_norm of rank {rank} at step {newest.step}", value=newest.grad_norm),
+                    newest.time_s,
+                )
+
+    def _grown(self, series: _Series) -> float | None:
+        """What the newest norms are, where that is far too much."""
+        window, norms = int(self.values["window"]), series.norms
+        last = norms[-int(self.values["consecutive"]) :]
+        if len(last) == self.values["consecutive"] and min(last) >= self.values["beyond"]:
+            return median(last)
+        if len(norms) < 2 * window:
+            return None
+        newest, before = median(norms[-window:]), median(_early(norms))
+        if newest < max(self.values["least"], self.values["growth"] * before):
+            return None
+        losses = series.losses
+        has_improved = bool(losses) and fmean(losses[-window:]) < (1 - self.values["improved_share"]) * fmean(
+            _early(losses)
+        )
+        return None if has_improved else newest
+
+
+def _early(values: Sequence[float]) -> Sequence[float]:
+    return values[: max(1, len(values) // 4)]
+
+
+def _told(hits: Iterable[LogHit]) -> Iterable[_Series]:
+    """The norms of each log and rank, in the order of their lines."""
+    series: dict[tuple[str, int | None], list[LogHit]] = {}
+    for hit in hits:
+        series.setdefault((hit.file, hit.rank), []).append(hit)
+    for among in series.values():
+        among.sort(key=lambda hit: hit.line)
+        losses = [found for hit in among if (found := FINITE.search(hit.text))]
+        yield _Series(
+            [float(hit.fields["value"]) for hit in among],
+            [float(found["value"]) for found in losses],
+            quote(among[-1]),
+            among[-1].time_s,
+        )
+
+
+def _fixes(snapshot: TargetSnapshot, lr_divisor: float) -> Iterable[Fix]:
+    lr = float_parameter(snapshot.run, "lr")
+    if lr is not None:
+        lower = float(f"{lr / lr_divisor:.2g}")
+        yield Fix(f"Learning rate {lr:g} → {lower:g}", {"lr": lower}, changes_learning=True)
+    yield Fix(
+        "Go back to a checkpoint before it, with a third of the learning rate and a longer warm-up",
+        changes_learning=True,
+    )
