@@ -169,6 +169,30 @@ def quarters(values: Sequence[float]) -> list[float]:
     return [fmean(values[a:b]) for a, b in pairwise(bounds)]
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How something grew in four equal parts of a stretch of time."""
+
+    by_quarters: tuple[float, ...]
+    pace_per_s: float
+    """Of the last quarter."""
+
+    @property
+    def grown(self) -> float:
+        return self.by_quarters[-1] - self.by_quarters[0]
+
+
+def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth | None:
+    """None where it does not grow all the time, or ever more slowly, as a cache that fills: the last pace is at least half of the mean one."""
+    used, times = quarters(values), quarters(times_s)
+    if not used or times[-1] <= times[0]:
+        return None
+    paces = [(b - a) / (t - s) for (a, b), (s, t) in zip(pairwise(used), pairwise(times), strict=True)]
+    mean_pace = (used[-1] - used[0]) / (times[-1] - times[0])
+    is_steady = min(paces) > 0 and paces[-1] >= 0.5 * mean_pace
+    return Growth(tuple(used), paces[-1]) if is_steady else None
+
+
 def _is_long_enough(series: Series[GpuSample], places: Sequence[int], window_s: float) -> bool:
     # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
     span = series.times[places[-1]] - series.times[places[0]]

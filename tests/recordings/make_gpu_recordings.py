@@ -116,6 +116,14 @@ def uneven(tick: int) -> list[Gpu]:
     return [at_work(tick), at_work(tick), at_work(tick), at_work(tick, util=48, power_mw=390_000)]
 
 
+def leaking(tick: int) -> list[Gpu]:
+    """One of two keeps something of each step; the other needs more while its longest batches come."""
+    return [
+        at_work(tick, used_mib=30_000 + 300 * tick),
+        at_work(tick, used_mib=30_000 + min(8_000, 1_500 * tick)),
+    ]
+
+
 PROGRAMS: dict[str, tuple[Callable[[int], list[Gpu]], int, int]] = {
     "healthy": (healthy, NUM_TICKS, INTERVAL_S),
     "throttled": (throttled, NUM_TICKS, INTERVAL_S),
@@ -128,6 +136,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], list[Gpu]], int, int]] = {
     "underfed": (underfed, NUM_TICKS, INTERVAL_S),
     "well-fed": (well_fed, NUM_TICKS, INTERVAL_S),
     "uneven": (uneven, 68, 10),
+    "leaking": (leaking, 68, 10),
 }
 """Name → the GPUs at each tick, how many ticks, and the seconds between them."""
 

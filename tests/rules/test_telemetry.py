@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -178,6 +178,36 @@ def test_memory_that_stays_or_fills_a_cache_or_is_far_from_its_limit_is_silent()
         240, interval_s=5.0, memory_used_mib=lambda n: 40000.0 * (1 - 0.97**n), memory_limit_mib=65536.0
     )
     assert not judge((), filling, now_s=2200.0).findings
+
+
+def device_memory(used_mib: Sequence[float]) -> Diagnosis:
+    samples = [
+        replace(sample, memory_used_mib=used)
+        for sample, used in zip(gpu_samples([95.0] * len(used_mib), **WORK), used_mib, strict=True)
+    ]
+    return judge(steps([1.0] * 200), samples, now_s=1000.0 + len(used_mib))
+
+
+def test_device_memory_that_grows_without_end_is_told_before_it_is_full() -> None:
+    finding = only(diagnose("gpus/leaking"), "MEM004")
+    assert (finding.severity, finding.subject.gpu) == (Severity.WARNING, 0)
+    live = only(device_memory([30_000 + 4.0 * second for second in range(1200)]), "MEM004")
+    assert "is full in about 196 min" in live.summary
+
+
+@pytest.mark.parametrize(
+    "used_mib",
+    [
+        [30_000.0] * 1200,
+        [30_000 + 4.0 * second for second in range(500)],
+        [30_000 + 1.0 * second for second in range(1200)],
+        [30_000 + 20_000 * (1 - 0.996**second) for second in range(1200)],
+        [30_000 + (8_000.0 if second > 300 else 0.0) for second in range(1200)],
+    ],
+    ids=["steady", "short", "full tomorrow", "a cache that fills", "one longer batch"],
+)
+def test_device_memory_that_does_not_grow_for_ever_is_silent(used_mib: list[float]) -> None:
+    assert not device_memory(used_mib).findings
 
 
 def test_swap_in_use_is_no_trouble_but_waiting_for_memory_is() -> None:

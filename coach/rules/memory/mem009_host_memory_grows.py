@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
@@ -12,7 +11,7 @@ from coach.model.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_parameter
 from coach.rules.quoting import size_text
-from coach.rules.sampled import quarters, training_host_samples
+from coach.rules.sampled import steady_growth, training_host_samples
 from coach.rules.windows import is_first_of_epochs
 
 _MIN_SAMPLES = 20
@@ -65,34 +64,25 @@ class HostMemoryGrows(Rule):
             ]
             if len(samples) < _MIN_SAMPLES or samples[-1].time_s - samples[0].time_s < self.values["min_s"]:
                 continue
-            used, times = (
-                quarters([s.memory_used_mib or 0.0 for s in samples]),
-                quarters([s.time_s for s in samples]),
-            )
-            # A cache that fills grows ever more slowly: the last quarter must still grow at half of the mean pace.
-            paces = [
-                (b - a) / (t - s) for (a, b), (s, t) in zip(pairwise(used), pairwise(times), strict=True)
-            ]
-            pace = (used[-1] - used[0]) / (times[-1] - times[0])
-            grown = used[-1] - used[0]
+            growth = steady_growth([s.memory_used_mib or 0.0 for s in samples], [s.time_s for s in samples])
             limit = samples[-1].memory_limit_mib
-            if min(paces) <= 0 or paces[-1] < 0.5 * pace or limit is None:
+            if growth is None or limit is None or growth.grown < self.values["min_growth_mib"]:
                 continue
-            if used[-1] < self.values["growth"] * used[0] or grown < self.values["min_growth_mib"]:
+            if growth.by_quarters[-1] < self.values["growth"] * growth.by_quarters[0]:
                 continue
             newest = samples[-1].memory_used_mib or 0.0
-            left_s = max(0.0, (limit - newest) / paces[-1])
+            left_s = max(0.0, (limit - newest) / growth.pace_per_s)
             if left_s > self.values["horizon_s"]:
                 continue
             is_near = newest >= self.values["critical_share"] * limit
             may_be_cache = is_first_of_epochs(snapshot, history)
             may_be_cache = may_be_cache and newest < self.values["first_epoch_share"] * limit
             yield Hit(
-                summary=f"Memory on {node} grows by {size_text(paces[-1] * 3600)} an hour and reaches its limit in about {max(1, left_s / 60):.0f} min",
+                summary=f"Memory on {node} grows by {size_text(growth.pace_per_s * 3600)} an hour and reaches its limit in about {max(1, left_s / 60):.0f} min",
                 evidence=(
                     Evidence(
                         f"job's resident memory on {node} by quarters of {samples[-1].time_s - samples[0].time_s:.0f} s: "
-                        + ", ".join(size_text(value) for value in used)
+                        + ", ".join(map(size_text, growth.by_quarters))
                     ),
                     Evidence(f"newest of {len(samples)} samples", value=newest, unit="MiB"),
                     Evidence("memory limit there", value=limit, unit="MiB"),

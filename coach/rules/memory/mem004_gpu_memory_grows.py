@@ -1,0 +1,116 @@
+"""MEM004: the memory in use on a GPU grows without end, and will be full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.history import History
+from coach.model.series import Series
+from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import GpuSample
+from coach.rules.base import Need, Rule, Threshold
+from coach.rules.quoting import size_text
+from coach.rules.sampled import Growth, steady_growth, training_phases
+from coach.rules.windows import is_first_of_epochs, training_places
+
+_MIN_SAMPLES = 20
+
+
+class GpuMemoryGrows(Rule):
+    """The memory in use on a GPU grows steadily, and will be full.
+
+    What it sees
+        The device memory in use while it trains, in four equal parts of what was kept: each larger than the one before, the last pace at least
+        half of the mean one, and at this pace the GPU full within `horizon_s`.
+    Why it matters
+        It ends in "CUDA out of memory" hours into the run, at a line that has nothing to do with it.
+    When it stays silent
+        While it trains for less than `min_s`, when the growth ends or slows down (the allocator keeps what the longest batch once needed), when
+        it is full later than `horizon_s` from now. In the first of several epochs it is info: longer batches may still come.
+    What to do
+        Look for what is kept per step with its graph: `losses.append(loss)`, `total += loss`, outputs or hidden states in a list; use `.item()` or
+        `.detach()`. `torch.cuda.memory_summary()` tells whether live tensors grow, or only what the allocator keeps; against the latter
+        PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+    Sources
+        PyTorch's FAQ, "My model reports CUDA runtime error(2): out of memory"; runmedic's and TraceML's leak tests; torch's CUDA memory management notes.
+    """
+
+    code = "MEM004"
+    name = "gpu-memory-grows"
+    cause = "gpu_memory_leak"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.GPU_TELEMETRY}),)
+    causal_rank = 2
+    keep_s = 30.0
+    thresholds = (
+        Threshold(
+            "min_s", 600, "seconds of training", "the allocator has met most shapes of batches by then"
+        ),
+        Threshold("growth", 1.1, "times the first quarter", "less may be fragmentation"),
+        Threshold("min_growth_mib", 1024, "MiB", "TraceML's bound: workspaces and caches come in hundreds"),
+        Threshold("horizon_s", 14400, "seconds", "a limit that is further away than this can wait"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        found: list[tuple[float, str, int, Series[GpuSample], Growth]] = []
+        for node, gpu in history.gpus:
+            series = history.gpu_series(node, gpu)
+            growth = self._growth(snapshot, history, series) if self._may_grow(series) else None
+            if growth is not None:
+                newest = series.samples[-1]
+                free_mib = (newest.memory_total_mib or 0.0) - (newest.memory_used_mib or 0.0)
+                left_s = max(0.0, free_mib / growth.pace_per_s)
+                if newest.memory_total_mib and left_s <= self.values["horizon_s"]:
+                    found.append((left_s, node, gpu, series, growth))
+        if not found:
+            return
+        left_s, node, gpu, series, growth = min(found, key=lambda each: each[:3])
+        others = f" (and of {len(found) - 1} more)" if len(found) > 1 else ""
+        newest = series.samples[-1]
+        grows, is_full = (
+            ("grew", "would have been full after") if snapshot.has_ended else ("grows", "is full in about")
+        )
+        yield Hit(
+            summary=f"The memory in use on GPU {gpu} of {node}{others} {grows} by {size_text(growth.pace_per_s * 3600)} an hour"
+            f" and {is_full} {max(1, left_s / 60):.0f} {'more ' if snapshot.has_ended else ''}min",
+            evidence=(
+                Evidence("memory in use by quarters: " + ", ".join(map(size_text, growth.by_quarters))),
+                Evidence(
+                    f"newest of {len(series.samples)} samples", value=newest.memory_used_mib, unit="MiB"
+                ),
+                Evidence("memory of the GPU", value=newest.memory_total_mib, unit="MiB"),
+            ),
+            confidence=0.75,
+            subject=Subject(node=node, gpu=gpu) if len(found) == 1 else Subject(),
+            fixes=(
+                Fix(
+                    "Look for what is kept per step with its graph: losses or outputs in a list (`.item()`, `.detach()`)"
+                ),
+            ),
+            severity=Severity.INFO if is_first_of_epochs(snapshot, history) else None,
+            since_s=series.times[0],
+        )
+
+    def _may_grow(self, series: Series[GpuSample]) -> bool:
+        """Whether a closer look is worth its time: what grows steadily has grown since the middle."""
+        if len(series.samples) < _MIN_SAMPLES:
+            return False
+        middle = series.samples[len(series.samples) // 2].memory_used_mib
+        newest = series.samples[-1].memory_used_mib
+        return (
+            middle is not None and newest is not None and newest - middle >= self.values["min_growth_mib"] / 4
+        )
+
+    def _growth(self, snapshot: TargetSnapshot, history: History, series: Series[GpuSample]) -> Growth | None:
+        places = training_places(series, training_phases(snapshot, history), None, 0)
+        if len(places) < _MIN_SAMPLES:
+            return None
+        times = [series.times[place] for place in places]
+        used = series.column("memory_used_mib", places)
+        if times[-1] - times[0] < self.values["min_s"] or any(value != value for value in used):
+            return None
+        growth = steady_growth(used, times)
+        if growth is None or growth.grown < self.values["min_growth_mib"]:
+            return None
+        return growth if growth.by_quarters[-1] >= self.values["growth"] * growth.by_quarters[0] else None
