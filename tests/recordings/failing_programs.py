@@ -35,6 +35,7 @@ FAILING = {
     "torch-without-cuda": "import torch\ntorch.zeros(1).cuda()",
     "version-conflict": "from torch.distributed.fsdp import fully_sharded",
     "shape-mismatch": "import torch\ntorch.nn.Linear(512, 10)(torch.zeros(8, 256))",
+    "data-parallel": "import torch\ntorch.nn.DataParallel(torch.nn.Linear(512, 10))(torch.zeros(8, 256))",
     "stacked-samples": "import torch\ntorch.utils.data.default_collate([torch.zeros(3, 32, 32), torch.zeros(3, 30, 32)])",
     "state-dict-mismatch": "import torch\ntorch.nn.Linear(4, 10).load_state_dict(torch.nn.Linear(4, 100).state_dict())",
     "device-mismatch": "import torch\ntorch.nn.Linear(4, 2)(torch.zeros(1, 4, device='meta'))",

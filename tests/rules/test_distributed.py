@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coach.model.finding import Severity
 from tests.rules.examples import of_a_whole_log
+from tests.rules.recorded import diagnose
 
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 _SETTING_UP = "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error:"
@@ -136,3 +138,12 @@ def test_a_connection_that_a_rank_closed_because_cuda_failed_it_is_no_fault_of_t
 )
 def test_a_warning_of_the_same_is_no_alarm(line: str) -> None:
     assert not of_a_whole_log(line, "Epoch 1 done")
+
+
+def test_a_program_on_nn_data_parallel_is_told_of_the_faster_way_and_ddp_is_not() -> None:
+    findings = {finding.rule: finding for finding in diagnose("ended/data-parallel.log").findings}
+    assert next(iter(findings)) == "TOR001", "what ended it comes first"
+    advice = findings["DST016"]
+    assert advice.severity is Severity.INFO
+    assert advice.evidence[0].line == 10
+    assert "DST016" not in [finding.rule for finding in diagnose("ended/unused-parameters.log").findings]
