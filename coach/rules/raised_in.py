@@ -20,7 +20,7 @@ _FRAMES = {
     "DST024": re.compile(
         r"/torch/distributed/(?:fsdp|_composable/fsdp)/|/fairscale/nn/data_parallel/fully_sharded_data_parallel\.py"
     ),
-    "DST022": re.compile(r'[\\/]os\.py", line \d+, in __getitem__'),
+    "DST022": re.compile(r'(?:[\\/]os\.py|<frozen os>)", line \d+, in __getitem__'),
     "TOR003": re.compile(r"/torch/_(?:dynamo|inductor)/|/triton/compiler/"),
     "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
@@ -31,6 +31,7 @@ _LOADING = re.compile(
 _SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
 _ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')
 """Where FSDP has the helper that raises its assertions."""
+_ENVIRONMENT = re.compile(r'(?:[\\/]os\.py|<frozen os>)"|environ|getenv|\benv\b')
 _FRAME = re.compile(r'\s+File "([^"]+", line \d+(?:, in \S+)?)')
 
 
@@ -45,6 +46,17 @@ def is_of_a_load(hit: LogHit) -> bool:
     """Whether the frames of an EOFError are those of a file of weights that is loaded: it has few words."""
     frames = "\n".join(hit.traceback)
     return bool(_LOADING.search(frames)) and not _SPAWNED.search(frames)
+
+
+def is_of_a_table(hit: LogHit) -> bool:
+    """Whether a KeyError that names a variable of the environment is one of a data frame or of another mapping, by its frames."""
+    frames = "\n".join(hit.traceback)
+    return (
+        hit.rule == "DST022"
+        and "key" in hit.fields
+        and 'File "' in frames
+        and not _ENVIRONMENT.search(frames)
+    )
 
 
 def is_of_a_peer(hit: LogHit) -> bool:

@@ -76,6 +76,8 @@ WORDINGS = {
         "InvalidArgumentError: ConcatOp : Dimensions of inputs should match: shape[0] = [1,2] vs. shape[1] = [2,3]",
         "Graph execution error:\nIncompatible shapes: [32,10] vs. [32,11]",
         'flax.errors.ScopeParamShapeError: Initializer expected to generate shape (3, 4) but got shape (3, 5) for parameter "kernel"',
+        "ValueError: Attention mask should be of size (1, 1, 512, 1024), but is torch.Size([1, 1, 512, 512])",
+        "ValueError: Unable to create tensor, you should probably activate truncation and/or padding with 'padding=True'",
     ],
     "torch_compile_error": [
         "torch._dynamo.exc.Unsupported: Attempted to call function marked as skipped\n  Hint: Avoid calling the function `f`.",
@@ -90,6 +92,10 @@ WORDINGS = {
         "ERROR: Fused kernels configured but not installed. Please run `python setup.py install` to install them",
         "subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1.",
         "nvcc fatal   : Unsupported gpu architecture 'compute_86'",
+        "AssertionError: Unable to pre-compile async_io",
+        "RuntimeError: Ninja build failed. Ninja output:",
+        "RuntimeError: The current installed version of g++ (13.2.0) is greater than the maximum required version by CUDA 11.7.",
+        "RuntimeError: PyTorch version mismatch! DeepSpeed ops were compiled and installed with a different version than what is",
     ],
     "shared_library_missing": [
         "RuntimeError:\n        CUDA Setup failed despite GPU being available. Please run the following command to get more information:",
@@ -97,9 +103,17 @@ WORDINGS = {
         "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
         "python: symbol lookup error: /env/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
         "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
+        "OSError: sndfile library not found",
+        "RuntimeError: cannot load MPI library\nlibmpi.so.12: cannot open shared object file: No such file or directory",
+        "AssertionError: libcuda.so cannot found!",
     ],
     "module_not_found": [
         f"{FAILED_IMPORT}No module named 'triton'",
+        "ImportError: \nT5Tokenizer requires the SentencePiece library but it was not found in your environment. Check out the",
+        "ImportError: This modeling file requires the following packages that were not found in your environment: flash_attn.",
+        "ImportError: Using `low_cpu_mem_usage=True` or a `device_map` requires Accelerate: `pip install accelerate`",
+        "ValueError: Couldn't instantiate the backend tokenizer from one of: \n"
+        "You need to have sentencepiece or tiktoken installed to convert a slow tokenizer to a fast one.",
     ],
     "version_conflict": [
         f"{FAILED_IMPORT}cannot import name 'UNSIGNED' from 'botocore' (unknown location)",
@@ -114,6 +128,15 @@ WORDINGS = {
         "ImportError: This example requires a minimum version of 4.21.0, but the version found is 4.20.1.",
         "RuntimeError: jaxlib version 0.4.14 is newer than and incompatible with jax version 0.4.13.",
         "python: symbol lookup error: /env/x.so: undefined symbol: _ZN3c105ErrorC2E",
+        "ValueError: Due to a serious vulnerability issue in `torch.load`, we now require users to upgrade torch to at least v2.6",
+        "ValueError: The checkpoint you are trying to load has model type `qwen3` but Transformers does not recognize this architecture.",
+        "ImportError: AttnProcessor2_0 requires PyTorch 2.0, to use it, please upgrade PyTorch to 2.0.",
+    ],
+    "state_dict_mismatch": [
+        "KeyError: 'layers.0.self_attn.q_proj.lora_A.weight'",
+        "ValueError: There is no module or parameter named 'lm_head.base_layer' in LlamaForCausalLM",
+        "ValueError: The target dict keys and state dict keys do not match, target dict contains keys {'bias'}",
+        "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the current",
     ],
     "dataloader_worker_killed": [
         "SystemError: (Fatal) DataLoader process (pid 17) exited is killed by signal: Killed. (at /paddle/x.cc:181)",
@@ -124,6 +147,10 @@ WORDINGS = {
         "RuntimeError: Could not find 'SLURM_PROCID' in the SLURM environment",
     ],
     "deepspeed_config_error": [
+        "AssertionError: DeepSpeed does not recognize LR scheduler CosineDecay",
+        "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",
+        "ValueError: You cannot specify an optimizer in the config file and in the code at the same time.",
+        "hjson.scanner.HjsonDecodeError: Expecting ',' delimiter or '}': line 31 column 5 (char 812)",
         "lightning.fabric.utilities.exceptions.MisconfigurationException: Do not set `gradient_accumulation_steps` in the DeepSpeed config",
     ],
     "device_side_assert": [
@@ -165,6 +192,8 @@ WORDINGS = {
         "./train.sh: line 22: 1956726 Aborted                 (core dumped) python3 main.py",
         "terminate called without an active exception\nAborted (core dumped)",
         "  exitcode  : -6 (pid: 3042)",
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)",
+        "forrtl: severe (174): SIGSEGV, segmentation fault occurred",
     ],
     "host_oom": [f"{BAR}Killed"],
     "sigterm_signal": [f"{BAR}Terminated"],
@@ -190,6 +219,12 @@ HEALTHY = {
     "an optional module": """
         No module named 'triton'
         cannot import name 'flash_attn_func' from 'flash_attn'
+        step 1 loss 0.3
+        step 2 loss 0.2""",
+    "advice to install": """
+        Warning: ImportError: requires `pip install flash-attn`, using eager attention
+        T5Tokenizer requires the SentencePiece library
+        Failed to load: KeyError: 'head.weight', falling back to random weights
         step 1 loss 0.3
         step 2 loss 0.2""",
     "a sanitizer": """
@@ -245,3 +280,13 @@ def test_an_abort_is_told_only_where_the_log_says_nothing_else() -> None:
 def test_an_import_that_failed_for_another_reason_is_still_told() -> None:
     frames = ("Traceback (most recent call last):", '  File "/p/train.py", line 3, in <module>')
     assert of_a_whole_log(*frames, FAILED_IMPORT.strip(), "libfoo says no")[:1] == ["code_error"]
+
+
+def test_a_column_that_is_called_as_a_variable_of_the_environment_is_a_mistake_of_the_program() -> None:
+    frames = ("Traceback (most recent call last):", '  File "/p/rank.py", line 3, in <module>')
+    assert of_a_whole_log(*frames, "    frame = frame[frame['RANK'] < 9]", "KeyError: 'RANK'")[:1] == [
+        "code_error"
+    ]
+    own = "    rank = int(os.environ['RANK'])"
+    deeper = '  File "<frozen os>", line 679, in __getitem__'
+    assert of_a_whole_log(*frames, own, deeper, "KeyError: 'RANK'")[:1] == ["env_vars_missing"]

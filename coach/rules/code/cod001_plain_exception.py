@@ -13,7 +13,7 @@ from coach.rules.aftermath import above_traceback, lines_after, went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
-from coach.rules.raised_in import is_of_a_load, is_of_a_peer, owner_of
+from coach.rules.raised_in import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
 
 _EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
@@ -172,7 +172,11 @@ class PlainException(Rule):
         )
 
     def _unexplained(self, snapshot: TargetSnapshot) -> list[LogHit]:
-        others = [hit for hit in snapshot.log_hits if hit.rule not in (self.code, PROGRESS.rule, "")]
+        others = [
+            hit
+            for hit in snapshot.log_hits
+            if hit.rule not in (self.code, PROGRESS.rule, "") and not is_of_a_table(hit)
+        ]
         if all(map(_is_nobodys, others)):
             others = []
         places = {(hit.file, hit.line) for hit in others}

@@ -18,6 +18,7 @@ _SEGFAULT = re.compile(
     r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
     r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"
+    r"|APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault|^forrtl: severe \(174\): SIGSEGV"
     r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
     r"|^\s*(?:\*\*\* Error in `[^']+': )?(?P<heap>(?:free|malloc|realloc|munmap_chunk)\(\): \w.*"
@@ -26,7 +27,7 @@ _SEGFAULT = re.compile(
 )
 _ABORTED = re.compile(
     rf"{AFTER_A_BAR}Aborted(?: \(core dumped\))?$|: line \d+: +\d+ Aborted\b|^Fatal Python error: Aborted$"
-    r"|Signal 6 \(SIGABRT\) received by PID|\*\*\* SIGABRT (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -6$"
+    r"|Signal 6 \(SIGABRT\) received by PID|\*\*\* SIGABRT (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -6$|APPLICATION TERMINATED WITH THE EXIT STRING: Aborted"
     r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGABRT\b|^terminate called without an active exception"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Aborted|noticed that process rank \d+ .*exited on signal 6\b"
 )

@@ -12,10 +12,12 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _REFUSED = re.compile(
     UNHEEDED + r"(?:.*?(?='DeepSpeed\w*Config' object has no attribute '\w+'"
-    r"|(?:DeepSpeedConfigError|ZeRORuntimeException)\b"
+    r"|(?:DeepSpeedConfigError|ZeRORuntimeException\b(?!\W{1,3}The checkpoint being loaded)|HjsonDecodeError)\b"
     r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.{0,200}? has to be greater than 0|Gradient accumulation steps: .{0,200}?greater than 0|Either train_batch_size or)"
     r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with)"
     r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)"
+    r"|AssertionError: (?:DeepSpeed does not recognize LR scheduler|bfloat16 and fp16 modes cannot be)"
+    r"|ValueError: You (?:cannot specify an? (?:optimizer|scheduler) in the config file and in the code|cannot create a `Dummy(?:Optim|Scheduler)`)"
     r"|AssertionError: zero stage \d requires an optimizer)"
     r"|.*?[Ee]rror: (?=(?:\S+: )?DeepSpeed does not know )"
     r"|(?>.*?(?=(?:Error|MisconfigurationException): ))(?=.{0,200}?(?:[Dd]eep[Ss]peed|ds_config|zero_optimization|ZeRO)\S{0,200} .{0,200}?(?:config|stage|requires|must|not supported|only supported|doesn't support|optimizer)))"
@@ -64,6 +66,11 @@ class DeepSpeedConfig(EndingRule):
                 "ds_config",
                 "zero_optimization",
                 "zero stage ",
+                "HjsonDecodeError",
+                "bfloat16 and fp16 modes cannot be",
+                "in the config file and in the code",
+                "`DummyOptim`",
+                "`DummyScheduler`",
                 "ZeRO",
             ),
             _REFUSED,

@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.raised_in import is_of_a_table
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
@@ -33,7 +34,7 @@ class RankVariablesMissing(EndingRule):
     Why it matters
         `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python` and `srun` do not.
     When it stays silent
-        Where a logger gives it as a warning; info when the program took a default and went on.
+        Where a logger gives it as a warning, and where the frames say that it is the key of a data frame or of another mapping; info when the program took a default and went on.
     What to do
         Start the program with torchrun, one per node. With plain srun set RANK=$SLURM_PROCID, LOCAL_RANK=$SLURM_LOCALID,
         WORLD_SIZE=$SLURM_NTASKS inside of the task (not in the batch script, where all would be 0), and MASTER_ADDR, MASTER_PORT for all.
@@ -66,6 +67,9 @@ class RankVariablesMissing(EndingRule):
             _MISSING,
         ),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return not is_of_a_table(hit)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The environment variable {_name(hit)} is not set"

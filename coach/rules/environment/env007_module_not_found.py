@@ -17,12 +17,29 @@ _MISSING = re.compile(
     r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
     r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
     r"|ImportError: .*?the package (?P<package_of>[\w.-]+) seems to be not installed"
-    r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the) )(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
+    r"|^(?!Tried )[A-Z]\w+ requires the (?P<library_below>[\w-]+) library but it was not found in your environment"
+    r"|ImportError: This modeling file requires the following packages that were not found in your environment: (?P<remote>[\w-]+)"
+    r"|(?:ImportError|ModuleNotFoundError|MisconfigurationException): (?!.*(?:but found |[Uu]pgrade |[Ii]ncompatible|cannot import name))(?=.*?\b(?:[Rr]equire|[Ii]nstall)).{0,400}?\bpip install (?:-\S+ )?[\"']?(?P<to_install>[\w-]+)"
+    r"|^You need to have (?P<tokenizer>sentencepiece)(?: or tiktoken)? installed to convert a slow tokenizer to a fast one"
+    r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch|[Pp]ython) )(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )
 
-_FIELDS = ("module", "bare_module", "started", "library", "distribution", "package", "package_of", "wanted")
+_FIELDS = (
+    "module",
+    "bare_module",
+    "started",
+    "library",
+    "distribution",
+    "package",
+    "package_of",
+    "wanted",
+    "library_below",
+    "remote",
+    "to_install",
+    "tokenizer",
+)
 
 
 class ModuleNotFound(EndingRule):
@@ -63,6 +80,9 @@ class ModuleNotFound(EndingRule):
                 "lease install ",
                 "DistributionNotFound",
                 "PackageNotFoundError",
+                "requires the following packages that were",
+                "pip install ",
+                "You need to have sentencepiece",
             ),
             _MISSING,
         ),

@@ -34,6 +34,9 @@ _CONFLICT = re.compile(
     r"|(?:ImportError|OSError): (?!.*torch_extensions)\S+\.so\S*: (?P<symbol>undefined symbol: _Z\S+)"
     r"|^(?!.*torch_extensions)\S+\.so\S*: (?P<bare_symbol>undefined symbol: _Z\S+)"
     r"|RuntimeError: (?P<operators>Couldn't load custom C\+\+ ops)"
+    r"|Error: (?P<load>Due to a serious vulnerability issue in `torch\.load`.*?require users to upgrade torch.*?)(?: in order|$)"
+    r"|(?:Error|Value error)[:,] (?P<unknown>The checkpoint you are trying to load has model type \S+ but Transformers does not recognize this architecture)"
+    r"|ImportError: (?P<upgrade>.*?\brequires (?:PyTorch|torch|[Pp]ython) [\d<>=v][\w.=]*)"
     r"|pkg_resources\.(?P<packages>(?:Contextual)?VersionConflict: .*)"
     r")"
 )
@@ -60,6 +63,9 @@ _FIELDS = (
     "python",
     "moved",
     "looked_up",
+    "load",
+    "unknown",
+    "upgrade",
 )
 
 
@@ -69,7 +75,7 @@ class VersionConflict(EndingRule):
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
         this module, but found Y", names that torch, transformers, numpy or another installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but
-        incompatible"; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions; a package that was built against another torch (an undefined
+        incompatible"; a model type that the installed transformers does not know; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions; a package that was built against another torch (an undefined
         C++ symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.
@@ -113,6 +119,12 @@ class VersionConflict(EndingRule):
                 "with different CUDA",
                 "undefined symbol: _Z",
                 "load custom C++ ops",
+                "vulnerability issue in `torch.load`",
+                "does not recognize this architecture",
+                "requires PyTorch ",
+                "requires torch ",
+                "requires Python ",
+                "requires python ",
             ),
             _CONFLICT,
         ),

@@ -75,6 +75,11 @@ _WORDINGS = (
     ("in both shapes must be equal", r"Dimension \d+ in both shapes must be equal"),
     ("Dimensions of inputs should match", r"(?:ConcatOp : )?Dimensions of inputs should match"),
     ("required broadcastable shapes", r"required broadcastable shapes"),
+    (
+        "Unable to create tensor, you",
+        r"Unable to create tensor, you should probably activate (?:truncation|padding)",
+    ),
+    ("), but is ", r"(?:Attention \w+|`attn_output`) should be of size \(.{0,80}?\), but is "),
     ("expected to generate shape", r"Initializer expected to generate shape"),
 )
 """Each with what every line of it contains."""

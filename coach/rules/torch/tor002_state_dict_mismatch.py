@@ -13,7 +13,7 @@ from coach.rules.quoting import hits_of
 
 _MISMATCH = re.compile(
     UNHEEDED
-    + r".*?(?:\bmd = metadata\.state_dict_metadata\[fqn\]$|Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
+    + r".*?(?:\bKeyError: '(?:\w+\.)+\w*(?:\.weight|\.bias|\.running_mean|\.qweight|\.weight_scale(?:_inv)?)'$|\bmd = metadata\.state_dict_metadata\[fqn\]$|Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
     r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
     r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
     r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
@@ -21,6 +21,7 @@ _MISMATCH = re.compile(
     r"|You are trying to load a weight file containing \d+ layers|(?:Layer|Weight) count mismatch (?:when loading weights|for )"
     r"|Shape mismatch in (?:layer #\d|top-level weight)|Layer shape .+ not compatible with weight shape|Layer '\S+' expected \d+ variables, but received"
     r"|Cannot load model parameters from checkpoint .*architectures match|Global shape mismatch for loaded|Received incompatible tensor with shape .* when attempting to restore variable"
+    r"|There is no module or parameter named '[\w.]+' in \w|The target dict keys and state dict keys do not match|The checkpoint being loaded used a DP world size of"
     r"|Requested shape: .* is not compatible with the stored shape"
     r"|Restoring from checkpoint failed\. This is most likely due to a (?:Variable name|mismatch)))"
 )
@@ -35,7 +36,7 @@ class StateDictMismatch(EndingRule):
 
     What it sees
         "Error(s) in loading state_dict for MODEL" with the keys that are missing, unexpected or of another size; an optimizer's "loaded
-        state dict contains a parameter group that doesn't match"; Keras' and TensorFlow's words for layers and weights that differ.
+        state dict contains a parameter group that doesn't match"; a `KeyError` whose key is a parameter's name; Keras' and TensorFlow's words for layers and weights that differ.
     Why it matters
         Checkpoint and program belong to different versions or settings of the model. Nothing was trained.
     When it stays silent
@@ -77,6 +78,14 @@ class StateDictMismatch(EndingRule):
                 "Global shape mismatch for loaded",
                 "Received incompatible tensor",
                 "not compatible with the stored shape",
+                "There is no module or parameter named",
+                "The target dict keys and state dict",
+                "being loaded used a DP world size",
+                ".weight'",
+                ".bias'",
+                ".running_mean'",
+                ".qweight'",
+                ".weight_scale",
             ),
             _MISMATCH,
         ),
