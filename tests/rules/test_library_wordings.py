@@ -167,6 +167,10 @@ WORDINGS = {
         "CondaEnvironmentNotFoundError: Could not find environment: train .",
         "/var/spool/slurmd/job17/slurm_script: line 9: /home/user/miniconda3/etc/profile.d/conda.sh: No such file or directory",
         "slurm_script: line 9: /opt/anaconda3/bin/activate: No such file or directory",
+        "critical libmamba Shell not initialized",
+        "/home/u/miniconda3/etc/profile.d/conda.sh: line 51: PS1: unbound variable",
+        "conda: Command not found.",
+        "run.zsh:12: command not found: conda",
     ],
     "nccl_error": [
         "[E net_dag.cc:188] caffe2::EnforceNotMet: [enforce fail at cuda_nccl_gpu.cc:24] status == ncclSuccess. 2 vs 0.  Error at: x.cc24: system error",
@@ -196,7 +200,13 @@ WORDINGS = {
         "forrtl: severe (174): SIGSEGV, segmentation fault occurred",
     ],
     "host_oom": [f"{BAR}Killed"],
-    "sigterm_signal": [f"{BAR}Terminated"],
+    "sigterm_signal": [
+        f"{BAR}Terminated",
+        "lightning_fabric.utilities.exceptions.SIGTERMException",
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)",
+        "WARNING tune.py:186 -- Stop signal received (e.g. via SIGINT/Ctrl+C), ending Ray Tune run. This will try to checkpoint",
+        "*** SIGTERM received by PID 2231 (TID 2231) on cpu 12 from PID 1; stack trace: ***",
+    ],
     "nccl_network": [
         "n1:6015:6224 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<59227>\n"
         + "n1:6015:6224 [1] NCCL INFO misc/socket.cc:546 -> 6\n" * 12

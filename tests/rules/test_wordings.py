@@ -146,6 +146,10 @@ WORDINGS = {
         "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
         "FloatingPointError: Predicted boxes or scores contain Inf/NaN. Training has diverged.",
         "it 1 D loss: nan  G loss: 0.3\nit 2 D loss: nan  G loss: 0.2",
+        "RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped.",
+        "FloatingPointError: invalid value (nan) encountered in jit(train_step)",
+        "      1/299      4.21G        nan        nan        nan         44        640\n" * 2,
+        " 1201: nan, nan avg loss, 0.001000 rate, 3.211 seconds, 76864 images\n" * 2,
     ],
     "nccl_timeout": [
         "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
@@ -155,7 +159,13 @@ WORDINGS = {
     "slurm_timeout": [
         "TERM_RUNLIMIT: job killed after reaching LSF run time limit.\nExited with exit code 140.",
         "=>> PBS: job killed: walltime 3631 exceeded limit 3600",
+        "submitit.core.utils.UncompletedJobError: Job not requeued because: timed-out too many times.",
     ],
+    "slurm_preempted": [
+        "slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2026-11-21T04:13:06 DUE TO JOB REQUEUE ***",
+        "TERM_PREEMPT: job killed after preemption.",
+    ],
+    "loss_divergence": ["Divergence threshold reached: val_loss = 812.1 > 100.0. Signaling Trainer to stop."],
     "slurm_cancelled": [
         "TERM_OWNER: job killed by owner.\nExited with exit code 143.",
         "slurmstepd-n1: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-11-21T04:13:06 ***\n"
@@ -169,6 +179,8 @@ WORDINGS = {
     ],
     "amp_overflow": [
         "[deepscale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 1, reducing to 1\n" * 3,
+        " lm loss: 3.1E+00 | loss scale: 1.0 | number of skipped iterations:  97 | number of nan iterations:   0 |\n"
+        * 3,
     ],
     "sigterm_signal": [
         "--- Logging error ---\nTraceback (most recent call last):\n"

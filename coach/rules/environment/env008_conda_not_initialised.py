@@ -16,9 +16,11 @@ _PROGRAM = r"(?:torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horov
 _PATTERN = re.compile(
     r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
     r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
-    r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:command )?not found"
-    rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command )?not found$|: command not found: (?P<last>{_PROGRAM})$"
-    r"|conda: error: argument COMMAND: invalid choice: '(?:de)?activate'|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
+    r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:[Cc]ommand )?not found|: command not found: (?:conda|mamba|micromamba)$"
+    r"|libmamba Shell not initialized|'\w*mamba' is running as a subprocess and can't modify the parent shell|Run 'mamba init' to be able to run mamba activate"
+    r"|/profile\.d/(?:conda|mamba)\.sh: line \d+: \w+: unbound variable"
+    rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command not found|not found|Command not found\.)$|: command not found: (?P<last>{_PROGRAM})$"
+    r"|conda: error: argument (?:COMMAND|command): invalid choice: '(?:de)?activate'|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
     r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh|bin/activate): No such file or directory"
     r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
     r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
@@ -31,7 +33,7 @@ class CondaNotInitialised(EndingRule):
     What it sees
         "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda activate'",
         "conda: command not found", and the same of a program that comes with an environment ("torchrun: command not found"); conda's
-        "invalid choice: 'activate'", a conda.sh that is not there, "Could not find conda environment" in
+        "invalid choice: 'activate'", mamba's "Shell not initialized", a conda.sh that is not there or that fails for an unbound variable, "Could not find conda environment" in
         the job's log.
     Why it matters
         A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
@@ -63,6 +65,10 @@ class CondaNotInitialised(EndingRule):
                 "activate: ",
                 "NotFound: ",
                 "argument COMMAND: ",
+                "argument command: ",
+                "Shell not initialized",
+                "can't modify the parent shell",
+                "'mamba init'",
                 "CommandNotFoundError: ",
                 "CondaEnvironmentNotFoundError",
                 "profile.d/",

@@ -25,10 +25,11 @@ _STOPPED = re.compile(
     r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
     r"|Function '\w+Backward\d*' returned nan values in its \d+th output"
     r"|found NaN in local (?:forward loss calculation|grad norm)"
-    r"|[Mm]onitored metric \S*(?<!val_)(?<!val/)loss\S* = (?:nan|inf) is not finite"
+    r"|[Mm]onitored metric \S*loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
     r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|The gradients at all steps are invalid in this epoch|[Nn]on-finite loss, ending training|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
     r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
+    r"|Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite|invalid value \((?:nan|inf)\) encountered in )"
     r"|Error: The loss returned in `training_step` is (?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
     r"|Error: Expected parameter \w+ \(\w+ of shape .*?\) of distribution \w+\("
 )
@@ -37,6 +38,10 @@ _FILTERED = re.compile(
 )
 """transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0. Megatron prints no loss then."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
+_COLUMNS = re.compile(
+    r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
+)
+"""YOLO's tables, where the names of the losses stand in the head, and darknet's lines, where the name follows."""
 _NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
 
 
@@ -57,7 +62,7 @@ class LossNotFinite(Rule):
 
     What it sees
         In the metrics: several steps of a rank in a row whose loss is not finite, or one at which the run ended. In a log: numbers
-        that are not finite behind the key of a training loss (`loss: nan`, `'loss': nan`, `train_loss=nan`, `loss nan (nan)`), and the
+        that are not finite behind the key of a training loss (`loss: nan`, `'loss': nan`, `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the
         words with which trainers give up on it ("Loss is nan, stopping training", anomaly detection's "returned nan values").
     Why it matters
         Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later checkpoints are worthless.
@@ -125,6 +130,8 @@ class LossNotFinite(Rule):
                 " invalid values",
                 " of distribution ",
                 "diverged with loss",
+                "`parameters` is non-finite",
+                "invalid value (",
                 "gradients at all steps are invalid",
             ),
             _STOPPED,
@@ -132,6 +139,7 @@ class LossNotFinite(Rule):
         Signature(
             "NUM001", "filtered", ("'grad_norm': nan", "'grad_norm': 'nan", "grad norm: nan"), _FILTERED
         ),
+        Signature("NUM001", "columns", (" nan  ", "nan avg loss"), _COLUMNS),
         Signature("NUM001", "nan_iterations", ("number of nan iterations:",), _NAN_ITERATIONS),
     )
 
@@ -188,6 +196,7 @@ class LossNotFinite(Rule):
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
         filtered = hits_of(snapshot, self.code, "filtered")
+        columns = hits_of(snapshot, self.code, "columns")
         skipped = hits_of(snapshot, self.code, "nan_iterations")
         counts = {int(hit.fields["num"]) for hit in skipped}
         if stopped:
@@ -198,6 +207,8 @@ class LossNotFinite(Rule):
             confidence, hits = 0.75, lasting
         elif len(counts) >= self.values["consecutive"]:
             confidence, hits = 0.9, skipped
+        elif len(columns) >= self.values["consecutive"]:
+            confidence, hits = 0.9, columns
         elif len(filtered) >= self.values["consecutive"]:
             confidence, hits = 0.9, filtered
         else:

@@ -20,6 +20,8 @@ _REDUCED = re.compile(
 )
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
 _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
+_SKIPPED = re.compile(r"loss scale: (?P<scale>1\.0|0\.\d+)\b.*? number of skipped iterations: +[1-9]")
+"""Megatron: at a scale that scales nothing up, iterations overflow."""
 _MINIMUM = re.compile(
     r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum|reached its minimum|is below minimum))"
 )
@@ -92,6 +94,7 @@ class LossScaleCollapse(Rule):
         ),
         Signature("NUM004", "half", ("at::Half without overflow",), _OVERFLOW),
         Signature("NUM004", "reduced", ("OVERFLOW", "verflow"), _REDUCED),
+        Signature("NUM004", "skipped", ("number of skipped iterations:",), _SKIPPED),
         Signature("NUM004", "state", ("scale",), _STATE),
     )
 
@@ -109,13 +112,13 @@ class LossScaleCollapse(Rule):
         if half and not went_on(half[0], snapshot):
             yield self._hit(snapshot, half[0], "A value is too large for fp16", Severity.CRITICAL)
             return
-        for name in ("reduced", "state"):
+        for name in ("reduced", "skipped", "state"):
             hits = hits_of(snapshot, self.code, name)
             scales = [float(hit.fields["scale"]) for hit in hits]
             has_floor = not any(_FAIRSEQ.search(hit.text) for hit in hits)
             if self._collapsed(scales, has_floor=has_floor):
                 words = f"The loss scale fell from {max(scales):g} to {scales[-1]:g}"
-            elif name == "reduced" and has_floor and self._stays_low(scales):
+            elif name != "state" and has_floor and self._stays_low(scales):
                 words = f"Steps overflow again and again at a loss scale of {scales[-1]:g}"
             else:
                 continue

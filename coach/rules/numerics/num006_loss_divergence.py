@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
+from coach.model.log import Signature
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.curves import are_adversaries, courses
 from coach.rules.launched import float_parameter, int_parameter
+from coach.rules.quoting import hits_of, quote
 
+_STOPPED = re.compile(
+    r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected"
+)
 _MAX_BLOCKS = 100
 _NEAR_START = 0.25
 """Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the next fold."""
@@ -35,7 +41,7 @@ class LossDivergence(Rule):
 
     What it sees
         A series of training losses, from metrics or from the lines of a log, whose newest values all lie above the highest of the stretch
-        before by half, and that lost at least half of the progress since the beginning.
+        before by half, and that lost at least half of the progress since the beginning. Lightning's words where it stops for that.
     Why it matters
         Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
     When it stays silent
@@ -66,7 +72,21 @@ class LossDivergence(Rule):
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
     )
 
+    signatures = (
+        Signature("NUM006", "stopped", ("Divergence threshold reached", "Training spike detected"), _STOPPED),
+    )
+
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        stopped = hits_of(snapshot, self.code)
+        if stopped:
+            yield Hit(
+                summary="The trainer stopped because the loss diverged",
+                evidence=(quote(stopped[0]),),
+                confidence=0.9,
+                fixes=tuple(self._fixes(snapshot.run)),
+                since_s=stopped[0].time_s,
+            )
+            return
         for points in courses(snapshot, history):
             losses = [point.loss for point in points]
             rise = self._rise(losses)

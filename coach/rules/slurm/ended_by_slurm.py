@@ -15,10 +15,15 @@ from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import ended_well
+from coach.rules.aftermath import ended_well, lines_after
 from coach.rules.base import Need, Rule
 from coach.rules.losslines import losses_after
 from coach.rules.quoting import earliest, hits_of, quote
+
+REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
+"""What a job says that has itself started again. Lightning writes "requeing"."""
+
+_RESUMED = re.compile(r"\b(?:[Rr]esum(?:ed?|ing)|[Rr]estor(?:ed|ing))\b.*\b(?:from|training)\b")
 
 _STILL_FLUSHED_LINES = 200
 """The tasks of an ended job print for some seconds more; a log that has losses so far below was written by a later attempt."""
@@ -89,6 +94,7 @@ def _was_outlived(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     if tail is None:
         return False
     trained_on = losses_after(hit, snapshot)
-    if ended_well(hit, tail) and (trained_on or hit.fields.get("what") != "JOB"):
+    is_resumed = trained_on or any(_RESUMED.search(line) for line in lines_after(hit, tail))
+    if ended_well(hit, tail) and (is_resumed or hit.fields.get("what") != "JOB"):
         return True
     return trained_on and tail.num_lines - hit.line > _STILL_FLUSHED_LINES

@@ -22,7 +22,7 @@ class TimeLimit(EndedBySlurm):
     """The job reached its time limit and was ended by Slurm.
 
     What it sees
-        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out"; LSF's and PBS's words for the same. From the
+        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out" and "Job not requeued because: timed-out …"; LSF's and PBS's words for the same. From the
         run's own steps it tells whether the training was still getting on.
     Why it matters
         What was computed since the last checkpoint is lost. A job that hung reaches its limit as well, however long that is: then
@@ -59,15 +59,17 @@ class TimeLimit(EndedBySlurm):
         Signature(
             "JOB002",
             "submitit",
-            ("this job is timed-out",),
-            re.compile(r"Caught signal \w+ on .*?: this job is timed-out"),
+            ("this job is timed-out", "Job not requeued because: timed-out"),
+            re.compile(
+                r"Caught signal \w+ on .*?: this job is timed-out|Job not requeued because: timed-out"
+            ),
         ),
         Signature(
             "JOB002",
             "other_scheduler",
             ("TERM_RUNLIMIT: ", "PBS: job killed: walltime "),
             re.compile(
-                r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit|=>> (?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
+                r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit|^(?:=>> )?(?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
             ),
         ),
     )

@@ -18,7 +18,7 @@ from coach.rules.quoting import earliest, hits_of, quote
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _UNFIT = (
     r"(?:Communication connection failure|Job credential expired|Invalid job credential|Error configuring interconnect|Prolog failed"
-    r"|Slurmd could not )"
+    r"|Slurmd could not |Zero Bytes were transmitted)"
 )
 """Why a node started no task, by its own fault: it was not reached, its clock or its key is off, its prolog failed."""
 
@@ -28,7 +28,7 @@ class NodeFailed(Rule):
 
     What it sees
         The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it; the words "Node failure on …" of
-        srun, "DUE TO NODE FAILURE" of slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend NODE_FAIL is a
+        srun, its "Step … missing from node(s)", "DUE TO NODE FAILURE" of slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend NODE_FAIL is a
         run that was going on when its machine was restarted (the kernel's boot id is another one now), and FAILED with the reason
         SupervisorDied one whose supervisor was killed, by a person, by the machine's lack of memory or by the end of a session.
     Why it matters
@@ -57,9 +57,10 @@ class NodeFailed(Rule):
                 "NODE FAILURE",
                 "UNCORRECTABLE MEMORY ERROR",
                 "Task launch for ",
+                " missing from node(s) ",
             ),
             re.compile(
-                rf"^(?:srun|salloc|sbatch): error: .*?(?:Node failure on (?P<node>\S+)|Task launch for \S+ failed on node (?P<unreached>\S+): {_UNFIT})"
+                rf"^(?:srun|salloc|sbatch): error: .*?(?:Node failure on (?P<node>\S+)|Task launch for \S+ failed on node (?P<unreached>\S+): {_UNFIT}|Step \S+ missing from node\(s\) (?P<lost>\S+))"
                 r"|(?:CANCELLED AT|FAILED) .*?DUE TO NODE FAILURE|ON \S+ UNCORRECTABLE MEMORY ERROR"
             ),
         ),

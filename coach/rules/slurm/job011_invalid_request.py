@@ -15,6 +15,7 @@ _REFUSED = re.compile(
     r"^\s*(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry|already completing"
     r"|Job/step already|Zero Bytes|Communication connection|[Cc]onnection refused))"
     r"(?:(?:[Bb]atch job submission failed|Unable to allocate resources|Unable to create (?:step for job \S+|job step)|Job submit/allocate failed"
+    r"|Unable to confirm allocation for job \S+(?=: Invalid job id)"
     r"|Failed to submit job|Task launch for \S+ failed on node \S+(?=: Unable to satisfy)): (?P<why>.+)"
     r"|(?P<words>(?i:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
     r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"

@@ -12,6 +12,7 @@ from coach.rules.aftermath import is_monitor, lines_after
 from coach.rules.ending import AFTER_A_BAR, EndingRule
 from coach.rules.exit_codes import exit_code_signature, is_first_failure
 from coach.rules.quoting import hits_of
+from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM"}
 _SIGNAL = re.compile(
@@ -21,16 +22,17 @@ _SIGNAL = re.compile(
     r"|Received (?:(?P<death>1|2|15)|Signals\.(?P<death_name>SIG(?:TERM|INT|HUP))) death signal, shutting down workers"
     r"|[Rr]eceived (?:signal )?(?P<name>SIGTERM|SIGINT|SIGHUP)\b(?!.*(?:handler|if|when))"
     r"|[Rr]eceived signal (?P<plain>1|2|15)\b"
+    r"|^(?:[\w.]+\.)?(?P<raised>SIGTERM)Exception\b|(?:^|-- )(?:Stop signal|SIGINT) received \(e\.g\. via (?:SIGINT/)?Ctrl\+C\), ending Ray Tune run"
+    r"|EXIT STRING: (?P<exit_string>Terminated|Hangup|Interrupt) \(signal \d+\)"
     r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT|SIGHUP)\b"
     r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful shutdown"
-    r"|\*\*\* (?P<glog>SIGTERM|SIGINT|SIGHUP) \(@0x\w+\) received by PID"
+    r"|\*\*\* (?P<glog>SIGTERM|SIGINT|SIGHUP) (?:\(@0x\w+\) )?received (?:by PID|at time=)"
     r"|(?:^Command terminated by|exited on) signal (?P<time>1|2|15)\b"
     r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b"
     rf"|{AFTER_A_BAR}(?P<alone>Terminated|Hangup)$"
     r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
 )
-_REQUEUES = re.compile(r"\b(?:[Rr]equeue?(?:d|ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
 _SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
 
 
@@ -39,7 +41,8 @@ class EndedBySignal(EndingRule):
 
     What it sees
         torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit codes -15, -2 and -1 of
-        ranks, "Received SIGTERM", KeyboardInterrupt, and what a shell or srun prints of a task that was Terminated.
+        ranks, "Received SIGTERM", Lightning's SIGTERMException, KeyboardInterrupt, the end of a Ray Tune run by Ctrl-C, and what a shell,
+        srun or mpiexec prints of a task that was Terminated.
     Why it matters
         Nothing in the program failed. Who sent it decides what to do: Slurm at a limit, a launcher whose other rank had failed, a
         person at a keyboard, or a terminal that was closed (SIGHUP).
@@ -91,6 +94,7 @@ class EndedBySignal(EndingRule):
                 " Interrupt",
                 "Ctrl-C",
                 "srun: interrupt",
+                "ending Ray Tune run",
             ),
             _SIGNAL,
         ),
@@ -122,7 +126,7 @@ class EndedBySignal(EndingRule):
 def _was_answered(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     """Whether the program handled the signal by having its job started again."""
     tails = (tail for tail in snapshot.log_tails if tail.file == hit.file)
-    return any(_REQUEUES.search(line) for tail in tails for line in lines_after(hit, tail))
+    return any(REQUEUES.search(line) for tail in tails for line in lines_after(hit, tail))
 
 
 def _name(hits: list[LogHit]) -> str | None:

@@ -9,19 +9,21 @@ from coach.model.finding import Fix, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
+from coach.rules.aftermath import was_outlived
+from coach.rules.slurm.ended_by_slurm import REQUEUES, EndedBySlurm, cancelled_signature
 
 
 class Preempted(EndedBySlurm):
     """Slurm ended the job to give its resources to another one.
 
     What it sees
-        The state PREEMPTED; slurmstepd's "CANCELLED AT … DUE TO PREEMPTION"; submitit's "this job is preempted".
+        The state PREEMPTED; slurmstepd's "CANCELLED AT … DUE TO PREEMPTION"; submitit's "this job is preempted"; LSF's TERM_PREEMPT; and
+        "DUE TO JOB REQUEUE" as the last word of a log.
     Why it matters
         Nothing is wrong with the program. What was computed since the last checkpoint is lost, and it happens again in such a
         partition or QOS.
     When it stays silent
-        On an attempt that was preempted and requeued, while the job goes on. Where something critical came before it.
+        On an attempt that was preempted and requeued, while the job goes on, and on a job that requeued itself. Where something critical came before it.
     What to do
         Be ready for it: `--requeue`, checkpoints, and a handler for the signal that comes first (SIGTERM, after GraceTime SIGKILL; or
         `--signal=B:USR1@120`). Or submit where jobs are not preempted.
@@ -39,12 +41,36 @@ class Preempted(EndedBySlurm):
         Signature(
             "JOB018",
             "submitit",
-            ("this job is preempted",),
-            re.compile(r"Caught signal \w+ on .*?: this job is preempted"),
+            ("this job is preempted", "Job not requeued because: preempted"),
+            re.compile(
+                r"Caught signal \w+ on .*?: this job is preempted|Job not requeued because: preempted"
+            ),
+        ),
+        Signature(
+            "JOB018",
+            "requeued",
+            ("DUE TO JOB REQUEUE",),
+            re.compile(r"\*\*\* (?P<what>JOB) \S+ (?:ON \S+ )?CANCELLED AT \S+ DUE TO JOB REQUEUE \*\*\*"),
+        ),
+        Signature(
+            "JOB018",
+            "other_scheduler",
+            ("TERM_PREEMPT: ",),
+            re.compile(r"^TERM_PREEMPT: job killed after preemption"),
         ),
     )
 
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """A job that was requeued goes on, into the same log or another: it counts only as the last word, and where the job did not ask for it."""
+        if hit.signature != "requeued":
+            return True
+        tails = [tail for tail in snapshot.log_tails if tail.file == hit.file]
+        is_asked_for = any(REQUEUES.search(line) for tail in tails for line in tail.plain)
+        return bool(tails) and snapshot.state is None and not is_asked_for and not was_outlived(hit, snapshot)
+
     def summary(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> str:
+        if all(hit.signature == "requeued" for hit in hits) and snapshot.state not in self.states:
+            return "The job was ended and requeued, as Slurm does with one that is preempted"
         return "The job was preempted: Slurm gave its resources to another one"
 
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
