@@ -66,6 +66,7 @@ _WEAK = re.compile(
     r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
 )
 """The same, where anything else was said."""
+_LOOKED_INTO = ", in _try_get_data"
 _NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
 _LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
 """Exceptions whose words go on in the lines below them."""
@@ -283,8 +284,8 @@ def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
 
 
 def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a thread beside the program ended so: a program goes on without it."""
-    return any(
+    """Whether a thread beside the program ended so, or a look into a DataLoader's queue: a program goes on without it, or says why it does not."""
+    return any(_LOOKED_INTO in line for line in hit.traceback) or any(
         "Exception in thread" in line
         for tail in snapshot.log_tails
         if tail.file == hit.file

@@ -13,7 +13,9 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _DIED = re.compile(
     UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<pids>[\d, ]+)\) "
     r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)(?:\.|\s*$)|exited unexpectedly)"
-    r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly)"
+    r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly"
+    r"|RuntimeError: DataLoader \d+ workers exit unexpectedly|RuntimeError: One of the subprocesses has abruptly died"
+    r"|BrokenProcessPool: A (?:child )?process (?:in the process pool was )?terminated abruptly)"
 )
 
 
@@ -22,7 +24,8 @@ class WorkerDied(EndingRule):
 
     What it sees
         "DataLoader worker (pid 17) is killed by signal: Killed" (or Segmentation fault, Aborted, Terminated), "DataLoader worker
-        (pid(s) 17) exited unexpectedly", the same of Paddle's "DataLoader process", "Pin memory thread exited unexpectedly".
+        (pid(s) 17) exited unexpectedly", the same of Paddle's "DataLoader process", "Pin memory thread exited unexpectedly",
+        datasets' "One of the subprocesses has abruptly died during map operation", a process pool that is broken.
     Why it matters
         The worker cannot say why. Killed means most often that the node's memory ran out; a segmentation fault that native code of the
         data set (an image or video decoder, HDF5 opened before the fork) crashed.
@@ -60,10 +63,17 @@ class WorkerDied(EndingRule):
                 "DataLoader process (pid",
                 "DataLoader timed out",
                 "Pin memory thread exited",
+                "workers exit unexpectedly",
+                "subprocesses has abruptly died",
+                "BrokenProcessPool: A ",
             ),
             _DIED,
         ),
     )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        """Of a pool that compiles kernels, torch.compile tells itself."""
+        return not any("torch/_inductor/" in line for line in hit.traceback)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         signal = hit.fields.get("signal")
@@ -73,6 +83,8 @@ class WorkerDied(EndingRule):
             return f"A DataLoader worker was ended by a signal: {signal}"
         if "waited" in hit.fields:
             return f"A DataLoader worker gave no batch within {hit.fields['waited']} s"
+        if "pids" not in hit.fields:
+            return "A worker process ended without saying why"
         return "A DataLoader worker ended without saying why"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

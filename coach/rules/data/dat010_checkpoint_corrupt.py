@@ -17,7 +17,7 @@ _CORRUPT = re.compile(
     r"|\[enforce fail at inline_container\.cc:\d+\] \. (?P<archive>file not found: .*|invalid .*)"
     r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
-    r"|Error: (?P<eof>unexpected EOF(?:, expected \d+ more bytes)?\. The file might be corrupted.*)"
+    r"|(?:Error: |^)(?P<eof>unexpected EOF(?:, expected \d+ more bytes)?\. The file might be corrupted.*)"
     r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
     r"|(?:SafetensorError: |^(?=Error while deserializing header: ))(?P<safetensors>.{0,200}?(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
     r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
@@ -28,6 +28,9 @@ _CORRUPT = re.compile(
     r"|EOFError: (?P<gzip>Compressed file ended before the end-of-stream marker.*)"
     r"|ArrowInvalid: (?P<arrow>.*(?:magic bytes not found|Not an Arrow file|[Cc]orrupt).*)|lmdb\.(?:Corrupted|Invalid)Error: (?P<lmdb>.*)"
     r"|BadZipFile: (?P<zip>.*)"
+    r"|(?:Runtime|Value|OS|Unpickling)Error: (?P<said>You seem to have cloned a repository without having git-lfs.*|The state dictionary of the model you are trying to load is corrupt.*"
+    r"|invalid hash value \(expected .*|Model has been downloaded but the SHA256 checksum .*|Failed to interpret file .* as a pickle"
+    r"|Internal: .*(?:ParseFromArray|could not parse ModelProto).*)|error loading model: (?P<gguf>.*(?:corrupt|not within the file bounds).*)|INVALID_PROTOBUF : (?P<onnx>Load model from .* failed.*)"
     r"|tarfile\.ReadError: (?P<tar>.*)"
     r")|(?>.*?RuntimeError: )(?P<corrupt>.{0,200}?(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).{0,200}?(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*))"
 )
@@ -82,6 +85,14 @@ class CheckpointCorrupt(EndingRule):
                 "corrupt",
                 "truncated",
                 "incomplete",
+                "without having git-lfs",
+                "invalid hash value",
+                "SHA256 checksum",
+                "Failed to interpret file",
+                "ParseFromArray",
+                "could not parse ModelProto",
+                "not within the file bounds",
+                "INVALID_PROTOBUF",
             ),
             _CORRUPT,
         ),

@@ -20,17 +20,19 @@ _MISSING = re.compile(
     r"|OSError: Incorrect path_or_model_id: '(?P<model>[^']+)'"
     r"|OSError: (?P<repository>\S+) is not a local folder and is not a valid model identifier"
     r"|RuntimeError: (?P<dataset>Dataset not found)(?: or corrupted)?\."
-    r"|HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
+    r"|(?:\S+\.)?HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
     r"|(?:OS|IO)Error: (?P<mmcv>\S+) is not a checkpoint file"
-    r"|OSError: (?P<weights>Error no file named .*?(?: found in directory \S+|$)|Can't load \w+ for '[^']+')"
+    r"|OSError: (?P<weights>Error no file named .*?(?: found in directory \S+|$)|\S+ does not appear to have (?:a file|files) named \S+|Model file not found: .*|Can't load \w+ for '[^']+')"
     r"|(?:\S+\.)?\w*(?:Repository|Entry|Dataset)NotFoundError: (?P<hub>.*)|RuntimeError: Parent directory (?P<parent>\S+) does not exist"
     r"|OSError: (?P<offline>We couldn't connect to '\S+' to load (?:this file|the files), (?:and )?couldn't find (?:it|them) in the cached files.*)"
     r"|IOError: \[Errno 2\] No such file or directory: '(?P<old>[^']+)'"
-    r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S: )No such file or directory)"
+    r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound|RasterioIO|DECORD)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S[:;,] )No such file or directory)"
     r"|(?:Assertion|Value|Runtime)Error: (?!.*(?:CUDA|nvcc|\.so\b))(?P<told>(?=.*[\w.~-]/).*\b(?:[Pp]ath|[Ff]iles?|[Dd]irectory|[Ff]older|[Cc]heckpoint|[Dd]ata ?set)\b.*(?:(?:does not|doesn't|not) exist|not found(?! in)).*)"
     r"|ValueError: (?P<resumed>Can't find a valid checkpoint at .*|No valid checkpoint found in .*|Couldn't find cache for .*)"
     r"|(?:\S+\.)?(?:Runtime|Value|NotFound)Error: (?P<none>Found 0 (?:files|images) in .*|Found no valid file for the classes .*|.*Failed to find any matching files for .*)"
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
+    r"|(?:\S+\.)?LibsndfileError: Error opening '(?P<sound>[^']+)': System error|RuntimeError: Error loading audio file: failed to open file (?P<audio>.*)|sitk::ERROR: The file \"(?P<image>[^\"]+)\" does not exist"
+    r"|mpi(?:run|exec) was unable to (?P<mpirun>find the specified executable)|execvp error on file (?P<launched>\S+) \(No such file|\S+\.sh: no such file (?P<script>\S+)$"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
 )
@@ -56,6 +58,11 @@ _FIELDS = (
     "resumed",
     "mmcv",
     "none",
+    "sound",
+    "audio",
+    "image",
+    "launched",
+    "script",
     "words",
 )
 
@@ -110,6 +117,12 @@ class FileNotFound(EndingRule):
                 "Found no valid file",
                 "find any matching files",
                 "Couldn't find cache for ",
+                "not appear to have ",
+                "Error opening '",
+                "failed to open file",
+                "unable to find the specified executable",
+                "execvp error on file",
+                "no such file ",
                 "not exist",
                 "n't exist",
                 "not found",

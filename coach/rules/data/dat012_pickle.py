@@ -16,6 +16,10 @@ _PICKLE = re.compile(
     r"|self\..* cannot be converted to a Python object for pickling)"
     r"|AttributeError: (?P<main>Can't get attribute '\S+' on <module '__(?:mp_)?main__'.*)"
     r"|MaybeEncodingError: (?P<result>Error sending result: .*)|RuntimeError: (?P<leaf>Cowardly refusing to serialize non-leaf tensor.*)"
+    r"|RuntimeError: (?P<inherited>\w+ objects should only be shared between processes through inheritance)"
+    r"|OverflowError: (?P<large>(?:cannot serialize|serializing) a (?:bytes|string|str)\b.{0,20} larger than 4 ?GiB.*)|struct\.error: (?P<long>'i' format requires -2147483648 .*)"
+    r"|(?:Type|Value|Recursion)Error: (?P<refused>no default __reduce__ due to .*|ctypes objects .*cannot be pickled|.*exceeded while pickling an object"
+    r"|Pickling an AuthenticationString object is disallowed.*)|TypeError: (?P<remote>Could not serialize the (?:function|actor class|argument) .*)"
     r"|NotImplementedError: (?P<h5py>h5py objects cannot be pickled.*)"
     r")"
 )
@@ -30,7 +34,7 @@ class WorkerPickle(EndingRule):
     What it sees
         "Can't pickle local object 'main.<locals>.<lambda>'", "Can't pickle <function …>: attribute lookup … failed", "cannot pickle
         'module' object", "h5py objects cannot be pickled", in a traceback that starts a process or feeds its queue; in the
-        worker, "Can't get attribute … on <module '__main__'".
+        worker, "Can't get attribute … on <module '__main__'"; more than 4 GiB for an old protocol; Ray's "Could not serialize the function".
     Why it matters
         Where worker processes are spawned (Windows, macOS, `multiprocessing_context="spawn"`, CUDA in the parent), data set, transform
         and collate function are pickled: lambdas, local functions and open files cannot be.
@@ -62,6 +66,13 @@ class WorkerPickle(EndingRule):
                 "for pickling",
                 "Error sending result",
                 "Cowardly refusing to serialize",
+                "through inheritance",
+                "larger than 4",
+                "'i' format requires",
+                "no default __reduce__",
+                "while pickling an object",
+                "an AuthenticationString",
+                "Could not serialize the ",
             ),
             _PICKLE,
         ),
@@ -69,7 +80,7 @@ class WorkerPickle(EndingRule):
 
     def cause_of(self, hit: LogHit) -> str | None:
         """A checkpoint that cannot be saved, or was saved by another program, has the same words."""
-        if "result" in hit.fields:
+        if "result" in hit.fields or "inherited" in hit.fields or "remote" in hit.fields:
             return None
         is_sent = _SENDING.search("\n".join(hit.traceback)) if hit.traceback else "main" not in hit.fields
         return None if is_sent else "code_error"

@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 # NCCL's and TensorFlow's plug-ins are looked for and not needed; extensions that torch builds itself are another cause.
 _MISSING = re.compile(
     UNHEEDED
-    + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library))"
+    + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library|Too many open files|Stale file handle))"
     r".*?(?:"
     r"error while loading shared libraries: (?P<loader>[^\s:]+)"
     r"|(?:Error|Exception|what\(\)): .*?(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared object file"

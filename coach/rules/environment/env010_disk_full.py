@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 # The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
 _FULL = re.compile(
     UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
-    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space)(?:.*?: '(?P<path>/[^']+)')?"
+    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space|(?<=Error: )(?:basic_ios::clear: iostream error|database or disk is full|\d+ requested and \d+ written)|(?<=OutOfDiskError: )Local disk is full|write error \(disk full\?\))(?:.*?: '(?P<path>/[^']+)')?"
 )
 
 
@@ -54,6 +54,10 @@ class DiskFull(EndingRule):
                 "[Errno 28]",
                 "[Errno 122]",
                 "Not enough ",
+                "basic_ios::clear: iostream",
+                "disk is full",
+                " requested and ",
+                "(disk full?)",
             ),
             _FULL,
         ),

@@ -13,8 +13,9 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.placement import without_node
 
 _ERRNO = re.compile(
-    UNHEEDED + r"(?!.*shared object).*?(?:Permission|PermissionDenied|OS|IO|lmdb\.\w*)Error: .{0,400}?"
-    r"(?P<what>Permission denied|Operation not permitted|Read-only file system|Access Denied|Access is denied)(?:: b?'(?P<path>[^']+)')?"
+    UNHEEDED
+    + r"(?!.*shared object).*?(?:Permission|PermissionDenied|OS|IO|lmdb\.\w*|Runtime(?=Error: open file failed)|Operational)Error: .{0,400}?"
+    r"(?P<what>attempt to write a readonly database|Permission denied|Operation not permitted|Read-only file system|Access Denied|Access is denied)(?:: b?'(?P<path>[^']+)')?"
 )
 _REMOTE = re.compile(
     UNHEEDED
@@ -25,8 +26,10 @@ _SHELL = re.compile(
     r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
     r"(?P<what>[Pp]ermission denied|Read-only file system)$"
     r"|^zsh: permission denied: \S+$|(?:OCI runtime|starting container process).*?permission denied(?:: unknown)?\.?$"
+    r"|^(?:FATAL: |fatal: |\S*python[\d.]*: can't open file ).*[Pp]ermission denied$|execvp error on file \S+ \(Permission denied\)"
+    r"|permission denied while trying to connect to the [Dd]ocker"
 )
-_NOT_RUN = re.compile(r": line \d+: ")
+_NOT_RUN = re.compile(r": line \d+: |trying to connect to the [Dd]ocker")
 _LINES_WITHOUT = 10
 """A script whose own command could not be run still says that it is done; one that had another to run says more."""
 
@@ -64,6 +67,7 @@ class PermissionDenied(EndingRule):
                 "Read-only file system",
                 "Access Denied",
                 "Access is denied",
+                "attempt to write a readonly",
             ),
             _ERRNO,
         ),

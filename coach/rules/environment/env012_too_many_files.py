@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 
 _TOO_MANY = re.compile(
-    rf"(?:NCCL WARN .*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata|errno(?: |: | = |=)24\b)"
+    rf"(?:NCCL WARN .*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata|errno(?: |: | = |=)24\b|system limit on number of [\w ]+ a process can open was reached)"
 )
 
 
@@ -42,7 +42,15 @@ class TooManyFiles(EndingRule):
         Signature(
             "ENV012",
             "limit",
-            ("Too many open files", "items of ancdata", "errno 24", "errno: 24", "errno = 24", "errno=24"),
+            (
+                "Too many open files",
+                "items of ancdata",
+                "errno 24",
+                "errno: 24",
+                "errno = 24",
+                "errno=24",
+                "a process can open was reached",
+            ),
             _TOO_MANY,
         ),
     )

@@ -14,8 +14,9 @@ from coach.rules.placement import without_node
 
 _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
 _STALE = re.compile(
-    UNHEEDED + r".*?(?:Stale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?"
-    r"|Error: \[Errno \d+\] (?P<lost>Cannot send after transport endpoint shutdown|Transport endpoint is not connected|Remote I/O error): b?'(?P<mounted>/[^']+)')"
+    UNHEEDED + r".*?(?:[Ss]tale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?"
+    r"|Error: \[Errno \d+\] (?P<lost>Cannot send after transport endpoint shutdown|Transport endpoint is not connected|Remote I/O error): b?'(?P<mounted>/[^']+)'"
+    r"|OSError: \[Errno 5\] (?P<unread>Input/output error: b?'/[^']+'|Error reading bytes from file\. Detail: \[errno 5\]))"
 )
 
 
@@ -24,7 +25,8 @@ class StaleHandle(EndingRule):
 
     What it sees
         "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell, from HDF5. A path whose file system was
-        disconnected ("Transport endpoint is not connected", "Cannot send after transport endpoint shutdown", "Remote I/O error").
+        disconnected ("Transport endpoint is not connected", "Cannot send after transport endpoint shutdown", "Remote I/O error"), or could not
+        be read ("[Errno 5] Input/output error" with its path).
     Why it matters
         The node still holds a handle to what is no longer there: the file or its directory was removed or replaced by another node, or
         the server was restarted and exports it anew.
@@ -46,7 +48,13 @@ class StaleHandle(EndingRule):
         Signature(
             "ENV017",
             "stale",
-            ("Stale file handle", "Stale NFS file handle", "ransport endpoint ", "Remote I/O error"),
+            (
+                "tale file handle",
+                "tale NFS file handle",
+                "ransport endpoint ",
+                "Remote I/O error",
+                "[Errno 5]",
+            ),
             _STALE,
         ),
     )
@@ -57,6 +65,8 @@ class StaleHandle(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "lost" in hit.fields:
             return f"The file system of {hit.fields['mounted']} was disconnected under the job: {hit.fields['lost']}"
+        if "unread" in hit.fields:
+            return f"A file system could not read or write: {hit.fields['unread']}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""
         return f"A network file went away under the job (stale file handle){where}"
 

@@ -36,6 +36,10 @@ _RUNTIME = re.compile(
     r"|error == cudaSuccess \(2 vs\. 0\)|Error out of memory at line \d+ in file|CUFFT_ALLOC_FAILED"
     r"|error == cudaSuccess\. 2 vs 0\. Error at: .*: out of memory|cuda (?:execution )?failed with error 2\b"
     r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
+    r"|Error: Not enough memory\. Please try to increase --mem-fraction-static|Error: No executable batch size found, reached zero"
+    r"|(?:Error|Exception): .{0,200}CUDA_ERROR_OUT_OF_MEMORY|CUDA runtime error in .{0,200}\): out of memory|Check failed: .{0,200}: CUDA: out of memory"
+    r"|CUDA error: 'out of memory'|^ERROR: .{0,40}Out of GPU memory trying to allocate|CUDA failed with error out of memory"
+    r"|cudaMalloc error out of memory \[2\]|Exception: \[ONNXRuntimeError\].*BFCArena::.*Failed to allocate memory for requested buffer"
 )
 _LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|CUSOLVER|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
 
@@ -87,7 +91,7 @@ class CudaOutOfMemory(Rule):
     What it sees
         The allocator's message in a log, in every wording of torch ("CUDA out of memory. Tried to allocate …", also HIP), the driver's
         "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or CUDNN_STATUS_ALLOC_FAILED; the words of JAX, TensorFlow, Caffe2,
-        CuPy and spconv. What was tried, the total, what was free, allocated and reserved are read from it.
+        CuPy, spconv and others. What was tried, the total, what was free, allocated and reserved are read from it.
     Why it matters
         Parameters, gradients, optimizer state and activations must fit on the device together; the run cannot go on. Activations grow
         with the micro-batch, the rest does not.
@@ -154,6 +158,14 @@ class CudaOutOfMemory(Rule):
                 "OOM when allocating tensor",
                 "OutOfMemoryError: ",
                 "No available memory for the cache blocks",
+                "increase --mem-fraction-static",
+                "No executable batch size",
+                "): out of memory",
+                "CUDA: out of memory",
+                "'out of memory'",
+                "Out of GPU memory",
+                "error out of memory",
+                "for requested buffer",
             ),
             _RUNTIME,
         ),

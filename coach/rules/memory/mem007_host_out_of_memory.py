@@ -41,7 +41,7 @@ class HostOutOfMemory(Rule):
     What it sees
         The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1 oom_kill event", "Detected 1
         oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… > …), being killed", "Killed process"), PBS's and LSF's
-        words for a job that was killed over its memory, Ray's for its workers; a failed allocation of host memory (MemoryError,
+        words for a job that was killed over its memory, Ray's and joblib's for their workers; a failed allocation of host memory (MemoryError,
         DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed by signal 9
         while the sampler saw memory near its limit.
     Why it matters
@@ -138,12 +138,23 @@ class HostOutOfMemory(Rule):
                 "OOM when allocating tensor",
                 "fork: ",
                 "unable to mmap ",
+                "of the memory on node",
+                "of the workers are {SIGKILL",
+                "memory allocation of ",
+                "Not enough memory. Failed",
+                "insufficient virtual memory",
+                "cannot allocate vector of size",
+                "OOMKilled",
+                "OutOfMemoryError()",
             ),
             re.compile(
-                r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b(?!.*(?:CUDA|cuda))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
+                r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
                 r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))|\berror: out of host memory|\bfailure.{0,20}out of host memory"
                 r"|OutOfMemoryError: Task was killed due to the node running low on memory|[1-9]\d* Workers \(tasks / actors\) killed due to memory pressure"
                 r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)|unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate memory|\bfork: (?:retry: )?Cannot allocate memory"
+                r"|RayOutOfMemoryError: More than \d+% of the memory on node|exit codes of the workers are \{SIGKILL\(-9\)|^memory allocation of \d+ bytes failed"
+                r"|^Not enough memory\. Failed to (?:re|m|c)alloc |severe \(41\): insufficient virtual memory|^(?:Error\b.*: | +)cannot allocate vector of size \d"
+                r"|\bReason: +OOMKilled|^ERROR: .*OutOfMemoryError\(\)"
             ),
         ),
         Signature(

@@ -25,6 +25,7 @@ _SHM = re.compile(
     r"|Couldn't (?:open shared (?:file mapping|event)|map view of shared file): <"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 \(Bus error\)"
     r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS|exits with return code = -7$"
+    r"|Caught signal 7 \(Bus error|EXIT STRING: Bus error|not enough space for /dev/shm/|^\s*It may be caused by insufficient shared storage space"
     r")"
 )
 
@@ -74,6 +75,7 @@ class SharedMemory(EndingRule):
                 "/psm_",
                 "SIGBUS",
                 "return code = -7",
+                "insufficient shared storage",
             ),
             _SHM,
         ),
