@@ -16,7 +16,9 @@ _NO_IMAGE = re.compile(
     + r".*?(?:no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice"
     r"|CUDA_ERROR_NO_BINARY_FOR_GPU|nvrtc: error: invalid value for --gpu-architecture"
     r"|(?:(?:CUDA|HIP) error:|error \(8\) :|error=8 :|cudaCheckError\(\) failed :|cudaSuccess \( ?8 vs\. ?0 ?\)) +invalid device function"
-    r"|Triton Error \[CUDA\]: device kernel image is invalid|cudaErrorInvalidKernelImage|Error: \w+: no kernel found to launch|ptxas fatal +: Value 'sm_\w+' is not defined"
+    r"|(?:Triton Error \[CUDA\]|(?:CUDA|HIP) error|CUDA_ERROR_INVALID_\w+): device kernel image is invalid|cudaErrorInvalidKernelImage"
+    r"|cudaErrorInvalidDeviceFunction: invalid device function|rocBLAS error: Cannot read \S+TensileLibrary.* GPU arch"
+    r"|'cuLaunchKernel\(.*?\)' failed with 'CUDA_ERROR_INVALID_HANDLE'|Error: \w+: no kernel found to launch|ptxas fatal +: Value 'sm_\w+' is not defined"
     r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
     r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+))"
 )
@@ -31,7 +33,7 @@ class NoKernelImage(EndingRule):
     What it sees
         CUDA's "no kernel image is available for execution on the device" and "invalid device function", its run-time compiler's "invalid
         value for --gpu-architecture", torch's "with CUDA capability sm_XX is not compatible with the current PyTorch installation",
-        "FlashAttention only supports Ampere GPUs or newer".
+        "FlashAttention only supports Ampere GPUs or newer", rocBLAS' missing TensileLibrary.
     Why it matters
         A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer wheels have dropped, runs
         none of it. The GPU is not faulty.
@@ -62,6 +64,8 @@ class NoKernelImage(EndingRule):
                 "kernel image is invalid",
                 "cudaErrorInvalidKernelImage",
                 "no kernel found to launch",
+                "rocBLAS error: Cannot read ",
+                "CUDA_ERROR_INVALID_HANDLE",
                 "ptxas fatal",
                 "GPUs or newer",
                 "with compute capability",

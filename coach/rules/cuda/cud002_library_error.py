@@ -16,9 +16,12 @@ _STATUS = re.compile(
     r"|CUFFT_(?!SUCCESS|ALLOC_FAILED|C2|R2|Z2|D2|FORWARD|INVERSE)[A-Z_]+)"
 )
 _ALGORITHM = re.compile(
-    r"(?:Error: .*?|(?=!!!! ))(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
+    r"(?:Error: .*?|^\{\{function_node .*?|(?=!!!! ))(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
     r"|cublas runtime error|Blas \w+ launch failed|DNN library (?:initialization failed|is not found)|BLAS operation using StreamExecutor without BLAS support"
-    r"|(?:FIND|GET) was unable to find an engine to execute this computation|No algorithm worked!|!!!! kernel execution error)"
+    r"|(?:FIND|GET) was unable to find an engine to execute this computation|No algorithm worked!|!!!! kernel execution error"
+    r"|in function .{1,80}?: cu(?:BLAS|DNN) Error: (?!.*(?:ALLOC_FAILED|allocation failed))|miopenStatus(?!Success|AllocFailed)\w+|[Cc]uDNN error: CUDNN_STATUS_SUCCESS"
+    r"|operation gpu(?:solver|blas|sparse|dnn)\w+\(.{0,200}?\) failed"
+    r"|(?:insufficient resources|an internal operation failed|(?:the )?library (?:was )?not initialized) when calling `(?:cu|hip)sparse\w+)"
 )
 
 
@@ -62,6 +65,13 @@ class CudaLibraryError(EndingRule):
                 "without BLAS support",
                 "No algorithm worked",
                 "!!!! kernel execution error",
+                "cuBLAS Error: ",
+                "cuDNN Error: ",
+                "miopenStatus",
+                "uDNN error: CUDNN_STATUS_SUCCESS",
+                "operation gpu",
+                " when calling `cusparse",
+                " when calling `hipsparse",
             ),
             _ALGORITHM,
         ),

@@ -15,7 +15,7 @@ _ILLEGAL = re.compile(
     + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS"
     r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress|CUDA_ERROR_MISALIGNED_ADDRESS"
     r"|unspecified launch failure"
-    r"|(?:error(?::| \(\d+\) :|=\d+ :)|cudaSuccess \( ?\d+ vs\. ?0 ?\)) +(?:misaligned address|an illegal instruction was encountered)"
+    r"|(?:error(?::| \(\d+\) :|=\d+ :)|Triton Error \[CUDA\]:|cudaSuccess \( ?\d+ vs\. ?0 ?\)) +(?:misaligned address|an illegal instruction was encountered)"
     r"|Memory access fault by GPU node)"
 )
 

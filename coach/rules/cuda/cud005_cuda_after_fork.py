@@ -12,8 +12,10 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _FORKED = re.compile(
     UNHEEDED + r".*?(?:Cannot re-initialize (?:CUDA|XPU|MPS) in forked subprocess"
-    r"|(?:CUDA [Ee]rror(?: \(3\))?:|cuda runtime error \(3\) :|error=3 :|cudaErrorCudartUnloading: CUDA:) initialization error"
-    r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED)"
+    r"|(?:CUDA [Ee]rror(?: \(3\))?:|cuda runtime error \(3\) :|error=3 :|cudaErrorCudartUnloading: CUDA:|cudaSuccess \( ?3 vs\. ?0\) : CUDA:) initialization error"
+    r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
+    r"|Error: CUDA initialized before forking|Error: Lightning can't create new processes if CUDA is already initialized"
+    r"|Error: CUDA has been initialized before the `notebook_launcher`|Error: .*avoid running any instruction using `torch\.cuda` in any cell)"
 )
 
 
@@ -22,7 +24,7 @@ class CudaAfterFork(EndingRule):
 
     What it sees
         torch's "Cannot re-initialize CUDA in forked subprocess", and "CUDA error: initialization error", which is the driver's word for
-        the same.
+        the same; where Lightning, accelerate's `notebook_launcher` or numba see it before they fork, their words.
     Why it matters
         A CUDA context does not survive a fork. The child ends at its first CUDA call; those that wait for it may run into a timeout.
     When it stays silent
@@ -48,6 +50,10 @@ class CudaAfterFork(EndingRule):
                 ": initialization error",
                 "cudaErrorInitializationError",
                 "CUDA_ERROR_NOT_INITIALIZED",
+                "CUDA initialized before forking",
+                "create new processes if CUDA",
+                "before the `notebook_launcher`",
+                "using `torch.cuda` in any cell",
             ),
             _FORKED,
         ),

@@ -22,6 +22,9 @@ _MISMATCH = re.compile(
     r"|tensors are not at the same device|to have the same device as tensor|(?:arguments|tensors) are located on different GPUs|expected both inputs to be on same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
     r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU|cpu|cuda).{0,20}?, but expected"
     r"|expected device \S+ but got|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
+    r"|(?:[Ee]xpect(?:s|ed)?|[Mm]ust|need)\b.{0,80}?\b(?:on|in|have) (?:the )?same device\b|need to be on the same GPU"
+    r"|\b\w+ must be (?:on CUDA\b|(?:a )?CUDA tensor)|Tensors must be CUDA and dense|Expected \w+\.is_cuda\(\) to be true, but got false"
+    r"|on device \S+ to a graph on device|Received incompatible devices for jitted computation|Trying to access resource \S+ located in device \S+ from device"
     r"|Cannot copy out of meta tensor|[Tt]ensor on device (?P<found>\S+) is not on the expected device (?P<expected>[\w:]+)"
     r")"
 )
@@ -32,7 +35,8 @@ class DeviceMismatch(EndingRule):
 
     What it sees
         "Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!" and its older and narrower
-        wordings: input and weight types, generators, indices, module parameters, `numpy()` of a CUDA tensor.
+        wordings: input and weight types, generators, indices, module parameters, `numpy()` of a CUDA tensor; extensions' "must be on CUDA",
+        and the same of DGL, JAX and TensorFlow.
     Why it matters
         The program ends at that operation: nothing moves data between devices by itself.
     When it stays silent
@@ -70,6 +74,15 @@ class DeviceMismatch(EndingRule):
                 "expected device",
                 "accessed from Triton",
                 "out of meta tensor",
+                "on the same GPU",
+                "must be on CUDA",
+                "must be CUDA tensor",
+                "must be a CUDA tensor",
+                "must be CUDA and dense",
+                ".is_cuda() to be true",
+                "to a graph on device",
+                "incompatible devices for jitted",
+                "Trying to access resource",
             ),
             _MISMATCH,
         ),

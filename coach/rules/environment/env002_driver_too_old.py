@@ -13,7 +13,7 @@ from coach.rules.placement import num_gpus_asked, without_node
 
 _INITIALIZATION = re.compile(
     r"The NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"
-    r"|CUDA driver version is insufficient for CUDA runtime version|cudaErrorInsufficientDriver"
+    r"|CUDA driver version is insufficient for CUDA runtime version|CUDA initialization failure with error:? 35\b|cudaErrorInsufficientDriver"
 )
 _MISMATCH = re.compile(
     r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted on non supported HW"
@@ -58,6 +58,7 @@ class DriverTooOld(EndingRule):
             (
                 "driver on your system is too old",
                 "driver version is insufficient",
+                "CUDA initialization failure with",
                 "cudaErrorInsufficientDriver",
             ),
             _INITIALIZATION,

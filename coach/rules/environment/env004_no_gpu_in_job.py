@@ -20,17 +20,22 @@ _NONE = re.compile(
     r"|(?:Error: .*?|\berror ?[=(]802\)? ?: )system not yet initialized|Error: CUDA must be available"
     r"|(?:Error: .*?|\berror\b.{0,30}?)no CUDA-capable device is detected|cudaErrorNoDevice"
     r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization failed"
-    r"|Error: Unable to initialize backend '(?:cuda|gpu)'|Error: Failed to infer device type"
+    r"|Error: Unable to initialize backend '(?:cuda|gpu)'(?!: Unable to use CUDA because)|Error: Unknown backend:? '(?:gpu|cuda)' requested|Error: Failed to infer device type"
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
-    r"|Error: CUDA is not available|(?:Error|Exception)(?:: |\(['\"])No (?:supported )?(?:GPU|gpu)s?(?: backend)? (?:found|available|detected)"
+    r"|Error: CUDA is not available|(?:Error|Exception)(?:: |\(['\"])No (?:supported )?(?:GPU|gpu)s?(?: backend| devices)? (?:found|available|detected)"
     r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b|your machine only has: \[\]"
     r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires a GPU|CUDA unavailable, invalid device|Error: Invalid CUDA '(?:--)?device|RuntimeError: CUDA unknown error|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False|returned False)"
+    r"|Error: Cannot assign a device for operation .*?device:GPU:\d+ but available devices are (?!.*?device:GPU)|Error: 0 active drivers \(\[\]\)"
+    r"|Error: Unable to proceed, no GPU resources available|Error: .*?found no CUDA devices\. Set|Error: No accelerator \([\w, ]+\) is available|Error: Megatron requires CUDA"
+    r"|(?:Error: .*?|^\[100\] Call to cuInit )results in CUDA_ERROR_NO_DEVICE|^CUDA driver library cannot be found\.|Error: .*?PaddlePaddle is not compiled with CUDA"
+    r"|ERROR \(.*?No CUDA GPU detected!, diagnostics: cudaError_t (?!35\b)|^Cannot run .*? on a GPU because no GPU is\b|Check failed: .*?Device API cuda is not enabled"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
 _ORDINAL = re.compile(
     UNHEEDED
-    + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(10\)|=10) : invalid device ordinal|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
-    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d|Error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED)"
+    + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(\d+\)|=\d+) : invalid device ordinal|cudaErrorInvalidDevice: invalid device ordinal|Cuda failure (?:\d+ )?'invalid device ordinal'|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
+    r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d|Error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"
+    r"|Error: You requested to find \d+ devices but this machine only has [1-9]|Error: 'visible_device_list' listed an invalid (?:GPU|Device) id|Error: .*?Device id must be less than GPU count)"
 )
 
 
@@ -39,7 +44,7 @@ class NoGpuInJob(EndingRule):
 
     What it sees
         "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected",
-        "ProcessGroupNCCL is only supported with GPUs, no GPUs found", loading a CUDA checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning and transformers; as a cause of its
+        "ProcessGroupNCCL is only supported with GPUs, no GPUs found", loading a CUDA checkpoint where `torch.cuda.is_available()` is False, the same in the words of Lightning, transformers, JAX, TensorFlow, Triton, vLLM, sglang, Kaldi and others; as a cause of its
         own, "invalid device ordinal": a rank asked for a GPU beyond those of the job. Or what the job's own first look found: no
         device, no driver, all of them hidden. Or a trainer that says it trains on the CPU in a job that asked for GPUs.
     Why it matters
@@ -91,6 +96,18 @@ class NoGpuInJob(EndingRule):
                 "Failed to infer device type",
                 "torch.cuda.is_available()",
                 "cudaGetDeviceCount",
+                "Unknown backend",
+                "Cannot assign a device for",
+                "0 active drivers",
+                "no GPU resources available",
+                "found no CUDA devices",
+                "Megatron requires CUDA",
+                "results in CUDA_ERROR_NO_DEVICE",
+                "CUDA driver library cannot be",
+                "PaddlePaddle is not compiled with",
+                "No CUDA GPU detected!",
+                "on a GPU because no GPU is",
+                "Device API cuda is not enabled",
             ),
             _NONE,
         ),
@@ -104,6 +121,9 @@ class NoGpuInJob(EndingRule):
                 "is out of range",
                 "your machine only has: [",
                 "device < num_gpus INTERNAL ASSERT",
+                "devices but this machine only",
+                "'visible_device_list' listed",
+                "Device id must be less than",
             ),
             _ORDINAL,
         ),

@@ -14,7 +14,7 @@ from coach.rules.placement import without_node
 _BUSY = re.compile(
     UNHEEDED
     + r".*?(?:CUDA-capable devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|cudaErrorDevice(?:s|AlreadyIn|)(?:Unavailable|Use)"
-    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|(?:[Ee]rror|ERROR|Exception)\b.{0,200}?[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
+    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|Failed to create CUDA context, no more unused GPUs|(?:[Ee]rror|ERROR|Exception)\b.{0,200}?[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
 )
 
 
@@ -23,7 +23,7 @@ class GpusBusy(EndingRule):
 
     What it sees
         "all CUDA-capable devices are busy or unavailable", in its newer wording "CUDA-capable device(s) is/are busy or unavailable"
-        (cudaErrorDevicesUnavailable).
+        (cudaErrorDevicesUnavailable); Kaldi's "no more unused GPUs?".
     Why it matters
         The GPU is in exclusive mode, in which one process may use it: a second rank took the same GPU, a process of an earlier job is
         left over, or somebody runs past the scheduler.
@@ -45,7 +45,13 @@ class GpusBusy(EndingRule):
         Signature(
             "ENV018",
             "busy",
-            ("busy or unavailable", "cudaErrorDevice", "CUDA_ERROR_DEVICE_UNAVAILABLE", "GPUs are "),
+            (
+                "busy or unavailable",
+                "cudaErrorDevice",
+                "CUDA_ERROR_DEVICE_UNAVAILABLE",
+                "GPUs are ",
+                "no more unused GPUs",
+            ),
             _BUSY,
         ),
     )

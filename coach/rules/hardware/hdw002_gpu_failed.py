@@ -15,7 +15,7 @@ _FAILED = re.compile(
     + r"(?!.*NVRM: ).*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
     r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error|cudaErrorHardwareStackError"
     r"|error: Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained"
-    r"|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle for GPU\S*"
+    r"|HW Exception by GPU node|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle for GPU\S*"
     r"|error: system not yet initialized|cudaErrorSystemNotReady"
     r"|(?P<unsure>CUDA error: unknown error|cudaErrorUnknown\b))"
 )
@@ -25,7 +25,7 @@ class GpuFailed(EndingRule):
     """CUDA says that the GPU itself failed.
 
     What it sees
-        "uncorrectable ECC error encountered", an uncorrectable NVLink error, "GPU is lost", "Unable to determine the device handle for GPU",
+        "uncorrectable ECC error encountered", an uncorrectable NVLink error, "GPU is lost", "Unable to determine the device handle for GPU", ROCm's "HW Exception by GPU node",
         "system not yet initialized" (the fabric manager does not run); with less certainty "CUDA error: unknown error".
     Why it matters
         Nothing in the program helps. The next job on that GPU fails as well, until the site resets or replaces it.
@@ -53,6 +53,7 @@ class GpuFailed(EndingRule):
                 "hardware stack error",
                 "HardwareStackError",
                 "GPU is lost",
+                "HW Exception by GPU node",
                 "access of peer GPU memory over nvlink",
                 "cudaErrorContained",
                 "fallen off the bus",
