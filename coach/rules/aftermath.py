@@ -44,7 +44,7 @@ _DEATH = re.compile(
 """What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another. Not that it was cancelled."""
 
 _ENDED_WELL = re.compile(
-    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits|completed) successfully\b"
+    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits|(?<!completed )completed) successfully\b"
     r"|`Trainer\.fit` stopped"
 )
 """What stands at the end of a log whose program did what it was to do, or whose script thinks so."""

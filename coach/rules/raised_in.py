@@ -32,6 +32,7 @@ _SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connec
 _ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')
 """Where FSDP has the helper that raises its assertions."""
 _ENVIRONMENT = re.compile(r'(?:[\\/]os\.py|<frozen os>)"|environ|getenv|\benv\b')
+_TAKEN = re.compile(r"(?:environ\.get|getenv)\(\s*[\"'](\w+)")
 _FRAME = re.compile(r'\s+File "([^"]+", line \d+(?:, in \S+)?)')
 
 
@@ -49,7 +50,9 @@ def is_of_a_load(hit: LogHit) -> bool:
 
 
 def is_of_a_table(hit: LogHit) -> bool:
-    """Whether a KeyError that names a variable of the environment is one of a data frame or of another mapping, by its frames."""
+    """Whether what names a missing variable of the environment is of a data frame or of another mapping, by its frames."""
+    if hit.rule == "DST022" and hit.signature == "none":
+        return unset_variable(hit) is None
     frames = "\n".join(hit.traceback)
     return (
         hit.rule == "DST022"
@@ -57,6 +60,13 @@ def is_of_a_table(hit: LogHit) -> bool:
         and 'File "' in frames
         and not _ENVIRONMENT.search(frames)
     )
+
+
+def unset_variable(hit: LogHit) -> str | None:
+    """The variable that the innermost line of the program took from the environment."""
+    innermost = "\n".join(hit.traceback).rpartition(' File "')[2]
+    found = _TAKEN.search(innermost)
+    return found[1] if found is not None else None
 
 
 def is_of_a_peer(hit: LogHit) -> bool:

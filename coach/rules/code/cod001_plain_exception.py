@@ -73,8 +73,13 @@ _LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\."
 _MAX_WORDS_LINES = 8
 _CAUGHT_ELSEWHERE = re.compile(
     r"Caught \w+ in (?:DataLoader worker|replica)|can only (?:test|join) a child process"
+    r"|Horovod has been shut down\. This was caused by an exception on one of the ranks"
 )
 """Of the same kind: also what a DataLoader's iterator says when a forked process collects it, which Python ignores."""
+_SEE_ABOVE = re.compile(
+    r".{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
+)
+"""What a server says whose engine or worker, a process of its own, has ended."""
 
 _UNPREFIXED = re.compile(
     r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\(.*?pid=.*?\) ?|[a-z][\w.-]*\d: |\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]+\[?\S+\.py:\d+\] ?)*"
@@ -181,11 +186,16 @@ class PlainException(Rule):
         if all(map(_is_nobodys, others)):
             others = []
         places = {(hit.file, hit.line) for hit in others}
+        told = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
         words = {hit.text for hit in others}
         mine = [
             hit
             for hit in hits_of(snapshot, self.code, "exception", "usage")
             if (hit.file, hit.line) not in places
+            and not (
+                _LONG_SPOKEN.match(hit.fields["type"])
+                and any((hit.file, hit.line + n) in told for n in (1, 2))
+            )
             and not _is_echo(hit)
             and owner_of(hit) is None
             and not (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
@@ -217,17 +227,20 @@ class PlainException(Rule):
 def _is_echo(hit: LogHit) -> bool:
     name = hit.fields["type"].rpartition(".")[2]
     return bool(
-        _ECHO.match(name) or _SPAWNED.search(hit.text) or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", ""))
+        _ECHO.match(name)
+        or _SPAWNED.search(hit.text)
+        or _CAUGHT_ELSEWHERE.match(hit.fields.get("words", ""))
+        or _SEE_ABOVE.match(hit.fields.get("words", ""))
     )
 
 
 def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
-    """What torchrun says of a rank that ended with an error, where that is all that is known of it."""
+    """What torchrun or a server says of a rank that ended with an error, where that is all that is known of it."""
     tails = {tail.file: tail for tail in snapshot.log_tails}
     return [
         hit
         for hit in hits_of(snapshot, PlainException.code, "exception")
-        if hit.fields["type"].endswith(_LAUNCHER)
+        if (hit.fields["type"].endswith(_LAUNCHER) or _SEE_ABOVE.match(hit.fields.get("words", "")))
         and hit.file in tails
         and not any(map(_ENDED_BY_SIGNAL.search, tails[hit.file].plain))
     ]

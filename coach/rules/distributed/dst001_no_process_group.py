@@ -12,8 +12,9 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _NONE = re.compile(
     UNHEEDED
-    + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) initialized"
-    r"|Invalid process group specified|Error: .*?\bparallel group (?:with [\w ]+ )?is not initialized|Error: Horovod has not been initialized|Error: .*?\b[Tt]orch[. ]distributed is not (?:yet )?initialized|Error: .*?\bworld group is not initialized|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set)"
+    + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) (?:initialized|created)"
+    r"|Invalid process group specified|Error: .*?\bparallel group (?:with [\w ]+ )?is not initialized|Error: Horovod has not been initialized|Error: .*?\b[Tt]orch[. ]distributed is not (?:yet )?initialized|Error: .*?\bworld group is not initialized|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set|Error: Distributed backend is not initialized)"
+    r"|^.{0,40}?(?:The MPI_\w+\(\) function was called before MPI_INIT was invoked|Attempting to use an MPI routine (?:\(\w+\) )?before initializing)"
 )
 
 
@@ -22,7 +23,7 @@ class NoProcessGroup(EndingRule):
 
     What it sees
         "Default process group has not been initialized, please make sure to call init_process_group", in the wordings of torch,
-        DeepSpeed, Megatron and Horovod.
+        DeepSpeed, Megatron, detectron2 and Horovod, and a call of MPI before MPI_INIT.
     Why it matters
         Mostly the program was written for torchrun and started as one plain process, or a layer (SyncBatchNorm, DDP) was built before
         `init_process_group`.
@@ -54,6 +55,9 @@ class NoProcessGroup(EndingRule):
                 "Distributed package is not available",
                 "has not been initialized",
                 "DeepSpeed backend not set",
+                "istributed backend is not initialized",
+                "before MPI_INIT was invoked",
+                "Attempting to use an MPI routine",
             ),
             _NONE,
         ),

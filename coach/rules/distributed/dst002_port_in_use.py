@@ -15,11 +15,13 @@ _IN_USE = re.compile(
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
     r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use|Only one usage of each socket address)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
     r"|Error: (?:Could not start gRPC server|Failed to bind to address .*:(?P<grpc>\d+))"
+    r"|Error: (?:\w+_)?port at (?P<busy>\d+) is not available in \d+ seconds|Error: Cannot find empty port in range: (?P<range>\d+)"
+    r"|Ray is trying to start at \S+:(?P<ray>\d+), but is already running at|Socket '[^']*:(?P<triton>\d+)' already in use"
     r"|on port `?(?P<utilized>\d+)`?, but another process is utilizing it"
     r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either identify)"
     r")"
 )
-_FIELDS = ("port", "other", "taken", "utilized", "grpc")
+_FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray", "triton")
 
 
 class PortInUse(EndingRule):
@@ -27,7 +29,8 @@ class PortInUse(EndingRule):
 
     What it sees
         c10d's "The server socket has failed to listen on any local network address … EADDRINUSE", Python's "[Errno 98] Address already in
-        use", a launcher's "port N is already in use", gRPC's "Failed to bind to address" and TensorFlow's "Could not start gRPC server".
+        use", a launcher's "port N is already in use", gRPC's "Failed to bind to address" and TensorFlow's "Could not start gRPC server"; of servers (vLLM, sglang, Ray, Triton,
+        Gradio) their own words for it.
     Why it matters
         Two jobs on one node that both take the default (29500) meet each other: the second does not start. Or a rank of an earlier run
         still lives.
@@ -64,6 +67,9 @@ class PortInUse(EndingRule):
                 "Failed to bind to address",
                 "is occupied",
                 "is being used",
+                "is not available in",
+                "Cannot find empty port in range",
+                "Ray is trying to start at",
             ),
             _IN_USE,
         ),

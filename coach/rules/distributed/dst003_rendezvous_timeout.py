@@ -21,7 +21,8 @@ _TIMEOUT = re.compile(
     r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|connect\(\) timed out\..*|Connection refused)\s*$"
     r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen))|RuntimeError: (?:Connection reset by peer|Broken pipe)\s*$"
     r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster)"
-    r"|DEADLINE_EXCEEDED: Barrier timed out|Stopping coordination service as cluster registration failed"
+    r"|DEADLINE_EXCEEDED: (?:Barrier timed out|GetKeyValue\(\) timed out with key)|RPC: /tensorflow\.CoordinationService/RegisterTask|Stopping coordination service as cluster registration failed"
+    r"|Error: Unable to meet other processes at the rendezvous store|Timed out waiting for [\w ]{1,60}\. Please check connectivity between servers"
     r")"
 )
 
@@ -33,7 +34,7 @@ class RendezvousTimeout(EndingRule):
         "The client socket has timed out … while trying to connect to (HOST, PORT)", "Timed out after 601 seconds waiting for clients. 1/2
         clients joined", the store based barrier, torchrun's RendezvousTimeoutError and RendezvousConnectionError; a store that was lost
         ("DistNetworkError: Broken pipe", of old torch "RuntimeError: Connection reset by peer"); of JAX "Barrier timed
-        out" and "cluster registration failed".
+        out", "cluster registration failed" and a RegisterTask that nobody answered; of Ray and Horovod their own words for it.
     Why it matters
         A rank that never came is missing: it failed earlier, or it looks at another address. The one that says so is the one that waited.
     When it stays silent
@@ -75,6 +76,10 @@ class RendezvousTimeout(EndingRule):
                 "arrier timed out",
                 "failed to join the cluster",
                 "cluster registration failed",
+                "GetKeyValue() timed out",
+                "CoordinationService/RegisterTask",
+                "processes at the rendezvous store",
+                "check connectivity between servers",
             ),
             _TIMEOUT,
         ),

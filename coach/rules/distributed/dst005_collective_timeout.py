@@ -21,6 +21,10 @@ _TIMEOUT = re.compile(
     r"OpType=(?P<op>\w+)(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
     r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
+    r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w+).*?\) timed out in blocking wait"
+    r"|dump signal due to a collective timeout|dump debug info, due to collective timeout"
+    r"|Termination timeout for .{0,300}? exceeded\. Exiting to ensure a consistent program state"
+    r"|were stalled for longer than \d+ seconds\. Will shutdown"
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
 )
 _STATUS = re.compile(
@@ -54,7 +58,8 @@ class CollectiveTimeout(EndingRule):
         NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each rank, with the last work that
         it enqueued and completed, in old and new wordings. The lines of all ranks are put side by side, and the odd one is named: the rank
         that says nothing, waits in an earlier or in another operation, or had nothing left to do. Where torch's flight recorder left
-        dumps (`nccl_trace_rank_N`), they decide: they hold each rank's calls by process group and number.
+        dumps (`nccl_trace_rank_N`), they decide: they hold each rank's calls by process group and number. Of XLA the rendezvous of the
+        devices that ended at its termination timeout, of Horovod the stall for which it shuts down.
     Why it matters
         The rank that reports the timeout is the victim: it waited for the one that did not come. All were lost for the whole time.
     When it stays silent
@@ -87,6 +92,11 @@ class CollectiveTimeout(EndingRule):
                 "Timeout at NCCL work",
                 "operations have failed or timed out",
                 "is setting up NCCL communicator",
+                "timed out in blocking wait",
+                "signal due to a collective timeout",
+                "debug info, due to collective timeout",
+                "Exiting to ensure a consistent program state",
+                ". Will shutdown",
             ),
             _TIMEOUT,
         ),

@@ -18,6 +18,8 @@ _MISMATCH = re.compile(
     r"|params\[\d+\] in this process with sizes .* appears not to match.*"
     r"|COLLECTIVE_(?:TYPE|STATE|DTYPE)_MISMATCH.*|SIZE_OR_SYNTAX_MISMATCH.*"
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
+    r"|(?:Error|Exception): (?:Mismatched [\w /]{3,40}: One rank |Cannot apply desired operation due to shape mismatches|disagreement between rank\d+ and rank\d+: |sync_global_devices name mismatch).*"
+    r"|Fatal error in \w+?_I?(?:Bcast|All\w+|Reduce\w*|Gatherv?|Scatterv?|Scan)\w*: Message truncated.*|MPI_ERR_TRUNCATE: message truncated.*|Shape mismatch in the collective instance \d+.*"
     r"|(?:Error|what\(\)): .*?(?:[Mm]ismatch(?:ed)? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
 _NCCL = re.compile(
@@ -36,8 +38,8 @@ class CollectiveMismatch(EndingRule):
 
     What it sees
         "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed to pass monitoredBarrier", DDP's
-        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and "message truncated", and the
-        verdicts of the flight recorder. Ranks that gloo kept waiting for each other until the time was up, in different lines of the program:
+        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and "message truncated" (MPI's, too),
+        the words of Horovod, Accelerate, DeepSpeed, JAX and TensorFlow for shapes that differ by rank, and the verdicts of the flight recorder. Ranks that gloo kept waiting for each other until the time was up, in different lines of the program:
         one in its backward pass, the other at a barrier.
     Why it matters
         A collective only ends when all ranks make the same call. The ranks have gone different ways in the program before it.
@@ -71,6 +73,11 @@ class CollectiveMismatch(EndingRule):
                 "essage truncated",
                 "ata size doesn't match",
                 "collective type mismatch",
+                ": One rank ",
+                "due to shape mismatches",
+                "disagreement between rank",
+                "sync_global_devices name mismatch",
+                "in the collective instance",
             ),
             _MISMATCH,
         ),

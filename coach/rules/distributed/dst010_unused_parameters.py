@@ -13,6 +13,7 @@ from coach.rules.quoting import hits_of, quote
 
 _UNUSED = re.compile(
     r"Expected to have finished reduction in the prior iteration before starting a new one"
+    r"|Error: Communication call has not been issued for this bucket \(\d+/\d+ params have grad available\)"
     r"|your LightningModule has parameters that were not used in producing the loss"
 )
 _WHICH = re.compile(
@@ -25,7 +26,7 @@ class UnusedParameters(EndingRule):
     """DDP waits for gradients of parameters that took no part in the loss.
 
     What it sees
-        "Expected to have finished reduction in the prior iteration before starting a new one", Lightning's wording of it, and the
+        "Expected to have finished reduction in the prior iteration before starting a new one", Lightning's and Megatron's wordings of it, and the
         indices or names of the parameters that received no gradient.
     Why it matters
         The reduction of the last step never finished, so the next one cannot begin. The job is over.
@@ -44,7 +45,14 @@ class UnusedParameters(EndingRule):
     confidence = 0.97
     signatures = (
         Signature(
-            "DST010", "unused", ("finished reduction in the prior", "not used in producing the loss"), _UNUSED
+            "DST010",
+            "unused",
+            (
+                "finished reduction in the prior",
+                "not used in producing the loss",
+                "params have grad available",
+            ),
+            _UNUSED,
         ),
         Signature("DST010", "which", ("which did not receive grad for rank",), _WHICH),
     )

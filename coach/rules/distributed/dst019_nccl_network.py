@@ -16,8 +16,10 @@ _FAILED = (
 )
 _NETWORK = re.compile(
     r"(?P<what>ncclRemoteError"
-    rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
+    rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure|getting address info)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
     rf"|^(?:(?:socket\w+|NET/\w+|Call to (?:connect|recv|send|ibv_\w+))\b|Net ?:).{{0,120}}?{_FAILED}.*"
+    rf"|Last NCCL warning\(error\) log entry \(may be unrelated\) '(?:socket|NET/|Net ?:|Call to (?:connect|recv|send|ibv)).{{0,120}}?{_FAILED}.*"
+    r"|ORTE has lost communication with a remote daemon|Open MPI failed to TCP connect to a peer MPI process|OFI poll failed \((?!.*?(?:Message too long|[Tt]runcat|TRUNC)).*"
     r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error).*"
     r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
     r"|\bibv_(?:reg_mr|create_\w+|modify_qp|post_send|open_device|poll_cq)\w*(?:\(.*?\))? ?failed.*"
@@ -39,7 +41,7 @@ class NcclNetwork(EndingRule):
     What it sees
         ncclRemoteError, NCCL's warnings about a socket or an InfiniBand call that failed (NET/IB "Got completion … with error", connection
         refused, reset or timed out, no socket interface found), UCX errors of the ib transport, `ibv_… failed`, "Transport retry count
-        exceeded".
+        exceeded"; of MPI "OFI poll failed", a TCP connection to a peer that failed, a daemon that was lost.
     Why it matters
         The communicator is lost on all ranks. Where a peer closed the connection, that peer ended first: its own error is the cause.
     When it stays silent
@@ -82,6 +84,9 @@ class NcclNetwork(EndingRule):
                 "CXI",
                 "Aborting Ring",
                 "ollective ops is aborted",
+                "ORTE has lost communication",
+                "failed to TCP connect to a peer",
+                "OFI poll failed",
             ),
             _NETWORK,
         ),

@@ -14,11 +14,13 @@ from coach.rules.quoting import hits_of
 
 _UNKNOWN = re.compile(
     UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
-    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known|[Tt]emporary failure in name resolution"
+    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|unable to (?:resolve host address [‘'`]?|get host address for )(?P<unresolved>[\w.-]+)|DNS resolution failed for (?P<dns>[\w.-]+)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known|[Tt]emporary failure in name resolution"
     r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
     r"|No address associated with hostname|[Uu]nknown host|HTTPS?ConnectionPool.*?\[Errno 101\] Network is unreachable))"
 )
 
+_NCCL = re.compile(r"NCCL WARN .{0,40}?error encountered when getting address info : ")
+"""NCCL's word for its errors is WARN."""
 _COMMAND = re.compile(r"(?:ssh|scp|rsync|curl|wget|ping|git|fatal)\b")
 """Shell commands: a script goes on without them."""
 _LAUNCHER_GAVE_UP = re.compile(
@@ -68,15 +70,21 @@ class HostnameResolution(EndingRule):
                 "[Errno 101]",
                 "[Errno -",
                 "[Errno 1100",
+                "unable to resolve host address",
+                "unable to get host address for",
+                "DNS resolution failed for",
             ),
             _UNKNOWN,
         ),
+        Signature("DST021", "nccl", ("when getting address info",), _NCCL),
         Signature("DST021", "warned", ("(gai error",), _WARNED),
         Signature("DST021", "gave_up", ("The client socket has ",), _GAVE_UP),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         # c10d only warns that a name is unknown, and then says that the connection timed out.
+        if hit.signature == "nccl":
+            return True
         if hit.signature == "unknown":
             is_outlived = _COMMAND.match(hit.text) and was_outlived(hit, snapshot)
             return not is_outlived or _ended_a_launcher(hit, snapshot)
@@ -84,7 +92,14 @@ class HostnameResolution(EndingRule):
         return hit.signature == "warned" and hit.fields["host"] in given_up
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        host = next((hit.fields[key] for key in ("host", "name", "other") if hit.fields.get(key)), None)
+        host = next(
+            (
+                hit.fields[key]
+                for key in ("host", "name", "other", "unresolved", "dns")
+                if hit.fields.get(key)
+            ),
+            None,
+        )
         return (
             f"The host name {host} has no address, seen from the job"
             if host

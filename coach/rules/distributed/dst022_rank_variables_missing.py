@@ -9,7 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
-from coach.rules.raised_in import is_of_a_table
+from coach.rules.raised_in import is_of_a_table, unset_variable
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
@@ -19,7 +19,11 @@ _MISSING = re.compile(
     r"|(?:Error|Exception): .*?Environment variable '(?P<config>\w+)' not found"
     r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"
     r"|Error: Could not find '(?P<launch>\w+)' in the (?:torch|SLURM|OpenMPI) environment"
+    r"|Error: (?P<jax>coordinator_address should be defined|Number of processes must be defined|The process id of the current process must be defined)"
     r"|(?P<shell>[A-Z_]+): unbound variable)"
+)
+_NONE = re.compile(
+    UNHEEDED + r".*?TypeError: int\(\) argument must be a string, .{0,60}? number, not 'NoneType'"
 )
 _FIELDS = ("name", "key", "local", "other", "set", "shell", "config", "launch")
 _OF_A_RANK = re.compile(r"RANK|WORLD_SIZE|MASTER_|SLURM_|OMPI_|PMI_|^$")
@@ -30,7 +34,8 @@ class RankVariablesMissing(EndingRule):
 
     What it sees
         "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, any other name that `os.environ[…]`
-        did not find, ColossalAI's "Could not find 'RANK' in the torch environment", a shell's "unbound variable".
+        did not find, ColossalAI's "Could not find 'RANK' in the torch environment", a shell's "unbound variable", `int(os.environ.get(…))` of
+        one that is not set, what jax.distributed did not find.
     Why it matters
         `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python` and `srun` do not.
     When it stays silent
@@ -60,22 +65,28 @@ class RankVariablesMissing(EndingRule):
                 "WORLD_SIZE",
                 "RANK",
                 "unbound variable",
+                "coordinator_address should be",
+                "Number of processes must be",
+                "current process must be defined",
                 "in the torch environment",
                 "in the SLURM environment",
                 "in the OpenMPI environment",
             ),
             _MISSING,
         ),
+        Signature("DST022", "none", ("TypeError: int() argument must be",), _NONE),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         return not is_of_a_table(hit)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        if "jax" in hit.fields:
+            return f"jax.distributed found nothing of the job in its environment: {hit.fields['jax']}"
         return f"The environment variable {_name(hit)} is not set"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and not _OF_A_RANK.search(_name(hit)):
+        if hit is not None and "jax" not in hit.fields and not _OF_A_RANK.search(_name(hit)):
             yield Fix("Set it in the job's script, above the command that starts the program")
             return
         yield Fix(
@@ -88,4 +99,4 @@ class RankVariablesMissing(EndingRule):
 
 def _name(hit: LogHit) -> str:
     told = next((hit.fields[key] for key in _FIELDS if key in hit.fields), None)
-    return told or hit.text.rpartition("KeyError: ")[2].strip("'")
+    return told or unset_variable(hit) or hit.text.rpartition("KeyError: ")[2].strip("'")

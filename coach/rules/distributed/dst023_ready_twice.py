@@ -13,6 +13,8 @@ from coach.rules.ending import EndingRule
 _TWICE = re.compile(
     r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as ready twice)"
     r"|(?:Error|what\(\)): .*?(?P<inplace>(?:has|have) been modified by an inplace operation)"
+    r"|Error: .*?(?P<leaf>a (?:view of a )?leaf Variable that requires grad (?:is being|has been) used in an in-place operation|Output \d+ of \w+ is a view and is being modified inplace|[Aa] view was created in no_grad mode and is being modified inplace)"
+    r"|Error: .*?(?P<reduced>The parameter \d+ has already been reduced)"
     r"|(?P<changed>Your training graph has changed in this iteration)"
 )
 
@@ -22,7 +24,8 @@ class ReadyTwice(EndingRule):
 
     What it sees
         DDP's "Expected to mark a variable ready only once" with the parameter that "has been marked as ready twice", and autograd's "one
-        of the variables needed for gradient computation has been modified by an inplace operation".
+        of the variables needed for gradient computation has been modified by an inplace operation", or a leaf or a view that may not be changed
+        so; DeepSpeed's parameter that "has already been reduced".
     Why it matters
         The backward pass ends there. With DDP it is mostly re-entrant activation checkpointing, a parameter that is used in several
         forward passes, or buffers that DDP broadcasts between two of them.
@@ -49,6 +52,9 @@ class ReadyTwice(EndingRule):
                 "marked as ready twice",
                 "modified by an inplace operation",
                 "training graph has changed",
+                "used in an in-place operation",
+                "is being modified inplace",
+                "has already been reduced",
             ),
             _TWICE,
         ),
@@ -57,12 +63,16 @@ class ReadyTwice(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "inplace" in hit.fields:
             return "A tensor that the backward pass needs was changed in place"
+        if "leaf" in hit.fields:
+            return "A tensor was changed in place that autograd allows no such change of"
         return "DDP met a parameter twice in one backward pass"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and "inplace" in hit.fields:
             yield Fix("Have the operation named: torch.autograd.set_detect_anomaly(True) for a few steps")
             yield Fix("Under DDP with two forward passes before one backward: broadcast_buffers=False")
+        elif hit is not None and "leaf" in hit.fields:
+            yield Fix("Make a new tensor (x = x + y, x.clone()), or change it inside of torch.no_grad()")
         else:
             yield Fix(
                 "Activation checkpointing with use_reentrant=False, without find_unused_parameters=True"
