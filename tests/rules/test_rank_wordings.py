@@ -10,6 +10,7 @@ from tests.rules.examples import of_a_whole_log
 
 WORDINGS = {
     "nccl_error": [
+        "cupy_backends.cuda.libs.nccl.NcclError: NCCL_ERROR_INTERNAL_ERROR: internal error - please report this issue",
         "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: NCCL operation ncclCommInitRankConfig(&comm, nranks, AsNcclUniqueId(id), rank) failed: unhandled cuda error",
     ],
     "nccl_network": [
@@ -18,6 +19,7 @@ WORDINGS = {
         "MPIDI_OFI_handle_cq_error(1067): OFI poll failed (ofi_events.c:1069:MPIDI_OFI_handle_cq_error:Input/output error - UNDELIVERABLE)",
     ],
     "nccl_timeout": [
+        "RuntimeError: Operation timed out!",
         "RuntimeError: [Rank 1] Work WorkNCCL(OpType=ALLREDUCE, TensorShape=[1], Timeout(ms)=60000) timed out in blocking wait (NCCL_BLOCKING_WAIT=1).",
         "Rank 0] Received a dump signal due to a collective timeout from  rank 7 and we will try our best to dump the debug info.",
         "F rendezvous.cc:49] Termination timeout for `acquire clique` of 40 seconds exceeded. Exiting to ensure a consistent program state.",
@@ -62,10 +64,14 @@ WORDINGS = {
         "ValueError: coordinator_address should be defined.",
         'Traceback (most recent call last):\n  File "/home/user/t.py", line 3, in <module>\n    rank = int(os.environ.get("RANK"))\nTypeError: int() argument must be a string, a bytes-like object or a real number, not \'NoneType\'',
     ],
+    "fsdp_error": [
+        "ValueError: Manual wrapping with ShardingStrategy.HYBRID_SHARD requires explicit specification of process group or device_mesh.",
+    ],
     "ddp_unused_parameters": [
         "AssertionError: Communication call has not been issued for this bucket (230/232 params have grad available)",
     ],
     "ddp_inplace_or_marked_ready_twice": [
+        "RuntimeError: leaf variable has been moved into the graph interior",
         "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",
         "RuntimeError: Output 0 of UnbindBackward0 is a view and is being modified inplace. This view is the output of",
         "AssertionError: The parameter 447 has already been reduced.             Gradient computed twice for this partition.",

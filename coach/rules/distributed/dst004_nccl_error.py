@@ -14,7 +14,7 @@ from coach.rules.quoting import hits_of, quote
 _ERROR = re.compile(
     r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
     r"|\b(?:NCCL|[Nn]ccl|RCCL).{0,80}?(?:unhandled (?:cuda|system) error|[:,'] ?invalid usage)|[Nn](?:CCL|ccl) error[,(].{0,9}? internal error"
-    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|(?:Check failed: |\[enforce fail at .{0,200}?\] )\w+ == ncclSuccess|Test NCCL failure|NCCL failure ?:|\bnccl[A-Z]\w+(?:\(.{0,200}?\))? failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
+    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|(?:Check failed: |\[enforce fail at .{0,200}?\] )\w+ == ncclSuccess|Test NCCL failure|NCCL failure ?:|NcclError: NCCL_ERROR_\w+|\bnccl[A-Z]\w+(?:\(.{0,200}?\))? failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?got error: (?:Connection (?:reset|closed)|Broken pipe|Failed to recv)"
     r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
 )
@@ -76,6 +76,7 @@ class NcclError(EndingRule):
                 "== ncclSuccess",
                 "NCCL communicator",
                 "NCCL failure",
+                "NcclError: NCCL_ERROR_",
                 "ccl error",
                 "unhandled cuda error",
                 "unhandled system error",

@@ -22,7 +22,7 @@ _TIMEOUT = re.compile(
     r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
     r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w+).*?\) timed out in blocking wait"
-    r"|dump signal due to a collective timeout|dump debug info, due to collective timeout"
+    r"|RuntimeError: Operation timed out!\s*$|dump signal due to a collective timeout|dump debug info, due to collective timeout"
     r"|Termination timeout for .{0,300}? exceeded\. Exiting to ensure a consistent program state"
     r"|were stalled for longer than \d+ seconds\. Will shutdown"
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
@@ -93,6 +93,7 @@ class CollectiveTimeout(EndingRule):
                 "operations have failed or timed out",
                 "is setting up NCCL communicator",
                 "timed out in blocking wait",
+                "RuntimeError: Operation timed out!",
                 "signal due to a collective timeout",
                 "debug info, due to collective timeout",
                 "Exiting to ensure a consistent program state",

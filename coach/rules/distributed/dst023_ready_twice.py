@@ -13,7 +13,7 @@ from coach.rules.ending import EndingRule
 _TWICE = re.compile(
     r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as ready twice)"
     r"|(?:Error|what\(\)): .*?(?P<inplace>(?:has|have) been modified by an inplace operation)"
-    r"|Error: .*?(?P<leaf>a (?:view of a )?leaf Variable that requires grad (?:is being|has been) used in an in-place operation|Output \d+ of \w+ is a view and is being modified inplace|[Aa] view was created in no_grad mode and is being modified inplace)"
+    r"|Error: .*?(?P<leaf>a (?:view of a )?leaf Variable that requires grad (?:is being|has been) used in an in-place operation|leaf variable has been moved into the graph interior|Output \d+ of \w+ is a view and is being modified inplace|[Aa] view was created in no_grad mode and is being modified inplace)"
     r"|Error: .*?(?P<reduced>The parameter \d+ has already been reduced)"
     r"|(?P<changed>Your training graph has changed in this iteration)"
 )
@@ -53,6 +53,7 @@ class ReadyTwice(EndingRule):
                 "modified by an inplace operation",
                 "training graph has changed",
                 "used in an in-place operation",
+                "moved into the graph interior",
                 "is being modified inplace",
                 "has already been reduced",
             ),

@@ -15,7 +15,7 @@ _FSDP = re.compile(
     + r"(?!.*(?:ImportError|in loading state_dict))(?:(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?|(?=Expects .{0,200}?TrainingState|expected to be in states ))(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
     r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports|needs|requires|expects|assumes|optim|state|param)"
     r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`|sync_module_states=True|Non-root FSDP"
-    r"|Forward order differs across ranks|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
+    r"|Manual wrapping with \S+ requires explicit specification|Forward order differs across ranks|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
     r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?(?:FSDP|TrainingState)|expected to be in states .{0,200}?TrainingState|'weight' must be 2-D).*)"
 )
 
@@ -57,6 +57,7 @@ class FsdpError(EndingRule):
                 "sync_module_states",
                 "unflattened parameter",
                 "Forward order differs",
+                "requires explicit specification",
                 "transformer layer class",
                 "mixed torch.Tensor and DTensor",
                 "for storage of size 0",
