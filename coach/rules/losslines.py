@@ -52,7 +52,9 @@ def _line_with(value: str, then: str) -> re.Pattern[str]:
     return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
 
 
-_AFTER_NO_NUMBER = r"(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|[A-Z]\w+ \d+\.\d))"
+_AFTER_NO_NUMBER = (
+    r"(?:\.0)?(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|[A-Z]\w+ \d+\.\d))"
+)
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
 FINITE = _line_with(_NUMBER, _AFTER_NUMBER)

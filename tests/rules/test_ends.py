@@ -59,6 +59,8 @@ DEADLY = {
         "AT 2026-11-21T03:04:05 DUE TO TIME LIMIT ***",
         f" 12%|# | 3/9 [00:01<00:02]slurmstepd-node1: error: *** STEP 17.0 ON node1 {AT} DUE TO TIME LIMIT ***",
         "submitit WARNING (2026-11-21 10:14:36,151) - Caught signal SIGUSR2 on node1: this job is timed-out.",
+        "salloc: Job 17 has exceeded its time limit and its allocation has been revoked.",
+        "64.012s: job.exception type=timeout severity=0 resource allocation expired",
     ],
     "slurm_cancelled": [
         f"slurmstepd: error: *** JOB 17 ON node1 {AT} ***",
@@ -66,6 +68,7 @@ DEADLY = {
         f"0: slurmstepd: error: *** STEP 17.0 ON node1 {AT} ***",
         "srun: Force Terminated StepId=17.0",
         "salloc: Job allocation 17 has been revoked.",
+        "srun: Job allocation 17 has been revoked.",
     ],
     "slurm_preempted": [
         f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO PREEMPTION ***",
@@ -80,6 +83,7 @@ DEADLY = {
     "slurm_invalid_request": [
         "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
         "sbatch: error: QOSMaxSubmitJobPerUserLimit",
+        "srun: error: Only allocated 1 nodes asked for 2",
         "srun: error: Unable to create step for job 17: More processors requested than permitted",
         "srun: error: Unable to create job step: Requested node configuration is not available",
         "srun: error: Task launch for StepId=17.0 failed on node node7: Unable to satisfy cpu bind request",
@@ -99,9 +103,26 @@ DEADLY = {
         "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Terminated              python train.py",
         "  exitcode  : -15 (pid: 17)",
         "[rank: 0] Received SIGTERM: 15",
+        "[exiting program after receiving SIGTERM.] datetime: 2026-11-21 04:00:00",
+        "[mpiexec@node1] Sending Ctrl-C to processes as requested",
+        "srun: error: node1: task 0: Exited with exit code 143",
+        "ERROR:composer.cli.launcher:Rank 0 crashed with exit code -15.",
         "/venv/lib/lightning/call.py:53: Detected KeyboardInterrupt, attempting graceful shutdown ...",
         "KeyboardInterrupt",
     ],
+    "conda_not_initialised": [
+        "critical libmamba Cannot activate, prefix does not exist at: '/home/user/envs/x'",
+        "nohup: failed to run command 'python': No such file or directory",
+    ],
+    "nan_loss": [
+        "tensorflow.python.framework.errors_impl.InvalidArgumentError: LossTensor is inf or nan. : Tensor had NaN values",
+        "AssertionError: Box regression deltas become infinite or NaN!",
+        "train: 3%|# | 3/9 [00:04<02:12, 7.31it/s, train_loss=nan.0]\ntrain: 4%|# | 4/9 [00:05<02:12, 7.31it/s, train_loss=nan.0]",
+    ],
+    "loss_divergence": [
+        "\n".join(f"step {n} loss {x}" for n, x in enumerate((0.5, 0.4, 21.1, 912.5, 88123.0)))
+    ],
+    "amp_overflow": ["Found inf or nan, current scale is: 1.0, decrease to: 1.0*0.5\n" * 3],
     "host_oom": [
         "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Killed              python train.py",
         "  traceback : Signal 9 (SIGKILL) received by PID 17",

@@ -21,6 +21,9 @@ _PATTERN = re.compile(
     r"|/profile\.d/(?:conda|mamba)\.sh: line \d+: \w+: unbound variable"
     rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command not found|not found|Command not found\.)$|: command not found: (?P<last>{_PROGRAM})$"
     r"|conda: error: argument (?:COMMAND|command): invalid choice: '(?:de)?activate'|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
+    r"|libmamba Cannot activate, prefix does not exist|DirectoryNotACondaEnvironmentError: |/(?:conda|mamba|activate): \S+: bad interpreter: "
+    rf"|(?:nohup|timeout|env|nice|numactl): (?:failed to run command )?['\u2018]?(?P<started>{_PROGRAM})['\u2019]?: No such file or directory"
+    r"|(?:conda|mamba|forge)\S*/bin/(?:conda|mamba): No such file or directory"
     r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh|bin/activate): No such file or directory"
     r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
     r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
@@ -66,6 +69,10 @@ class CondaNotInitialised(EndingRule):
                 "NotFound: ",
                 "argument COMMAND: ",
                 "argument command: ",
+                "prefix does not exist",
+                "NotACondaEnvironmentError",
+                ": bad interpreter",
+                ": No such file or directory",
                 "Shell not initialized",
                 "can't modify the parent shell",
                 "'mamba init'",
@@ -84,7 +91,7 @@ class CondaNotInitialised(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if re.search(r"NotFound(?:Error)?: (?:Could|Not)", hit.text):
             return "The conda environment was not activated: this user has none of that name or path"
-        program = hit.fields.get("program", hit.fields.get("last"))
+        program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
         if program is not None:
             return f"The environment was not activated, or lacks what the script starts: the shell finds no {program}"
         return "The conda environment was not activated: conda is not set up in the batch shell"

@@ -24,15 +24,20 @@ from coach.rules.remedies import bf16
 _STOPPED = re.compile(
     r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
     r"|Function '\w+Backward\d*' returned nan values in its \d+th output"
-    r"|found NaN in local (?:forward loss calculation|grad norm)"
+    r"|found (?:NaN|Inf) in local (?:forward loss calculation|grad norm)"
     r"|[Mm]onitored metric \S*loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
     r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|The gradients at all steps are invalid in this epoch|[Nn]on-finite loss, ending training|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
     r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
-    r"|Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite|invalid value \((?:nan|inf)\) encountered in )"
-    r"|Error: The loss returned in `training_step` is (?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
+    r"|Error: The loss returned in `training_step` is (?:tensor\()?(?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
     r"|Error: Expected parameter \w+ \(\w+ of shape .*?\) of distribution \w+\("
 )
+_GAVE_UP = re.compile(
+    r"Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite|Box regression deltas become infinite or NaN"
+    r"|Detected nan and/or inf values in |There are NAN or INF \(num_nan=|invalid value \((?:nan|inf)\) encountered in )"
+    r"|: Tensor had (?:NaN|[-+]?Inf)(?: and NaN)? values\b|^!!! Detected Infinity or NaN in output \d+ of"
+)
+"""The same. One pattern for all has more ways to match than are looked through for words to ask for."""
 _FILTERED = re.compile(
     r"(?:'loss': '?0(?:\.0)?'?, 'grad_norm': '?|global batch size:\s+\d+ \| loss scale: 1\.0 \| grad norm: )(?P<value>nan)\b"
 )
@@ -116,6 +121,7 @@ class LossNotFinite(Rule):
                 "oss was ",
                 "returned nan values",
                 "found NaN in local",
+                "found Inf in local",
                 "onitored metric",
                 "contains a NaN",
                 "Invalid loss",
@@ -130,11 +136,23 @@ class LossNotFinite(Rule):
                 " invalid values",
                 " of distribution ",
                 "diverged with loss",
-                "`parameters` is non-finite",
-                "invalid value (",
                 "gradients at all steps are invalid",
             ),
             _STOPPED,
+        ),
+        Signature(
+            "NUM001",
+            "gave_up",
+            (
+                "`parameters` is non-finite",
+                "invalid value (",
+                "deltas become infinite",
+                "nan and/or inf values",
+                "There are NAN or INF",
+                ": Tensor had ",
+                "Detected Infinity or NaN",
+            ),
+            _GAVE_UP,
         ),
         Signature(
             "NUM001", "filtered", ("'grad_norm': nan", "'grad_norm': 'nan", "grad norm: nan"), _FILTERED
@@ -189,7 +207,7 @@ class LossNotFinite(Rule):
                 return
 
     def _from_log(self, snapshot: TargetSnapshot) -> Iterable[Hit]:
-        stopped = hits_of(snapshot, self.code, "stopped")
+        stopped = hits_of(snapshot, self.code, "stopped", "gave_up")
         not_finite = [hit for hit in hits_of(snapshot, self.code, "not_finite") if _is_training(hit)]
         finite = [hit for hit in hits_of(snapshot, losslines.PROGRESS.rule) if _is_training(hit)]
         lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]

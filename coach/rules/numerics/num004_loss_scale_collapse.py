@@ -16,7 +16,7 @@ from coach.rules.remedies import bf16
 
 _NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _REDUCED = re.compile(
-    rf"(?i:overflow).*?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to) {_NUMBER}"
+    rf"(?:(?i:overflow).*?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to)|^Found inf or nan, current scale is:) {_NUMBER}"
 )
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
 _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
@@ -36,8 +36,8 @@ class LossScaleCollapse(Rule):
     """The loss scale of fp16 training fell so far that hardly a step is taken.
 
     What it sees
-        DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at minimum", the same of apex, fairseq
-        and Megatron, or the scale in metrics: down to the floor, three overflows in a row at it, or eight
+        DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at minimum", the same of apex, fairseq,
+        Paddle and Megatron, or the scale in metrics: down to the floor, three overflows in a row at it, or eight
         halvings in a row to a small scale.
     Why it matters
         Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or infinity, so nothing is learned
@@ -93,7 +93,7 @@ class LossScaleCollapse(Rule):
             _MINIMUM,
         ),
         Signature("NUM004", "half", ("at::Half without overflow",), _OVERFLOW),
-        Signature("NUM004", "reduced", ("OVERFLOW", "verflow"), _REDUCED),
+        Signature("NUM004", "reduced", ("OVERFLOW", "verflow", "Found inf or nan"), _REDUCED),
         Signature("NUM004", "skipped", ("number of skipped iterations:",), _SKIPPED),
         Signature("NUM004", "state", ("scale",), _STATE),
     )

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
 from coach.model.history import History
@@ -21,6 +22,7 @@ _STOPPED = re.compile(
     r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected"
 )
 _MAX_BLOCKS = 100
+_STEEP, _FEWEST_BEFORE = 10, 2
 _NEAR_START = 0.25
 """Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the next fold."""
 
@@ -41,7 +43,8 @@ class LossDivergence(Rule):
 
     What it sees
         A series of training losses, from metrics or from the lines of a log, whose newest values all lie above the highest of the stretch
-        before by half, and that lost at least half of the progress since the beginning. Lightning's words where it stops for that.
+        before by half, and that lost at least half of the progress since the beginning. In a series of five: three in a
+        row that grow, from ten times the highest before. Lightning's words where it stops for that.
     Why it matters
         Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
     When it stays silent
@@ -131,8 +134,10 @@ class LossDivergence(Rule):
     def _rise(self, losses: Sequence[float]) -> _Rise | None:
         """The latest place from which on all values lie above those before."""
         consecutive = int(self.values["consecutive"])
-        if len(losses) < 2 * consecutive or any(not math.isfinite(loss) or loss <= 0 for loss in losses):
+        if any(not math.isfinite(loss) or loss <= 0 for loss in losses):
             return None
+        if len(losses) < 2 * consecutive:
+            return self._steep_rise(losses, len(losses) - consecutive)
         size = max(1, math.ceil(len(losses) / _MAX_BLOCKS))
         blocks = [losses[place : place + size] for place in range(0, len(losses), size)]
         lows, highs = [min(block) for block in blocks], [max(block) for block in blocks]
@@ -148,6 +153,15 @@ class LossDivergence(Rule):
             if lowest_after >= self.values["rise"] * highest and lost >= self.values["lost_share"]:
                 return _Rise(start * size, highest, lowest_after, min(lost, 9.99))
         return None
+
+    def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
+        """The same of a short series: only where the newest values grow by orders of magnitude."""
+        before, after = losses[: max(0, start)], losses[max(0, start) :]
+        if len(before) < _FEWEST_BEFORE or after[0] < _STEEP * max(before):
+            return None
+        if any(later <= value for value, later in pairwise(after)):
+            return None
+        return _Rise(start, max(before), after[0], 9.99)
 
 
 def _starts_anew(losses: Sequence[float], rise: _Rise) -> bool:

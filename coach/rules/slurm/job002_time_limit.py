@@ -22,7 +22,7 @@ class TimeLimit(EndedBySlurm):
     """The job reached its time limit and was ended by Slurm.
 
     What it sees
-        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out" and "Job not requeued because: timed-out …"; LSF's and PBS's words for the same. From the
+        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same. From the
         run's own steps it tells whether the training was still getting on.
     Why it matters
         What was computed since the last checkpoint is lost. A job that hung reaches its limit as well, however long that is: then
@@ -55,6 +55,14 @@ class TimeLimit(EndedBySlurm):
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
     )
     signatures = (
+        Signature(
+            "JOB002",
+            "revoked",
+            ("has exceeded its time limit",),
+            re.compile(
+                r"^(?:salloc|srun): Job \d+ has exceeded its time limit and its allocation has been revoked"
+            ),
+        ),
         cancelled_signature("JOB002", "DUE TO TIME LIMIT", " DUE TO TIME LIMIT"),
         Signature(
             "JOB002",
@@ -67,9 +75,10 @@ class TimeLimit(EndedBySlurm):
         Signature(
             "JOB002",
             "other_scheduler",
-            ("TERM_RUNLIMIT: ", "PBS: job killed: walltime "),
+            ("TERM_RUNLIMIT: ", "PBS: job killed: walltime ", "job.exception type=timeout"),
             re.compile(
                 r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit|^(?:=>> )?(?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
+                r"|job\.exception type=timeout (?P<flux>severity=0)"
             ),
         ),
     )
@@ -81,7 +90,9 @@ class TimeLimit(EndedBySlurm):
             else "The job"
         )
         others = [
-            hit.fields.get("by") or hit.fields["pbs"] for hit in hits if hit.signature == "other_scheduler"
+            hit.fields.get("by") or hit.fields.get("pbs") or "Flux"
+            for hit in hits
+            if hit.signature == "other_scheduler"
         ]
         is_local = snapshot.run is not None and snapshot.run.backend == "local"
         by = "coach" if is_local else others[0] if others else "Slurm"

@@ -52,8 +52,10 @@ class Cancelled(EndedBySlurm):
         Signature(
             "JOB005",
             "revoked",
-            ("Force Terminated", "has been revoked"),
-            re.compile(r"^srun: Force Terminated |^salloc: Job allocation \d+ has been revoked"),
+            ("Force Terminated", "has been revoked", ": Job has been cancelled"),
+            re.compile(
+                r"^srun: Force Terminated |^(?:salloc|srun): Job (?:allocation \d+ has been revoked|has been cancelled)"
+            ),
         ),
         Signature(
             "JOB005",

@@ -19,6 +19,7 @@ _REFUSED = re.compile(
     r"|Failed to submit job|Task launch for \S+ failed on node \S+(?=: Unable to satisfy)): (?P<why>.+)"
     r"|(?P<words>(?i:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
     r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"
+    r"|Only allocated \d+ nodes asked for \d+|Asked for \d+ tasks have \d+ in the nodelist.*"
     r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
     r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"
     r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*|(?<=FailedJobError: sbatch: error: ).+))"

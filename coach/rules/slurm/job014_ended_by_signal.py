@@ -30,7 +30,9 @@ _SIGNAL = re.compile(
     r"|(?:^Command terminated by|exited on) signal (?P<time>1|2|15)\b"
     r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b"
     rf"|{AFTER_A_BAR}(?P<alone>Terminated|Hangup)$"
-    r"|srun: (?:sending Ctrl-C to |interrupt \(one more)(?P<srun>)"
+    r"|(?:srun: sending Ctrl-C to |(?:srun|pdsh@\S+): interrupt \(one more|\[mpi\w+@\S+\] Sending Ctrl-C to |^\W*C?mpirun: killing job\.\.\.|Abort is in progress\.\.\.hit ctrl-c again)(?P<srun>)"
+    r"|exiting program after receiving (?P<megatron>SIGTERM|SIGINT)"
+    r"|(?:srun: error: \S+: tasks? [\d,\[\]-]+: Exited with exit code 143|^Exit code: 143|crashed with exit code -15)(?P<sigterm>)\.?$"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
 )
 _SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
@@ -40,7 +42,7 @@ class EndedBySignal(EndingRule):
     """The program was ended by a signal from outside.
 
     What it sees
-        torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit codes -15, -2 and -1 of
+        torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit codes -15, -2, -1 and 143 of
         ranks, "Received SIGTERM", Lightning's SIGTERMException, KeyboardInterrupt, the end of a Ray Tune run by Ctrl-C, and what a shell,
         srun or mpiexec prints of a task that was Terminated.
     Why it matters
@@ -93,7 +95,12 @@ class EndedBySignal(EndingRule):
                 "Hangup",
                 " Interrupt",
                 "Ctrl-C",
-                "srun: interrupt",
+                ": interrupt (one more",
+                "mpirun: killing job",
+                "hit ctrl-c again",
+                "exit code 143",
+                "Exit code: 143",
+                "with exit code -15",
                 "ending Ray Tune run",
             ),
             _SIGNAL,
@@ -141,6 +148,8 @@ def _name(hits: list[LogHit]) -> str | None:
             )
             if name is not None:
                 return name
+        if "sigterm" in fields:
+            return "SIGTERM"
         if "interrupt" in fields or "lightning" in fields or "srun" in fields:
             return "SIGINT"
     return None
