@@ -12,6 +12,10 @@ FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line
 SENDING = FRAMES + '  File "/env/lib/python3.9/multiprocessing/reduction.py", line 60, in dump\n    x\n'
 WORDINGS = {
     "cuda_oom": [
+        "MemoryError: ('Error allocating 1073741824 bytes of device memory (out of memory).', 'x')",
+        "[LightGBM] [Fatal] [CUDA] out of memory /src/io/cuda/cuda_tree.cpp 35",
+        "ValueError: Prefill out of memory. Try to lower your batch size.",
+        "RuntimeError: Device(id:0) memory isn't enough and alloc failed, kernel name: a, alloc size: 20132659200B.",
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
         "RuntimeError: No executable batch size found, reached zero.",
         "  what():  [TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, p, s): out of memory (/src/tllmBuffers.h:117)",
@@ -69,6 +73,7 @@ WORDINGS = {
         "ImportError: /env/lib/_csv.cpython-38-x86_64-linux-gnu.so: cannot open shared object file: Too many open files",
     ],
     "disk_quota": [
+        "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/home/user']",
         "RuntimeError: basic_ios::clear: iostream error",
         "sqlite3.OperationalError: database or disk is full",
         "ray.exceptions.OutOfDiskError: Local disk is full",
@@ -85,6 +90,8 @@ WORDINGS = {
         "fatal: could not create work tree dir 'repo': Permission denied",
     ],
     "file_not_found": [
+        "/var/spool/slurmd/job4411/slurm_script: line 9: /home/user/env/bin/python: No such file or directory",
+        "ERROR (copy-feats[5.5.0]:SequentialTableReader():kaldi-table-inl.h:860) Error constructing TableReader: rspecifier is scp:data/train/feats.scp",
         "tensorflow.python.framework.errors_impl.NotFoundError: /data/a.tfrecord; No such file or directory [Op:IteratorGetNext]",
         "OSError: /models/llama does not appear to have a file named config.json.",
         "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/x'.",
@@ -106,6 +113,13 @@ WORDINGS = {
         "python: error while loading shared libraries: libpython3.8.so.1.0: cannot read file data: Stale file handle",
     ],
     "checkpoint_corrupt": [
+        "_pickle.UnpicklingError: could not find MARK",
+        "_pickle.UnpicklingError: A load persistent id instruction was encountered,",
+        "EOFError: No data left in file",
+        "gzip.BadGzipFile: Not a gzipped file (b'<!')",
+        "zlib.error: Error -3 while decompressing data: incorrect header check",
+        "OSError: Can't read data (inflate() failed)",
+        "gguf_init_from_file_impl: invalid magic characters: '<!DO', expected 'GGUF'",
         "OSError: You seem to have cloned a repository without having git-lfs installed.",
         "ValueError: The state dictionary of the model you are trying to load is corrupted. Are you sure it was properly saved?",
         'RuntimeError: invalid hash value (expected "0676ba61", got "b5b1a9cc")',
@@ -118,6 +132,14 @@ WORDINGS = {
     ],
 }
 HEALTHY = {
+    "a script that lacks one of its commands": """
+        ./run.sh: line 3: ./local/clean.sh: No such file or directory
+        step 1 loss 1.1
+        step 2 loss 1.0""",
+    "a file that is fetched once more": """
+        RuntimeError: invalid hash value (expected "0676ba61", got "b5b1a9cc"), retrying download
+        step 1 loss 1.1
+        step 2 loss 1.0""",
     "TensorFlow's allocator": """
         W tensorflow/bfc_allocator.cc:243] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB. The caller indicates that this is not a failure
         I tensorflow/cuda_driver.cc:831] failed to allocate 10.76G (11553800192 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory

@@ -15,7 +15,7 @@ _CORRUPT = re.compile(
     UNHEEDED + r"(?:.*?(?:"
     r"PytorchStreamReader failed (?P<stream>.+)"
     r"|\[enforce fail at inline_container\.cc:\d+\] \. (?P<archive>file not found: .*|invalid .*)"
-    r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*))"
+    r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*|could not find MARK|A load persistent id instruction was encountered.*))"
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
     r"|(?:Error: |^)(?P<eof>unexpected EOF(?:, expected \d+ more bytes)?\. The file might be corrupted.*)"
     r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
@@ -25,9 +25,10 @@ _CORRUPT = re.compile(
     r"|DataLossError: (?P<tensorflow>.*)"
     r"|RuntimeError: (?P<magic>Invalid magic number; corrupt file.*)"
     r"|(?<!raise )(?P<short>EOFError(?:: Ran out of input)?)$"
-    r"|EOFError: (?P<gzip>Compressed file ended before the end-of-stream marker.*)"
+    r"|EOFError: (?P<gzip>Compressed file ended before the end-of-stream marker.*|No data left in file)"
     r"|ArrowInvalid: (?P<arrow>.*(?:magic bytes not found|Not an Arrow file|[Cc]orrupt).*)|lmdb\.(?:Corrupted|Invalid)Error: (?P<lmdb>.*)"
-    r"|BadZipFile: (?P<zip>.*)"
+    r"|BadZipFile: (?P<zip>.*)|(?:BadGzipFile|OSError): (?P<gzipped>Not a gzipped file.*)|zlib\.error: (?P<zlib>Error -\d while decompressing.*)"
+    r"|OSError: (?P<filter>Can't (?:synchronously )?read data \((?:inflate\(\) failed|filter returned failure).*)|gguf_init_from_file\w*: (?P<gguf_magic>invalid magic.*)"
     r"|(?:Runtime|Value|OS|Unpickling)Error: (?P<said>You seem to have cloned a repository without having git-lfs.*|The state dictionary of the model you are trying to load is corrupt.*"
     r"|invalid hash value \(expected .*|Model has been downloaded but the SHA256 checksum .*|Failed to interpret file .* as a pickle"
     r"|Internal: .*(?:ParseFromArray|could not parse ModelProto).*)|error loading model: (?P<gguf>.*(?:corrupt|not within the file bounds).*)|INVALID_PROTOBUF : (?P<onnx>Load model from .* failed.*)"
@@ -93,6 +94,11 @@ class CheckpointCorrupt(EndingRule):
                 "could not parse ModelProto",
                 "not within the file bounds",
                 "INVALID_PROTOBUF",
+                "Not a gzipped file",
+                "while decompressing",
+                "inflate() failed",
+                "filter returned failure",
+                "gguf_init_from_file",
             ),
             _CORRUPT,
         ),

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:^|[\s(|\]])(?:"
     # A missing compiler or a worker's socket is another cause, or the consequence of one.
-    r"(?:FileNotFoundError|NotADirectoryError): (?!\[Errno 2\] No such file or directory$)"
+    r"(?:FileNotFoundError|NotADirectoryError): (?!\[Errno 2\] (?:No such file or directory$|No usable temporary))"
     r"(?!.*'(?:\S*/pymp-|\S*/torch_|(?:/\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|git|which)'))(?P<words>(?:[^']*'(?P<path>[^']+)')?.*)"
     r"|\S*python[\d.]*: can't open file '?(?P<program>[^']+?)'?: \[Errno 2\]"
     r"|OSError: Incorrect path_or_model_id: '(?P<model>[^']+)'"
@@ -33,6 +34,7 @@ _MISSING = re.compile(
     r"|execve\(\): (?P<executable>\S+): No such file or directory"
     r"|(?:\S+\.)?LibsndfileError: Error opening '(?P<sound>[^']+)': System error|RuntimeError: Error loading audio file: failed to open file (?P<audio>.*)|sitk::ERROR: The file \"(?P<image>[^\"]+)\" does not exist"
     r"|mpi(?:run|exec) was unable to (?P<mpirun>find the specified executable)|execvp error on file (?P<launched>\S+) \(No such file|\S+\.sh: no such file (?P<script>\S+)$"
+    r"|Error constructing TableReader: rspecifier is (?P<table>.*)|line \d+: (?P<shell>(?!\S*(?:activate|conda|/etc/))\S*/\S+): No such file or directory$"
     r"|(?P<fopen>open file failed because of errno 2 on fopen.*)"
     r")"
 )
@@ -63,6 +65,8 @@ _FIELDS = (
     "image",
     "launched",
     "script",
+    "table",
+    "shell",
     "words",
 )
 
@@ -123,6 +127,7 @@ class FileNotFound(EndingRule):
                 "unable to find the specified executable",
                 "execvp error on file",
                 "no such file ",
+                "Error constructing TableReader",
                 "not exist",
                 "n't exist",
                 "not found",
@@ -133,6 +138,8 @@ class FileNotFound(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if "shell" in hit.fields and was_outlived(hit, snapshot):
+            return False
         return hit.signature != "asserted" or any("AssertionError" in line for line in hit.traceback[-1:])
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

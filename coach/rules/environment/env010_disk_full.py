@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 # The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
 _FULL = re.compile(
     UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
-    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space|(?<=Error: )(?:basic_ios::clear: iostream error|database or disk is full|\d+ requested and \d+ written)|(?<=OutOfDiskError: )Local disk is full|write error \(disk full\?\))(?:.*?: '(?P<path>/[^']+)')?"
+    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space|(?<=Error: )(?:basic_ios::clear: iostream error|database or disk is full|\d+ requested and \d+ written)|(?<=OutOfDiskError: )Local disk is full|write error \(disk full\?\)|No usable temporary directory found)(?:.*?: '(?P<path>/[^']+)')?"
 )
 
 
@@ -58,6 +58,7 @@ class DiskFull(EndingRule):
                 "disk is full",
                 " requested and ",
                 "(disk full?)",
+                "No usable temporary directory",
             ),
             _FULL,
         ),
@@ -69,6 +70,8 @@ class DiskFull(EndingRule):
             if any("/synchronize.py" in line for line in hit.traceback):
                 return "No space was left in /dev/shm, where Python's semaphores live"
             return f"No space (or no inode) was left{where}"
+        if hit.fields["what"].startswith("No usable"):
+            return "No directory for temporary files can be written: they are full, or are read-only"
         return f"The disk quota was used up{where}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -39,6 +39,7 @@ _RUNTIME = re.compile(
     r"|Error: Not enough memory\. Please try to increase --mem-fraction-static|Error: No executable batch size found, reached zero"
     r"|(?:Error|Exception): .{0,200}CUDA_ERROR_OUT_OF_MEMORY|CUDA runtime error in .{0,200}\): out of memory|Check failed: .{0,200}: CUDA: out of memory"
     r"|CUDA error: 'out of memory'|^ERROR: .{0,40}Out of GPU memory trying to allocate|CUDA failed with error out of memory"
+    r"|bytes of device memory \(|Device\(id:\d+\) memory isn't enough and alloc failed|\[CUDA\] out of memory|Error: (?:Prefill|Decode) out of memory\. Try to lower"
     r"|cudaMalloc error out of memory \[2\]|Exception: \[ONNXRuntimeError\].*BFCArena::.*Failed to allocate memory for requested buffer"
 )
 _LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|CUSOLVER|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
@@ -166,6 +167,11 @@ class CudaOutOfMemory(Rule):
                 "Out of GPU memory",
                 "error out of memory",
                 "for requested buffer",
+                "bytes of device memory",
+                "memory isn't enough",
+                "[CUDA] out of memory",
+                "Prefill out of memory",
+                "Decode out of memory",
             ),
             _RUNTIME,
         ),

@@ -148,7 +148,7 @@ class HostOutOfMemory(Rule):
                 "OutOfMemoryError()",
             ),
             re.compile(
-                r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
+                r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda|device memory))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
                 r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))|\berror: out of host memory|\bfailure.{0,20}out of host memory"
                 r"|OutOfMemoryError: Task was killed due to the node running low on memory|[1-9]\d* Workers \(tasks / actors\) killed due to memory pressure"
                 r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)|unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate memory|\bfork: (?:retry: )?Cannot allocate memory"
