@@ -30,6 +30,7 @@ _SIGNS_OF_LIFE = 10
 """Other ranks may say a few before they are ended as well."""
 
 _TIDYING = ", in _run_finalizers"
+_JAX_PLUGIN = "Jax plugin configuration error: "
 _BY_A_SIGNAL = "SignalException: "
 _TRIED_AGAIN = re.compile(
     r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
@@ -178,10 +179,13 @@ def _says_tried_again(line: str) -> bool:
 
 def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
     """Whether who printed the traceback went on: Python below "Exception ignored in", its logging below "--- Logging error ---", torch.compile
-    below "WON'T CONVERT … due to:", multiprocessing of what it could not tidy up. A signal that came meanwhile is no fault of the logging."""
+    below "WON'T CONVERT … due to:", multiprocessing of what it could not tidy up, JAX of a plugin that it does without. A signal that came meanwhile is no fault of the logging."""
     if any(_TIDYING in line for line in hit.traceback):
         return True
     return _BY_A_SIGNAL not in hit.text and any(
-        "Exception ignored in" in line or "--- Logging error ---" in line or line.strip() == "due to:"
+        "Exception ignored in" in line
+        or "--- Logging error ---" in line
+        or line.strip() == "due to:"
+        or _JAX_PLUGIN in line
         for line in above_traceback(hit, tail)
     )

@@ -20,11 +20,18 @@ _NO_IMAGE = re.compile(
     r"|cudaErrorInvalidDeviceFunction: invalid device function|rocBLAS error: Cannot read \S+TensileLibrary.* GPU arch"
     r"|'cuLaunchKernel\(.*?\)' failed with 'CUDA_ERROR_INVALID_HANDLE'|Error: \w+: no kernel found to launch|ptxas fatal +: Value 'sm_\w+' is not defined"
     r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
-    r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+))"
+    r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+)"
+    r"|Error: .*?only supported on (?:CUDA )?devices with compute capability >= (?P<minimum>[\d.]+)|Error: Device compute capability (?P<required>[\d.]+) or higher required"
+    r"|Error: .*?(?:Minimum capability: \d+\. Current capability: \d+|No compiled \w+ for a compute capability less than)"
+    r"|^\s*requires device with capability > \(\d+, \d+\) but your GPU has capability)"
 )
 _NOT_COMPATIBLE = re.compile(
     r"with CUDA capability (?P<found>sm_\d+\w?) is not compatible with the current PyTorch"
 )
+
+
+def _capability(hit: LogHit) -> str | None:
+    return next(filter(None, map(hit.fields.get, ("capability", "minimum", "required"))), None)
 
 
 class NoKernelImage(EndingRule):
@@ -33,7 +40,8 @@ class NoKernelImage(EndingRule):
     What it sees
         CUDA's "no kernel image is available for execution on the device" and "invalid device function", its run-time compiler's "invalid
         value for --gpu-architecture", torch's "with CUDA capability sm_XX is not compatible with the current PyTorch installation",
-        "FlashAttention only supports Ampere GPUs or newer", rocBLAS' missing TensileLibrary.
+        "FlashAttention only supports Ampere GPUs or newer", rocBLAS' missing TensileLibrary; a
+        compute capability that vLLM, TransformerEngine, xformers or torch's FP8 asks for and the GPU has not.
     Why it matters
         A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer wheels have dropped, runs
         none of it. The GPU is not faulty.
@@ -69,6 +77,10 @@ class NoKernelImage(EndingRule):
                 "ptxas fatal",
                 "GPUs or newer",
                 "with compute capability",
+                "Device compute capability",
+                "Minimum capability: ",
+                "for a compute capability less",
+                "requires device with capability",
             ),
             _NO_IMAGE,
         ),
@@ -82,8 +94,8 @@ class NoKernelImage(EndingRule):
             return f"This torch has no code for this GPU ({hit.fields['found']})"
         if "needed" in hit.fields:
             return f"{hit.fields['kernel']} needs a GPU of the {hit.fields['needed']} generation or newer"
-        if "capability" in hit.fields:
-            return f"It needs a GPU of compute capability {hit.fields['capability']} or above"
+        if capability := _capability(hit):
+            return f"It needs a GPU of compute capability {capability} or above"
         return "A library has no code for this GPU: it was built for others"
 
     def can_matter(self, snapshot: TargetSnapshot) -> bool:
@@ -94,7 +106,11 @@ class NoKernelImage(EndingRule):
         return Severity.WARNING if hit.signature == "not_compatible" else None
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and ("needed" in hit.fields or "capability" in hit.fields):
+        if (
+            hit is not None
+            and hit.signature == "no_image"
+            and ("needed" in hit.fields or "apability" in hit.text)
+        ):
             yield Fix(
                 "Ask for a newer GPU, or choose an implementation that this one can run (attention: sdpa)"
             )

@@ -12,15 +12,15 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _STATUS = re.compile(
     UNHEEDED
-    + r".*?(?P<status>(?:CU(?:BLAS|DNN|SOLVER|SPARSE|FFT)|HIPBLAS|MIOPEN|ROCBLAS)_STATUS_(?!SUCCESS|ALLOC_FAILED)[A-Z_]*[A-Z]"
+    + r".*?(?P<status>(?:CU(?:BLAS|DNN|SOLVER|SPARSE|FFT|RAND|TENSOR)|HIPBLAS|MIOPEN|ROCBLAS)_STATUS_(?!SUCCESS|ALLOC_FAILED)[A-Z_]*[A-Z]"
     r"|CUFFT_(?!SUCCESS|ALLOC_FAILED|C2|R2|Z2|D2|FORWARD|INVERSE)[A-Z_]+)"
 )
 _ALGORITHM = re.compile(
-    r"(?:Error: .*?|^\{\{function_node .*?|(?=!!!! ))(?P<status>cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
+    r"(?:Error: .*?|^\{\{function_node .*?|(?=!!!! )|Check failed: .*?== )(?P<status>CU(?:DNN|BLAS)_STATUS_SUCCESS \([1-9]\d* vs\. 0\)|cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
     r"|cublas runtime error|Blas \w+ launch failed|DNN library (?:initialization failed|is not found)|BLAS operation using StreamExecutor without BLAS support"
     r"|(?:FIND|GET) was unable to find an engine to execute this computation|No algorithm worked!|!!!! kernel execution error"
     r"|in function .{1,80}?: cu(?:BLAS|DNN) Error: (?!.*(?:ALLOC_FAILED|allocation failed))|miopenStatus(?!Success|AllocFailed)\w+|[Cc]uDNN error: CUDNN_STATUS_SUCCESS"
-    r"|operation gpu(?:solver|blas|sparse|dnn)\w+\(.{0,200}?\) failed"
+    r"|operation (?:gpu|cu)(?:solver|blas|sparse|dnn)\w+\(.{0,200}?\) failed|cuDNN (?:\w+ )*launch failure : |Failed to determine best cudnn convolution algorithm"
     r"|(?:insufficient resources|an internal operation failed|(?:the )?library (?:was )?not initialized) when calling `(?:cu|hip)sparse\w+)"
 )
 
@@ -70,6 +70,10 @@ class CudaLibraryError(EndingRule):
                 "miopenStatus",
                 "uDNN error: CUDNN_STATUS_SUCCESS",
                 "operation gpu",
+                "operation cu",
+                "launch failure : ",
+                "best cudnn convolution",
+                "_STATUS_SUCCESS (",
                 " when calling `cusparse",
                 " when calling `hipsparse",
             ),

@@ -25,6 +25,7 @@ _MISMATCH = re.compile(
     r"|(?:[Ee]xpect(?:s|ed)?|[Mm]ust|need)\b.{0,80}?\b(?:on|in|have) (?:the )?same device\b|need to be on the same GPU"
     r"|\b\w+ must be (?:on CUDA\b|(?:a )?CUDA tensor)|Tensors must be CUDA and dense|Expected \w+\.is_cuda\(\) to be true, but got false"
     r"|on device \S+ to a graph on device|Received incompatible devices for jitted computation|Trying to access resource \S+ located in device \S+ from device"
+    r"|Encountered different devices in metric calculation|[Dd]evice must be same as the current device|Tensors on conflicting devices: "
     r"|Cannot copy out of meta tensor|[Tt]ensor on device (?P<found>\S+) is not on the expected device (?P<expected>[\w:]+)"
     r")"
 )
@@ -83,6 +84,9 @@ class DeviceMismatch(EndingRule):
                 "to a graph on device",
                 "incompatible devices for jitted",
                 "Trying to access resource",
+                "different devices in metric",
+                "evice must be same as the current",
+                "Tensors on conflicting devices",
             ),
             _MISMATCH,
         ),

@@ -18,7 +18,7 @@ _NONE = re.compile(
     UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
     r"|(?:Error: .*?|^)Found no NVIDIA driver on your system"
     r"|(?:Error: .*?|\berror ?[=(]802\)? ?: )system not yet initialized|Error: CUDA must be available"
-    r"|(?:Error: .*?|\berror\b.{0,30}?)no CUDA-capable device is detected|cudaErrorNoDevice"
+    r"|(?:Error: .*?|\berror\b.{0,30}?|^cudaGetDeviceCount failed |^ on Pe \d.*?: )no CUDA-capable device is detected|cudaErrorNoDevice"
     r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization failed"
     r"|Error: Unable to initialize backend '(?:cuda|gpu)'(?!: Unable to use CUDA because)|Error: Unknown backend:? '(?:gpu|cuda)' requested|Error: Failed to infer device type"
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
@@ -29,13 +29,16 @@ _NONE = re.compile(
     r"|Error: Unable to proceed, no GPU resources available|Error: .*?found no CUDA devices\. Set|Error: No accelerator \([\w, ]+\) is available|Error: Megatron requires CUDA"
     r"|(?:Error: .*?|^\[100\] Call to cuInit )results in CUDA_ERROR_NO_DEVICE|^CUDA driver library cannot be found\.|Error: .*?PaddlePaddle is not compiled with CUDA"
     r"|ERROR \(.*?No CUDA GPU detected!, diagnostics: cudaError_t (?!35\b)|^Cannot run .*? on a GPU because no GPU is\b|Check failed: .*?Device API cuda is not enabled"
+    r"|Error: .*?cannot find any torch accelerator|Error: GPU is required to |Error: CUDA is required but not available for|Error: Cannot access accelerator device when none is"
+    r"|NVMLError_(?:LibraryNotFound|DriverNotLoaded): |Error: CUDA Tree Learner was not enabled|Exception: No compatible CUDA device is available|Error: Backend '(?:gpu|cuda)' failed to initialize"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
 _ORDINAL = re.compile(
     UNHEEDED
     + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(\d+\)|=\d+) : invalid device ordinal|cudaErrorInvalidDevice: invalid device ordinal|Cuda failure (?:\d+ )?'invalid device ordinal'|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
     r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d|Error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"
-    r"|Error: You requested to find \d+ devices but this machine only has [1-9]|Error: 'visible_device_list' listed an invalid (?:GPU|Device) id|Error: .*?Device id must be less than GPU count)"
+    r"|Error: You requested to find \d+ devices but this machine only has [1-9]|Error: 'visible_device_list' listed an invalid (?:GPU|Device) id|Error: .*?Device id must be less than GPU count"
+    r"|Error: The number of required GPUs exceeds the total number of available GPUs|Error: .*?is larger than the number of available GPUs)"
 )
 
 
@@ -108,6 +111,15 @@ class NoGpuInJob(EndingRule):
                 "No CUDA GPU detected!",
                 "on a GPU because no GPU is",
                 "Device API cuda is not enabled",
+                "find any torch accelerator",
+                "GPU is required to ",
+                "CUDA is required but not available",
+                "Cannot access accelerator device",
+                "NVMLError_LibraryNotFound",
+                "NVMLError_DriverNotLoaded",
+                "CUDA Tree Learner was not",
+                "No compatible CUDA device",
+                "' failed to initialize",
             ),
             _NONE,
         ),
@@ -124,6 +136,8 @@ class NoGpuInJob(EndingRule):
                 "devices but this machine only",
                 "'visible_device_list' listed",
                 "Device id must be less than",
+                "number of required GPUs exceeds",
+                "larger than the number of available GPUs",
             ),
             _ORDINAL,
         ),
