@@ -35,6 +35,11 @@ WORDINGS = {
         "DGLError: [10:11:12] /opt/dgl/src/runtime/c_runtime_api.cc:82: Check failed: allow_missing: Device API cuda is not enabled. Please install",
         "ValueError: The device should not be 'gpu', since PaddlePaddle is not compiled with CUDA",
     ],
+    "cuda_version_mismatch": [
+        "RuntimeError: Unable to initialize backend 'cuda': Unable to use CUDA because of the following issues with CUDA components:\nOutdated CUDA installation found.",
+        "RuntimeError: CUDA version mismatch! DeepSpeed ops were compiled and installed with a different version than what is being used",
+        "      RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version",
+    ],
     "no_kernel_image": [
         "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum capability: 89. Current capability: 80.",
         "RuntimeError: torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+",

@@ -30,6 +30,7 @@ _CONFLICT = re.compile(
     r"|ImportError: (?P<moved>cannot import name '\w+' from 'collections')"
     r"|symbol lookup error: \S+: (?P<looked_up>undefined symbol: _Z\S+)"
     r"|TypeError: (?P<protobuf>Descriptors cannot (?:not )?be created directly)"
+    r"|^(?P<components>Outdated (?:CUDA|cu[A-Z]\w+) installation found)"
     r"|(?:RuntimeError: |^)(?P<cuda>Detected that PyTorch and \w+ were compiled with different CUDA(?: major)? versions)"
     r"|(?:ImportError|OSError): (?!.*torch_extensions)\S+\.so\S*: (?P<symbol>undefined symbol: _Z\S+)"
     r"|^(?!.*torch_extensions)\S+\.so\S*: (?P<bare_symbol>undefined symbol: _Z\S+)"
@@ -55,6 +56,7 @@ _FIELDS = (
     "runtime",
     "protobuf",
     "cuda",
+    "components",
     "packages",
     "symbol",
     "bare_symbol",
@@ -75,7 +77,7 @@ class VersionConflict(EndingRule):
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
         this module, but found Y", names that torch, transformers, numpy or another installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but
-        incompatible"; a model type that the installed transformers does not know; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions; a package that was built against another torch (an undefined
+        incompatible"; a model type that the installed transformers does not know; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions, and a CUDA older than JAX needs; a package that was built against another torch (an undefined
         C++ symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.
@@ -117,6 +119,7 @@ class VersionConflict(EndingRule):
                 "but source was compiled with",
                 "Descriptors cannot",
                 "with different CUDA",
+                " installation found",
                 "undefined symbol: _Z",
                 "load custom C++ ops",
                 "vulnerability issue in `torch.load`",
@@ -134,7 +137,7 @@ class VersionConflict(EndingRule):
         return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def cause_of(self, hit: LogHit) -> str | None:
-        return "cuda_version_mismatch" if "cuda" in hit.fields else None
+        return "cuda_version_mismatch" if hit.fields.keys() & {"cuda", "components"} else None
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")
