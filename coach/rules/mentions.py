@@ -13,8 +13,8 @@ from coach.rules.losslines import PROGRESS
 
 _OPTION = re.compile(r"\s+-{1,2}[A-Za-z][\w-]*(?:[ ,=]|$)")
 _MENTION = re.compile(
-    # An option in a help text; a comment; a command that `set -x` shows before it runs; what pytest says of a test that went as it should.
-    rf"{_OPTION.pattern}|\s*(?:#+|//) |\++ \S|.*\b(?:PASSED|XFAIL|XPASS|SKIPPED)\b"
+    # An option in a help text; a comment (not what Java's machine and Kaldi's run.pl say of a crash); a command that `set -x` shows before it runs; what pytest says of a test that went as it should.
+    rf"{_OPTION.pattern}|\s*(?:#+(?! +SIGSEGV \(0x| Ended \(code \d)|//) |\++ \S|.*\b(?:PASSED|XFAIL|XPASS|SKIPPED)\b"
 )
 _CONTINUED = "        "
 """What a help text goes on with below an option is indented further than any line of a traceback."""

@@ -77,6 +77,11 @@ WORDINGS = {
         "Graph execution error:\nIncompatible shapes: [32,10] vs. [32,11]",
         'flax.errors.ScopeParamShapeError: Initializer expected to generate shape (3, 4) but got shape (3, 5) for parameter "kernel"',
         "ValueError: Attention mask should be of size (1, 1, 512, 1024), but is torch.Size([1, 1, 512, 512])",
+        "RuntimeError: batch1 and batch2 must have same number of batches, got 8 and 16",
+        "RuntimeError: 0D or 1D target tensor expected, multi-target not supported",
+        "TypeError: Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated",
+        "InvalidArgumentError: Cannot batch tensors with different shapes in component 0. First element had shape [2]",
+        "ValueError: Data cardinality is ambiguous. Make sure all arrays contain the same number of samples.'x' sizes: 100",
         "ValueError: Unable to create tensor, you should probably activate truncation and/or padding with 'padding=True'",
     ],
     "torch_compile_error": [
@@ -93,6 +98,7 @@ WORDINGS = {
         "subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1.",
         "nvcc fatal   : Unsupported gpu architecture 'compute_86'",
         "AssertionError: Unable to pre-compile async_io",
+        "ValueError: Unknown CUDA arch (9.0a) or GPU not supported",
         "RuntimeError: Ninja build failed. Ninja output:",
         "RuntimeError: The current installed version of g++ (13.2.0) is greater than the maximum required version by CUDA 11.7.",
         "RuntimeError: PyTorch version mismatch! DeepSpeed ops were compiled and installed with a different version than what is",
@@ -104,6 +110,8 @@ WORDINGS = {
         "python: symbol lookup error: /env/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",
         "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
         "OSError: sndfile library not found",
+        "RuntimeError: Could not load libtorchcodec. Likely causes:",
+        "Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2.",
         "RuntimeError: cannot load MPI library\nlibmpi.so.12: cannot open shared object file: No such file or directory",
         "AssertionError: libcuda.so cannot found!",
     ],
@@ -112,6 +120,9 @@ WORDINGS = {
         "ImportError: \nT5Tokenizer requires the SentencePiece library but it was not found in your environment. Check out the",
         "ImportError: This modeling file requires the following packages that were not found in your environment: flash_attn.",
         "ImportError: Using `low_cpu_mem_usage=True` or a `device_map` requires Accelerate: `pip install accelerate`",
+        "ModuleNotFoundError: Neither `tensorboard` nor `tensorboardX` is available. Try `pip install`ing either.",
+        "RuntimeError: WandbCallback requires wandb to be installed. Run `pip install wandb`.",
+        "ValueError: Trainer tried to instantiate apex FusedAdam but apex is not installed!",
         "ValueError: Couldn't instantiate the backend tokenizer from one of: \n"
         "You need to have sentencepiece or tiktoken installed to convert a slow tokenizer to a fast one.",
     ],
@@ -131,10 +142,16 @@ WORDINGS = {
         "ValueError: Due to a serious vulnerability issue in `torch.load`, we now require users to upgrade torch to at least v2.6",
         "ValueError: The checkpoint you are trying to load has model type `qwen3` but Transformers does not recognize this architecture.",
         "ImportError: AttnProcessor2_0 requires PyTorch 2.0, to use it, please upgrade PyTorch to 2.0.",
+        "TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'",
+        "Disabling PyTorch because PyTorch >= 2.4 is required but found 2.1.2\nImportError: \n"
+        "AutoModel requires the PyTorch library but it was not found in your environment. Checkout the instructions on the",
     ],
     "state_dict_mismatch": [
         "KeyError: 'layers.0.self_attn.q_proj.lora_A.weight'",
         "ValueError: There is no module or parameter named 'lm_head.base_layer' in LlamaForCausalLM",
+        "ValueError: Following weights were not initialized from checkpoint: {'layers.31.mlp.gate_up_proj.weight'}",
+        "ValueError: A total of 4 objects could not be loaded. Example error message for object <Dense name=dense_2, built=True>:",
+        "ValueError: Shape of variable a:0 ((30522, 768)) doesn't match with shape of tensor a ([21128, 768]) from checkpoint reader.",
         "ValueError: The target dict keys and state dict keys do not match, target dict contains keys {'bias'}",
         "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the current",
     ],
@@ -149,6 +166,8 @@ WORDINGS = {
     "deepspeed_config_error": [
         "AssertionError: DeepSpeed does not recognize LR scheduler CosineDecay",
         "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",
+        "AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism",
+        "deepspeed.elasticity.config.ElasticityIncompatibleWorldSize: World size (7) is not valid with the current list of GPU counts",
         "ValueError: You cannot specify an optimizer in the config file and in the code at the same time.",
         "hjson.scanner.HjsonDecodeError: Expecting ',' delimiter or '}': line 31 column 5 (char 812)",
         "lightning.fabric.utilities.exceptions.MisconfigurationException: Do not set `gradient_accumulation_steps` in the DeepSpeed config",
@@ -198,6 +217,11 @@ WORDINGS = {
         "  exitcode  : -6 (pid: 3042)",
         "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)",
         "forrtl: severe (174): SIGSEGV, segmentation fault occurred",
+        "[4411] signal (11.1): Segmentation fault\nin expression starting at /p/run.jl:12",
+        "nid001.local: rank 12 died from signal 11 and dumped core",
+        " *** caught segfault ***\naddress 0x8, cause 'memory not mapped'",
+        "#\n#  SIGSEGV (0xb) at pc=0x00007f1, pid=12, tid=13",
+        "# Ended (code 139) at Sun Aug 01 10:10:10 UTC 2021, elapsed time 12 seconds",
     ],
     "host_oom": [f"{BAR}Killed"],
     "sigterm_signal": [
@@ -234,6 +258,8 @@ HEALTHY = {
     "advice to install": """
         Warning: ImportError: requires `pip install flash-attn`, using eager attention
         T5Tokenizer requires the SentencePiece library
+        Disabling PyTorch because PyTorch >= 2.4 is required but found 2.1.2
+        # SIGSEGV handlers are installed
         Failed to load: KeyError: 'head.weight', falling back to random weights
         step 1 loss 0.3
         step 2 loss 0.2""",

@@ -18,6 +18,7 @@ _SEGFAULT = re.compile(
     r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
     r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"
+    r"|^(?:\[\d+\] )?signal \(11(?:\.\d)?\): Segmentation fault|rank \d+ died from signal 11\b|^ *\*\*\* caught segfault \*\*\*$|^#\s+SIGSEGV \(0xb\) at pc=|^# Ended \(code 139\)"
     r"|APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault|^forrtl: severe \(174\): SIGSEGV"
     r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
@@ -40,7 +41,7 @@ class SegmentationFault(EndingRule):
 
     What it sees
         Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core dumped)", "Signal 11
-        (SIGSEGV) received by PID", exit code -11 of a rank, MPI's and the kernel's words for it; glibc's for a heap that somebody
+        (SIGSEGV) received by PID", exit code -11 of a rank, the words of MPI, the kernel, Julia, R, Java and Fortran for it; glibc's for a heap that somebody
         wrote over ("free(): invalid pointer", "double free or corruption"). Where the log says nothing else, a process that aborted
         itself ("Aborted (core dumped)", SIGABRT, exit code -6).
     Why it matters
@@ -78,6 +79,8 @@ class SegmentationFault(EndingRule):
                 "corrupted double-linked list",
                 "return code = -11",
                 "segfault at ",
+                "died from signal 11",
+                "*** caught segfault ***",
                 "code 139",
                 "code: 139",
             ),

@@ -12,11 +12,12 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _REFUSED = re.compile(
     UNHEEDED + r"(?:.*?(?='DeepSpeed\w*Config' object has no attribute '\w+'"
-    r"|(?:DeepSpeedConfigError|ZeRORuntimeException\b(?!\W{1,3}The checkpoint being loaded)|HjsonDecodeError)\b"
+    r"|(?:DeepSpeedConfigError|ZeRORuntimeException\b(?!\W{1,3}The checkpoint being loaded)|HjsonDecodeError|deepspeed\.elasticity\.config\.Elasticity\w+)\b"
+    r"|ValueError: Type (?:bf16|fp16) is not supported on your device"
     r"|AssertionError: (?:Check batch related parameters\.|(?:Train|Micro) batch size.{0,200}? has to be greater than 0|Gradient accumulation steps: .{0,200}?greater than 0|Either train_batch_size or)"
     r"|Error: (?:Expected a string path to an existing deepspeed config|Please correct the following DeepSpeed config values|DeepSpeed Zero-3 is not compatible with)"
     r"|(?:pydantic\S*ValidationError: )?\d+ validation errors? for (?:DeepSpeed|Zero|FP16|BF16)"
-    r"|AssertionError: (?:DeepSpeed does not recognize LR scheduler|bfloat16 and fp16 modes cannot be)"
+    r"|AssertionError: (?:DeepSpeed does not recognize LR scheduler|Partial offloading only supported for ZeRO|ZeRO-2 and ZeRO-3 are incompatible with|bfloat16 and fp16 modes cannot be)"
     r"|ValueError: You (?:cannot specify an? (?:optimizer|scheduler) in the config file and in the code|cannot create a `Dummy(?:Optim|Scheduler)`)"
     r"|AssertionError: zero stage \d requires an optimizer)"
     r"|.*?[Ee]rror: (?=(?:\S+: )?DeepSpeed does not know )"
@@ -67,6 +68,7 @@ class DeepSpeedConfig(EndingRule):
                 "zero_optimization",
                 "zero stage ",
                 "HjsonDecodeError",
+                "is not supported on your device",
                 "bfloat16 and fp16 modes cannot be",
                 "in the config file and in the code",
                 "`DummyOptim`",

@@ -24,7 +24,7 @@ _MISSING = re.compile(
     r"|ImportError: \S+: undefined symbol: (?P<symbol>\S*(?:[nN]vJitLink|cudnn|cublas|cusparse|nccl|iJIT)\S*)"
     r"|symbol lookup error: \S+: undefined symbol: (?P<looked_up>(?!_Z)\S+)"
     r"|(?:ImportError|OSError): (?P<refused>\S+\.so\S*: cannot (?:allocate memory in static TLS block|enable executable stack))"
-    r"|^\s*(?P<setup>CUDA Setup failed despite (?:GPU|CUDA) being available)|nvrtc: error: failed to open (?P<nvrtc>libnvrtc\S+?)\.?$|OSError: (?P<audio>\w+ library not found)$|RuntimeError: (?P<mpi>cannot load MPI library)|Error: (?P<driver>libcuda\.so cannot found!)|Error: (?P<nvvm>libNVVM cannot be found)|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
+    r"|^\s*(?P<setup>CUDA Setup failed despite (?:GPU|CUDA) being available)|nvrtc: error: failed to open (?P<nvrtc>libnvrtc\S+?)\.?$|OSError: (?P<audio>\w+ library not found)$|RuntimeError: Could not load (?P<codec>libtorchcodec)|MKL FATAL ERROR: Cannot load (?P<mkl>lib[\w.]+\.so\S*)|AttributeError: (?P<bnb>\S*libbitsandbytes\S*\.so: undefined symbol: \w+)|^Error: mkl-service.*?: (?P<layer>MKL_THREADING_LAYER=\S+ is incompatible with \S+)|RuntimeError: (?P<mpi>cannot load MPI library)|Error: (?P<driver>libcuda\.so cannot found!)|Error: (?P<nvvm>libNVVM cannot be found)|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
     r")"
 )
 
@@ -75,6 +75,9 @@ class SharedLibrary(EndingRule):
                 "not found or cannot be loaded",
                 " library not found",
                 "cannot load MPI library",
+                "Could not load libtorchcodec",
+                "MKL FATAL ERROR",
+                "MKL_THREADING_LAYER=",
                 "libcuda.so cannot found",
                 "libNVVM cannot be found",
             ),

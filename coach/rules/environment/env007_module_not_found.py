@@ -9,7 +9,8 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
-from coach.rules.environment.failed_import import is_below_a_failed_import
+from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
+from coach.rules.quoting import hits_of
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)'?"
@@ -20,6 +21,8 @@ _MISSING = re.compile(
     r"|^(?!Tried )[A-Z]\w+ requires the (?P<library_below>[\w-]+) library but it was not found in your environment"
     r"|ImportError: This modeling file requires the following packages that were not found in your environment: (?P<remote>[\w-]+)"
     r"|(?:ImportError|ModuleNotFoundError|MisconfigurationException): (?!.*(?:but found |[Uu]pgrade |[Ii]ncompatible|cannot import name))(?=.*?\b(?:[Rr]equire|[Ii]nstall)).{0,400}?\bpip install (?:-\S+ )?[\"']?(?P<to_install>[\w-]+)"
+    r"|ModuleNotFoundError: (?!No module named)(?:.{0,200}?`(?P<neither>[\w-]+)`)?"
+    r"|Error: .{0,200}?(?:[Rr]equires `?(?P<to_be>[\w-]+)`? to be installed\b|[Tt]ried to instantiate .{0,40}?but `?(?P<tried>[\w-]+)`? is not installed)"
     r"|^You need to have (?P<tokenizer>sentencepiece)(?: or tiktoken)? installed to convert a slow tokenizer to a fast one"
     r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch|[Pp]ython) )(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
@@ -39,6 +42,9 @@ _FIELDS = (
     "remote",
     "to_install",
     "tokenizer",
+    "neither",
+    "to_be",
+    "tried",
 )
 
 
@@ -82,6 +88,9 @@ class ModuleNotFound(EndingRule):
                 "PackageNotFoundError",
                 "requires the following packages that were",
                 "pip install ",
+                "ModuleNotFoundError: ",
+                "to be installed",
+                "ried to instantiate ",
                 "You need to have sentencepiece",
             ),
             _MISSING,
@@ -89,6 +98,8 @@ class ModuleNotFound(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if is_without_torch(hit) and hits_of(snapshot, "ENV016", "disabled"):
+            return False
         return "bare_module" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -9,7 +9,8 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
-from coach.rules.environment.failed_import import is_below_a_failed_import
+from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
+from coach.rules.quoting import hits_of
 
 _CONFLICT = re.compile(
     UNHEEDED + r".*?(?:"
@@ -21,7 +22,7 @@ _CONFLICT = re.compile(
     r"|^(?P<bare_name>cannot import name '\w+' from '[\w.]+')"
     r"|Error: (?P<abi>_ARRAY_API not found|numpy\.core\.multiarray failed to import)"
     r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+ but source was compiled with: [\d.]+)"
-    r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|numpy|jax|tensorflow|transformers|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
+    r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|torchaudio|torchtext|triton|numpy|scipy|pandas|jax|jaxlib|ml_dtypes|flax|tensorflow|keras|transformers|accelerate|diffusers|peft|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
     r"|Error: (?P<numpy>numpy\.\w+ size changed, may indicate binary incompatibility|Numpy is not available"
     r"|module compiled against A[BP]I version \S+ but this version of numpy is \S+|`np\.\w+` was removed in the NumPy 2\.0 release)"
     r"|Error: (?P<used>\w+==\S+ is used but incompatible|This example requires a (?:minimum version|source install)"
@@ -37,10 +38,15 @@ _CONFLICT = re.compile(
     r"|RuntimeError: (?P<operators>Couldn't load custom C\+\+ ops)"
     r"|Error: (?P<load>Due to a serious vulnerability issue in `torch\.load`.*?require users to upgrade torch.*?)(?: in order|$)"
     r"|(?:Error|Value error)[:,] (?P<unknown>The checkpoint you are trying to load has model type \S+ but Transformers does not recognize this architecture)"
+    r"|ImportError: .*?(?P<flash>you need flash_attn package version to be greater or equal .*?Detected version [\w.]+)"
+    r"|TypeError: (?P<union>unsupported operand type\(s\) for \|: '(?:type|ABCMeta|_\w*GenericAlias)' and '(?:type|NoneType|_\w*GenericAlias)')"
     r"|ImportError: (?P<upgrade>.*?\brequires (?:PyTorch|torch|[Pp]ython) [\d<>=v][\w.=]*)"
     r"|pkg_resources\.(?P<packages>(?:Contextual)?VersionConflict: .*)"
     r")"
 )
+
+_DISABLED = re.compile(r"(?P<disabled>Disabling PyTorch because PyTorch\s*>= ?\S+ is required but found \S+)")
+"""transformers goes on without it, and says that there is none where a model is made."""
 
 _FIELDS = (
     "operator",
@@ -68,6 +74,9 @@ _FIELDS = (
     "load",
     "unknown",
     "upgrade",
+    "disabled",
+    "flash",
+    "union",
 )
 
 
@@ -125,15 +134,20 @@ class VersionConflict(EndingRule):
                 "vulnerability issue in `torch.load`",
                 "does not recognize this architecture",
                 "requires PyTorch ",
+                "you need flash_attn package",
+                "operand type(s) for |",
                 "requires torch ",
                 "requires Python ",
                 "requires python ",
             ),
             _CONFLICT,
         ),
+        Signature("ENV016", "disabled", ("Disabling PyTorch because",), _DISABLED),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if hit.signature == "disabled":
+            return any(map(is_without_torch, hits_of(snapshot, "ENV007")))
         return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def cause_of(self, hit: LogHit) -> str | None:

@@ -20,3 +20,8 @@ def is_below_a_failed_import(hit: LogHit, snapshot: TargetSnapshot) -> bool:
         and "because of the following error" in other.text
         for other in hits_of(snapshot, PLAIN)
     )
+
+
+def is_without_torch(hit: LogHit) -> bool:
+    """Whether transformers says that there is no torch: it says the same of one that is too old for it."""
+    return "requires the PyTorch library but it was not found" in hit.text

@@ -21,7 +21,7 @@ _MISMATCH = re.compile(
     r"|You are trying to load a weight file containing \d+ layers|(?:Layer|Weight) count mismatch (?:when loading weights|for )"
     r"|Shape mismatch in (?:layer #\d|top-level weight)|Layer shape .+ not compatible with weight shape|Layer '\S+' expected \d+ variables, but received"
     r"|Cannot load model parameters from checkpoint .*architectures match|Global shape mismatch for loaded|Received incompatible tensor with shape .* when attempting to restore variable"
-    r"|There is no module or parameter named '[\w.]+' in \w|The target dict keys and state dict keys do not match|The checkpoint being loaded used a DP world size of"
+    r"|There is no module or parameter named '[\w.]+' in \w|Following weights were not initialized from checkpoint: |User-provided restore item and on-disk value metadata tree structures do not match|Trying to restore (?:optimizer|training) state but checkpoint contains only the model|A total of \d+ objects could not be loaded|Shape of variable \S+ \(\(.*?\)\) doesn't match with shape of tensor|Variable Shape not match, Variable \[|The target dict keys and state dict keys do not match|The checkpoint being loaded used a DP world size of"
     r"|Requested shape: .* is not compatible with the stored shape"
     r"|Restoring from checkpoint failed\. This is most likely due to a (?:Variable name|mismatch)))"
 )
@@ -80,6 +80,12 @@ class StateDictMismatch(EndingRule):
                 "not compatible with the stored shape",
                 "There is no module or parameter named",
                 "The target dict keys and state dict",
+                "weights were not initialized from",
+                "User-provided restore item and",
+                "state but checkpoint contains only",
+                "objects could not be loaded",
+                "match with shape of tensor",
+                "Variable Shape not match",
                 "being loaded used a DP world size",
                 ".weight'",
                 ".bias'",
