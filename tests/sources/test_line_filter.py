@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from coach.model.log import Signature
 from coach.rules.registry import build, signatures
-from coach.sources import line_filter
+from coach.sources import line_filter, log_scanner
 from coach.sources.line_filter import LineFilter, is_digit_blind
 from coach.sources.log_scanner import MAX_FIRST_HITS, LogScanner
 from coach.sources.log_text import ANSI, decode, split_prefix
@@ -164,11 +163,17 @@ def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
     ],
     ids=["error-and-loss", "progress-without-newline", "ranks"],
 )
-def test_lines_that_all_hold_a_literal_cost_no_more_than_a_few_seconds_per_gigabyte(line: bytes) -> None:
-    block = b"".join(line % (step, step) for step in range(20_000, 80_000))
+def test_of_lines_that_all_hold_a_literal_and_differ_in_digits_few_are_decoded(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_lines = 60_000
+    decoded: list[bytes] = []
+
+    def counted(data: bytes) -> str:
+        decoded.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(log_scanner, "decode", counted)
     scanner = LogScanner(signatures(build()))
-    start = time.process_time()
-    scanner.feed(block)
-    assert (
-        len(block) / 1e6 / (time.process_time() - start) > 15
-    )  # MB/s; a loaded machine does 60, a pattern per line 2
+    scanner.feed(b"".join(line % (step, step) for step in range(20_000, 20_000 + num_lines)))
+    assert 0 < len(decoded) < num_lines / 100
