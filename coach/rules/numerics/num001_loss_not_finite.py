@@ -35,7 +35,7 @@ _STOPPED = re.compile(
 _GAVE_UP = re.compile(
     r"Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite|Box regression deltas become infinite or NaN"
     r"|Detected nan and/or inf values in |There are NAN or INF \(num_nan=|invalid value \((?:nan|inf)\) encountered in )"
-    r"|: Tensor had (?:NaN|[-+]?Inf)(?: and NaN)? values\b|^!!! Detected Infinity or NaN in output \d+ of"
+    r"|Error: .*: Tensor had (?:NaN|[-+]?Inf)(?: and NaN)? values\b|^!!! Detected Infinity or NaN in output \d+ of"
 )
 """The same. One pattern for all has more ways to match than are looked through for words to ask for."""
 _FILTERED = re.compile(

@@ -32,7 +32,7 @@ _SIGNAL = re.compile(
     rf"|{AFTER_A_BAR}(?P<alone>Terminated|Hangup)$"
     r"|(?:srun: sending Ctrl-C to |(?:srun|pdsh@\S+): interrupt \(one more|\[mpi\w+@\S+\] Sending Ctrl-C to |^\W*C?mpirun: killing job\.\.\.|Abort is in progress\.\.\.hit ctrl-c again)(?P<srun>)"
     r"|exiting program after receiving (?P<megatron>SIGTERM|SIGINT)"
-    r"|(?:srun: error: \S+: tasks? [\d,\[\]-]+: Exited with exit code 143|^Exit code: 143|crashed with exit code -15)(?P<sigterm>)\.?$"
+    r"|(?:srun: error: \S+: tasks? [\d,\[\]-]+: Exited with exit code 143|crashed with exit code -15)(?P<sigterm>)\.?$"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
 )
 _SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
@@ -99,7 +99,6 @@ class EndedBySignal(EndingRule):
                 "mpirun: killing job",
                 "hit ctrl-c again",
                 "exit code 143",
-                "Exit code: 143",
                 "with exit code -15",
                 "ending Ray Tune run",
             ),
