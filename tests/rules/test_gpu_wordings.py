@@ -131,6 +131,9 @@ HEALTHY = {
             requires device with capability > (8, 0) but your GPU has capability (7, 5) (too old)
         step 1 loss 0.3
         step 2 loss 0.2""",
+    "a monitor that finds no driver": """
+        GPU monitoring is off: NVMLError_LibraryNotFound: NVML Shared Library Not Found
+        accuracy 0.71""",
     "Kaldi waits for a GPU": """
         LOG (nnet3-chain-train[5.5.1]:SelectGpuId():cu-device.cc:204) Waiting 2/5 seconds before trying to get a GPU...
         # Ended (code 0) at Mon Mar 11 12:10:14 CET 2024, elapsed time 612 seconds""",

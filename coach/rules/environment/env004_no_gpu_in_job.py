@@ -30,7 +30,7 @@ _NONE = re.compile(
     r"|(?:Error: .*?|^\[100\] Call to cuInit )results in CUDA_ERROR_NO_DEVICE|^CUDA driver library cannot be found\.|Error: .*?PaddlePaddle is not compiled with CUDA"
     r"|ERROR \(.*?No CUDA GPU detected!, diagnostics: cudaError_t (?!35\b)|^Cannot run .*? on a GPU because no GPU is\b|Check failed: .*?Device API cuda is not enabled"
     r"|Error: .*?cannot find any torch accelerator|Error: GPU is required to |Error: CUDA is required but not available for|Error: Cannot access accelerator device when none is"
-    r"|NVMLError_(?:LibraryNotFound|DriverNotLoaded): |Error: CUDA Tree Learner was not enabled|Exception: No compatible CUDA device is available|Error: Backend '(?:gpu|cuda)' failed to initialize"
+    r"|^(?:[\w.]+\.)?NVMLError_(?:LibraryNotFound|DriverNotLoaded): |Error: CUDA Tree Learner was not enabled|Exception: No compatible CUDA device is available|Error: Backend '(?:gpu|cuda)' failed to initialize"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
 _ORDINAL = re.compile(
