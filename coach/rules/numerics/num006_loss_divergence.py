@@ -22,7 +22,7 @@ _STOPPED = re.compile(
     r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected"
 )
 _MAX_BLOCKS = 100
-_STEEP, _FEWEST_BEFORE = 10, 2
+_FEWEST_BEFORE = 2
 _NEAR_START = 0.25
 """Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the next fold."""
 
@@ -73,8 +73,10 @@ class LossDivergence(Rule):
         Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
         Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("lost_share", 0.5, "of the progress", "a restart of the schedule loses a tenth or two"),
+        Threshold(
+            "steep", 10, "times the highest before", "in a series of five, where no noise is of that size"
+        ),
     )
-
     signatures = (
         Signature("NUM006", "stopped", ("Divergence threshold reached", "Training spike detected"), _STOPPED),
     )
@@ -157,7 +159,7 @@ class LossDivergence(Rule):
     def _steep_rise(self, losses: Sequence[float], start: int) -> _Rise | None:
         """The same of a short series: only where the newest values grow by orders of magnitude."""
         before, after = losses[: max(0, start)], losses[max(0, start) :]
-        if len(before) < _FEWEST_BEFORE or after[0] < _STEEP * max(before):
+        if len(before) < _FEWEST_BEFORE or after[0] < self.values["steep"] * max(before):
             return None
         if any(later <= value for value, later in pairwise(after)):
             return None
