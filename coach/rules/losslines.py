@@ -53,7 +53,7 @@ def _line_with(value: str, then: str) -> re.Pattern[str]:
 
 
 _AFTER_NO_NUMBER = (
-    r"(?:\.0)?(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|[A-Z]\w+ \d+\.\d))"
+    r"(?:\.\d)?(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|[A-Z]\w+ \d+\.\d))"
 )
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)

@@ -110,7 +110,9 @@ def test_what_a_line_begins_with_is_asked_of_a_pattern_that_begins_there() -> No
     assert not probes_of(Signature("X", "x", ("Error",), re.compile(r"Error: "))).begin
 
 
-@pytest.mark.parametrize(("rule", "name"), [("COD001", "exception"), ("NUM001", "stopped")])
+@pytest.mark.parametrize(
+    ("rule", "name"), [("COD001", "exception"), ("NUM001", "stopped"), ("NUM001", "not_finite")]
+)
 def test_what_stands_in_many_healthy_lines_is_let_go_cheaply(rule: str, name: str) -> None:
     (signature,) = (each for each in signatures(build()) if (each.rule, each.name) == (rule, name))
     assert is_digit_blind(signature.pattern)
