@@ -36,6 +36,9 @@ _NUM_STRANGE = 8
 _OFTEN = 8192
 """A literal that stands more often in a piece of log than this is looked for by itself, together with what must follow it."""
 
+_SAMPLE = 4096
+"""So many of the places of all literals tell which of them stand so often."""
+
 _DIGITS = b"0123456789"
 _NOTHING: frozenset[int] = frozenset()
 _KIND = bytes.maketrans(b"123456789\r", b"000000000\n")
@@ -59,6 +62,8 @@ class Block:
         self._text = text
         self.places: dict[int, Reversible[int]] = {}
         """Signature → numbers of lines, ascending; some are found out while they are gone through, from either end."""
+        self.is_by_kind = False
+        """Whether what was said of a line's kind is known."""
 
     @cached_property
     def kinds(self) -> list[bytes]:
@@ -177,6 +182,7 @@ class LineFilter:
             return block
         if new:
             self._learn(list(new))
+        block.is_by_kind = True
         among: dict[frozenset[int], list[int]] = defaultdict(list)
         wanted = [*map(self._known.__getitem__, kinds)]
         for line in compress(count(), wanted):
@@ -275,8 +281,11 @@ class _Probes(dict[int, _Probe | None]):
             if len(passed[number]) > _OFTEN or text.count(self._literals[number]) > _OFTEN
         }
         if len(met) > _OFTEN:
-            counts = Counter(map(itemgetter(0), met))
-            often |= {number for number, times in counts.items() if times > _OFTEN and self._is_apart(number)}
+            step = 1 + len(met) // _SAMPLE
+            counts = Counter(map(itemgetter(0), met[::step]))
+            often |= {
+                number for number, times in counts.items() if times * step > _OFTEN and self._is_apart(number)
+            }
         if often != self._often.keys():
             self._often = {number: self._pattern_of(number) for number in often}
             del self._automaton

@@ -157,7 +157,7 @@ class LogScanner:
         return _Line(raw, text, *split_prefix(text))
 
     def _without_own_prefix(self, line: str) -> str:
-        return self._own_prefix.sub("", line, count=1)
+        return self._own_prefix.sub("", line, count=1) if self._layout.prefix else line
 
     def flush(self) -> list[LogHit]:
         """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
@@ -263,8 +263,8 @@ class LogScanner:
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
         def match(place: int) -> re.Match[str] | None:
-            kind = block.kind_of(place)
-            if self._filter.is_turned_down(kind, index):
+            kind = block.kind_of(place) if block.is_by_kind else None
+            if kind is not None and self._filter.is_turned_down(kind, index):
                 return None
             if index in self._flushed and place == 0:
                 return None
@@ -274,7 +274,7 @@ class LogScanner:
                     text[start + block.start_of(place) : start + block.end_of(place)]
                 )
             found = pattern.search(line.words)
-            if found is None:
+            if found is None and kind is not None:
                 self._filter.turn_down(kind, index)
             return found
 
