@@ -71,7 +71,8 @@ class Block:
 
     @cached_property
     def starts(self) -> list[int]:
-        return [0, *_ends(self._text.replace(b"\r", b"\n").split(b"\n"))]
+        lines = self.kinds if self.is_by_kind else self._text.replace(b"\r", b"\n").split(b"\n")
+        return [0, *_ends(lines)]
 
     def kind_of(self, line: int) -> bytes:
         return self._text[self.start_of(line) : self.end_of(line)].translate(_KIND)
