@@ -321,8 +321,20 @@ class _Probes(dict[int, _Probe | None]):
         return _Asked(
             None if is_alone else re.compile(probes.behind[literal]).match,
             self._begins.get(index),
-            re.compile(words).search if words else None,
+            _search_of(words) if words else None,
         )
+
+
+def _search_of(words: Sequence[bytes]) -> _Search:
+    """Whether any of a few words stands between two places: sooner told one by one than by a pattern of them all."""
+
+    def holds(text: bytes, start: int, end: int) -> bool:
+        for word in words:  # noqa: SIM110 - twice as fast as any()
+            if text.find(word, start, end) >= 0:
+                return True
+        return False
+
+    return holds
 
 
 def _ends(lines: Sequence[bytes]) -> list[int]:

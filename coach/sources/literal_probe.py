@@ -7,7 +7,8 @@ rules say each thing once. Wherever a pattern is too clever less is asked, never
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -72,8 +73,8 @@ class Probes:
     """For each literal that counts, what holds where it ends: what stands behind it, and next before it."""
     begin: bytes = b""
     """What the line begins with, freed of its prefix."""
-    elsewhere: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """For some literals, what also stands somewhere in the line."""
+    elsewhere: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
+    """For some literals, words of which one at least also stands somewhere in the line."""
 
 
 @cache
@@ -113,11 +114,7 @@ def probes_of(signature: Signature) -> Probes:
             for literal, tails in behind.items()
         },
         begin,
-        {
-            literal: b"|".join(map(re.escape, _any_of(ways)))
-            for literal, ways in elsewhere.items()
-            if _any_of(ways)
-        },
+        {literal: tuple(sorted(apart)) for literal, ways in elsewhere.items() if (apart := _any_of(ways))},
     )
 
 
@@ -148,7 +145,19 @@ def _may_show(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
 
 
 def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, str]]:
-    return [(at, literal) for literal in literals for at in _places(path, literal)]
+    """Where in a path a literal stands, whatever else the path takes."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for at, piece in enumerate(path):
+        for char in piece.chars:
+            places[char].append(at)
+    return [
+        (at, literal)
+        for literal in literals
+        if literal[0] in places
+        for at in places[literal[0]]
+        if at + len(literal) <= len(path)
+        and all(char in path[at + n].chars for n, char in enumerate(literal))
+    ]
 
 
 def _needed(path: Sequence[_Piece], found: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -166,15 +175,6 @@ def _is_certain(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
         _is_certain(path[1:], [literal[1:] for literal in literals if literal[0] == char])
         for char in path[0].chars
     )
-
-
-def _places(path: Sequence[_Piece], literal: str) -> Iterator[int]:
-    """Where in a path the literal stands, whatever else the path takes."""
-    for start in range(len(path) - len(literal) + 1):
-        if literal[0] in path[start].chars and all(
-            char in path[start + n].chars for n, char in enumerate(literal)
-        ):
-            yield start
 
 
 def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
@@ -252,7 +252,7 @@ def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece,
         elif name == "AT":
             pieces += _PLACES.get(str(said), [])
         elif name in _CHARACTERS:
-            pieces.append(_one(name, said, is_any_case))
+            pieces.append(_one(*_chars(name, said, is_any_case)))
         elif name in ("ASSERT", "ASSERT_NOT"):
             pieces += _looked_ahead(name, said[1], is_any_case) if said[0] > 0 else []
         else:
@@ -264,7 +264,8 @@ def _looked_ahead(name: str, tree: Sequence[tuple[Any, Any]], is_any_case: bool)
     """Of what must not be there only a character that is known for certain."""
     if name == "ASSERT":
         ahead = _pieces(tree, is_any_case)
-        return [_Piece(b"(?=" + _asked(ahead)[0] + b")", ahead=ahead)]
+        asked, _ = _asked(ahead)
+        return [_Piece(b"(?=" + asked + b")" if asked else b"", ahead=ahead)]
     if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS:
         chars, _ = _chars(str(tree[0][0]), tree[0][1], is_any_case)
         return [_Piece(b"(?!" + _class(chars, False) + b")")] if chars else []
@@ -298,8 +299,8 @@ def _repeated(low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case:
     return [_Piece(asked), _ANYTHING] if low else [_ANYTHING]
 
 
-def _one(name: str, said: Any, is_any_case: bool) -> _Piece:
-    chars, has_others = _chars(name, said, is_any_case)
+@cache
+def _one(chars: str, has_others: bool) -> _Piece:
     one = _class(chars, has_others)
     several = b"{1,%d}" % _MAX_BYTES_PER_CHAR if has_others else b""
     few = chars if len(chars) <= _MAX_FEW and not has_others else ""

@@ -61,18 +61,14 @@ def test_a_line_that_cannot_match_is_let_go_at_its_literal(
 @pytest.mark.parametrize(
     ("pattern", "literal", "words"),
     [
-        (r"(?>.*?(?:Error: |Exception: )).*?size \d+ is not", "size ", b"Error: |Exception: "),
-        (r"WARN .{0,40}?(?:NET/\w+|socket).*?(?:fail|reset)", "WARN ", b"socket|NET/"),
-        (r"(?:Error|error)\b.*?in use", "in use", b"Error|error"),
-        (r"(?:.*?Error: |(?=Incompatible)).*?shapes", "shapes", b"Error: |Incompatible"),
+        (r"(?>.*?(?:Error: |Exception: )).*?size \d+ is not", "size ", (b"rror: ", b"xception: ")),
+        (r"WARN .{0,40}?(?:NET/\w+|socket).*?(?:fail|reset)", "WARN ", (b"NET/", b"socket")),
+        (r"(?:Error|error)\b.*?in use", "in use", (b"Error", b"error")),
+        (r"(?:.*?Error: |(?=Incompatible)).*?shapes", "shapes", (b"Error: ", b"Incompatible")),
     ],
 )
-def test_words_further_off_are_asked_for_too(pattern: str, literal: str, words: bytes) -> None:
-    asked = probes_of(Signature("X", "x", (literal,), re.compile(pattern))).elsewhere[literal]
-    for word in words.split(b"|"):
-        line = b"an " + word + b" of " + literal.encode()
-        assert re.search(asked, line), line
-    assert not re.search(asked, b"a line with " + literal.encode())
+def test_words_further_off_are_asked_for_too(pattern: str, literal: str, words: tuple[bytes, ...]) -> None:
+    assert probes_of(Signature("X", "x", (literal,), re.compile(pattern))).elsewhere[literal] == words
 
 
 def test_a_literal_that_the_pattern_takes_in_another_case_too_is_not_the_only_one_looked_at() -> None:
@@ -84,7 +80,7 @@ def test_what_a_pattern_looks_ahead_for_may_be_its_literal() -> None:
     probes = probes_of(Signature("X", "x", ("Check batch", "stage"), re.compile(pattern)))
     assert not re.match(probes.behind["Check batch"], b" sizes")
     assert re.match(probes.behind["stage"], b" 3")
-    assert probes.elsewhere == {"stage": b"Error:\\ "}
+    assert probes.elsewhere == {"stage": (b"Error: ",)}
 
 
 @pytest.mark.parametrize(
