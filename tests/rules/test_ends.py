@@ -135,6 +135,11 @@ DEADLY = {
         "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGSEGV",
         "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGSEGV: 11>.",
         "!!!!!!! Segfault encountered !!!!!!!",
+        "  traceback : Signal 11 (SIGSEGV) received by PID 17\n"
+        "Traceback (most recent call last):\n"
+        '  File "/home/user/launcher.py", line 115, in launch\n'
+        "    process = subprocess.run(command)\n"
+        "subprocess.CalledProcessError: Command '['torchrun', 'train.py']' returned non-zero exit status 1.",
     ],
     "shm_bus_error": [
         "RuntimeError: unable to write to file </torch_17_88_1>: No space left on device (28)",

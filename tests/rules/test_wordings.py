@@ -93,9 +93,6 @@ WORDINGS = {
         "RuntimeError: cuda runtime error (10) : invalid device ordinal at torch/csrc/cuda/Module.cpp:87",
         "MisconfigurationException: You requested gpu: [0, 1, 2, 3]\n But your machine only has: [0, 1]",
     ],
-    "cuda_version_mismatch": [
-        "RuntimeError:\nThe detected CUDA version (11.8) mismatches the version that was used to compile\nPyTorch (12.1)."
-    ],
     "driver_too_old": ["Failed to initialize NVML: Driver/library version mismatch"],
     "no_kernel_image": [
         "RuntimeError: cutlassF: no kernel found to launch!",
@@ -165,7 +162,20 @@ WORDINGS = {
         "slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2026-11-21T04:13:06 DUE TO JOB REQUEUE ***",
         "TERM_PREEMPT: job killed after preemption.",
     ],
-    "loss_divergence": ["Divergence threshold reached: val_loss = 812.1 > 100.0. Signaling Trainer to stop."],
+    "loss_divergence": [
+        "Divergence threshold reached: val_loss = 812.1 > 100.0. Signaling Trainer to stop.",
+        "Loss exploded to 378655.87500 at step 67464\nExiting due to exception: Loss exploded\n"
+        + FRAMES
+        + "Exception: Loss exploded\n"
+        + FRAMES
+        + "TypeError: exceptions must derive from BaseException",
+    ],
+    "cuda_version_mismatch": [
+        "RuntimeError:\nThe detected CUDA version (11.8) mismatches the version that was used to compile\nPyTorch (12.1).",
+        "E tensorflow/stream_executor/cuda/cuda_dnn.cc:378] Loaded runtime CuDNN library: 7103 (compatibility version 7100) but source was "
+        "compiled with 7005 (compatibility version 7000).\n" + FRAMES + "EOFError",
+        "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (8, 9, 2) but found runtime version (8, 5, 0).",
+    ],
     "slurm_cancelled": [
         "TERM_OWNER: job killed by owner.\nExited with exit code 143.",
         "slurmstepd-n1: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-11-21T04:13:06 ***\n"
@@ -178,6 +188,8 @@ WORDINGS = {
         "sbatch: error: qosmaxwalldurationperjoblimit\nsbatch: error: batch job submission failed: job violates accounting/qos policy",
     ],
     "amp_overflow": [
+        "[Rank 0] step=2400, skipped=1501, lr=[0.0001], mom=[(0.9, 0.95)]\n"
+        "[Rank 0] step=2500, skipped=1586, lr=[0.0001], mom=[(0.9, 0.95)]",
         "[deepscale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 1, reducing to 1\n" * 3,
         " lm loss: 3.1E+00 | loss scale: 1.0 | number of skipped iterations:  97 | number of nan iterations:   0 |\n"
         * 3,
@@ -322,6 +334,13 @@ HEALTHY = {
         W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file
         E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8454] Unable to register cuDNN factory
         100/100 [==============================] - 5s 2ms/step - loss: 0.2976""",
+    "a scale that was found far below": "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.0\n"
+    + "".join(
+        f"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {2.0**-n}\nstep {n} loss: 9.{n}\n"
+        for n in range(1, 4)
+    )
+    + "".join(f"step {n} loss: 8.{n}\n" for n in range(4, 9)),
+    "steps skipped while a scale is found": "[Rank 0] step=40, skipped=21, lr=[0.0001]\n[Rank 0] step=400, skipped=21, lr=[0.0001]",
     "what others say in data": """
         Example 0: Q: Why do I get "Segmentation fault (core dumped)"? A: Because of a null pointer.
         Example 1: Q: ModuleNotFoundError: No module named 'numpy' A: pip install numpy

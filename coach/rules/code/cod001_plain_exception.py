@@ -66,6 +66,8 @@ _WEAK = re.compile(
     r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
 )
 """The same, where anything else was said."""
+_CRASH = ("COD002", "segfault")
+"""A process that a signal ended: what is known of it from elsewhere are echoes."""
 _LOOKED_INTO = ", in _try_get_data"
 _NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
 _LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
@@ -208,6 +210,8 @@ class PlainException(Rule):
             )
         ]
         strong = [hit for hit in mine if not _is_weak(hit)]
+        if not strong and any((hit.rule, hit.signature) == _CRASH for hit in others):
+            return []
         if strong or mine or any(hit.signature != "exit_code" for hit in others):
             return strong or mine
         return hits_of(snapshot, self.code, "hydra") or _of_a_launcher(snapshot)

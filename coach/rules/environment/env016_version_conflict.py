@@ -21,7 +21,7 @@ _CONFLICT = re.compile(
     r"|ImportError: (?P<broken_name>cannot import name '\w+' from '(?:transformers|diffusers|accelerate|peft|datasets|tensorflow|numpy)(?:\.[\w.]+)?')(?: \(unknown location\)|$)"
     r"|^(?P<bare_name>cannot import name '\w+' from '[\w.]+')"
     r"|Error: (?P<abi>_ARRAY_API not found|numpy\.core\.multiarray failed to import)"
-    r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+ but source was compiled with: [\d.]+)"
+    r"|Error: (?P<cudnn>cuDNN version incompatibility)|Loaded runtime (?P<runtime>CuDNN library: [\d.]+(?: \(compatibility version \d+\))? but source was compiled with:? [\d.]+)"
     r"|AttributeError: (?P<attribute>module '(?:torch|torchvision|torchaudio|torchtext|triton|numpy|scipy|pandas|jax|jaxlib|ml_dtypes|flax|tensorflow|keras|transformers|accelerate|diffusers|peft|PIL)(?:\.[\w.]+)?' has no attribute '\w+')"
     r"|Error: (?P<numpy>numpy\.\w+ size changed, may indicate binary incompatibility|Numpy is not available"
     r"|module compiled against A[BP]I version \S+ but this version of numpy is \S+|`np\.\w+` was removed in the NumPy 2\.0 release)"
@@ -151,7 +151,11 @@ class VersionConflict(EndingRule):
         return "bare_name" not in hit.fields or is_below_a_failed_import(hit, snapshot)
 
     def cause_of(self, hit: LogHit) -> str | None:
-        return "cuda_version_mismatch" if hit.fields.keys() & {"cuda", "components"} else None
+        return (
+            "cuda_version_mismatch"
+            if hit.fields.keys() & {"cuda", "components", "cudnn", "runtime"}
+            else None
+        )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         said = next((hit.fields[key] for key in _FIELDS if key in hit.fields), "")

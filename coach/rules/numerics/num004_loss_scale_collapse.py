@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from coach.model.finding import Evidence, Hit, Severity
 from coach.model.history import History
@@ -11,6 +13,7 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import went_on
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import hits_of, quote
 from coach.rules.remedies import bf16
 
@@ -22,6 +25,8 @@ _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_
 _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
 _SKIPPED = re.compile(r"loss scale: (?P<scale>1\.0|0\.\d+)\b.*? number of skipped iterations: +[1-9]")
 """Megatron: at a scale that scales nothing up, iterations overflow."""
+_SHARE = re.compile(r"\bstep=(?P<step>\d+), skipped=(?P<skipped>[1-9]\d*)\b")
+"""DeepSpeed's own count."""
 _MINIMUM = re.compile(
     r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum|reached its minimum|is below minimum))"
 )
@@ -38,13 +43,14 @@ class LossScaleCollapse(Rule):
     What it sees
         DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at minimum", the same of apex, fairseq,
         Paddle and Megatron, or the scale in metrics: down to the floor, three overflows in a row at it, or eight
-        halvings in a row to a small scale.
+        halvings in a row to a small scale; DeepSpeed's "step=2500, skipped=1586".
     Why it matters
         Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or infinity, so nothing is learned
         and no scale can help.
     When it stays silent
-        On the first overflows from a high scale, which settle it: they are how the scale is found. On a scale that grows again, and on
-        a scale that never changes. On a scale of fairseq about 1: it is as good as any there.
+        On the first overflows from a high scale, which settle it: they are how the scale is found. Where several losses follow the last
+        of them, more than ever stood between two. On a scale that grows again, and on a scale that never changes. On a scale of fairseq
+        about 1: it is as good as any there.
     What to do
         Use bf16 where the GPU has it (compute capability 8.0 and above): it needs no scale. Else keep softmax, norms and the loss in fp32,
         lower the learning rate and warm it up. Raising the initial scale makes it worse: a larger scale overflows sooner.
@@ -78,6 +84,9 @@ class LossScaleCollapse(Rule):
             "loss scale",
             "healthy fp16 training settles in the thousands; higher scales are still being calibrated",
         ),
+        Threshold("settled", 3, "losses", "so many behind the last overflow, and it was that"),
+        Threshold("skipped_share", 0.5, "of the steps", "healthy training skips one in some thousand"),
+        Threshold("min_steps", 100, "steps", "calibration from 2³² skips thirty"),
     )
     signatures = (
         Signature(
@@ -96,6 +105,7 @@ class LossScaleCollapse(Rule):
         Signature("NUM004", "reduced", ("OVERFLOW", "verflow", "Found inf or nan"), _REDUCED),
         Signature("NUM004", "skipped", ("number of skipped iterations:",), _SKIPPED),
         Signature("NUM004", "state", ("scale",), _STATE),
+        Signature("NUM004", "share", (", skipped=",), _SHARE),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
@@ -122,8 +132,14 @@ class LossScaleCollapse(Rule):
                 words = f"Steps overflow again and again at a loss scale of {scales[-1]:g}"
             else:
                 continue
-            yield self._hit(snapshot, hits[-1], words, None)
-            return
+            if not self._has_settled(hits, snapshot):
+                yield self._hit(snapshot, hits[-1], words, None)
+                return
+        for hit in hits_of(snapshot, self.code, "share")[-1:]:
+            steps, skipped = int(hit.fields["step"]), int(hit.fields["skipped"])
+            if steps >= self.values["min_steps"] and skipped >= self.values["skipped_share"] * steps:
+                yield self._hit(snapshot, hit, f"{skipped} of {steps} steps were skipped for overflow", None)
+                return
         for rank in history.ranks:
             if history.steps(rank)[-1].loss_scale is None:
                 continue
@@ -152,6 +168,17 @@ class LossScaleCollapse(Rule):
         return len(fallen) > 1 and (
             is_at_floor or (len(fallen) > self.values["halvings"] and fallen[-1] <= self.values["low"])
         )
+
+    def _has_settled(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
+        """Whether the overflows have come to an end: more losses stand behind the last than ever between two."""
+        last = hits[-1]
+        losses = [hit.line for hit in hits_of(snapshot, PROGRESS.rule) if hit.file == last.file]
+        overflows = [hit.line for hit in hits if hit.file == last.file]
+        num_between = [
+            bisect_left(losses, later) - bisect_left(losses, line) for line, later in pairwise(overflows)
+        ]
+        num_after = len(losses) - bisect_left(losses, last.line)
+        return num_after >= self.values["settled"] and num_after > max(num_between, default=0)
 
     def _stays_low(self, scales: Sequence[float]) -> bool:
         """Whether steps overflow again and again at a scale that scales nothing up."""

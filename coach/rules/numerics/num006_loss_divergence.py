@@ -19,7 +19,7 @@ from coach.rules.launched import float_parameter, int_parameter
 from coach.rules.quoting import hits_of, quote
 
 _STOPPED = re.compile(
-    r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected"
+    r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected|^Loss exploded to \d"
 )
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
@@ -44,7 +44,7 @@ class LossDivergence(Rule):
     What it sees
         A series of training losses, from metrics or from the lines of a log, whose newest values all lie above the highest of the stretch
         before by half, and that lost at least half of the progress since the beginning. In a series of five: three in a
-        row that grow, from ten times the highest before. Lightning's words where it stops for that.
+        row that grow, from ten times the highest before. Lightning's and Tacotron's words where they stop for that.
     Why it matters
         Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
     When it stays silent
@@ -78,7 +78,12 @@ class LossDivergence(Rule):
         ),
     )
     signatures = (
-        Signature("NUM006", "stopped", ("Divergence threshold reached", "Training spike detected"), _STOPPED),
+        Signature(
+            "NUM006",
+            "stopped",
+            ("Divergence threshold reached", "Training spike detected", "Loss exploded to "),
+            _STOPPED,
+        ),
     )
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
