@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 from coach.model.log import Signature
@@ -29,7 +30,7 @@ _CATEGORIES = {
 _CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 _ASCII = "".join(map(chr, range(128))).translate({ord("\n"): None, ord("\r"): None})
 _MAX_BYTES_PER_CHAR = 4
-_MAX_WIDE = 100
+_MAX_WIDE = 120
 """What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is asked."""
 _MAX_BEFORE = 8
 """So many characters before a literal are looked at,"""
@@ -189,10 +190,10 @@ def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
 
 def _words_apart(path: Sequence[_Piece], start: int, end: int) -> _Words:
     """Words that a line holds beside the literal at this place of the path, further off than what is asked next to it."""
-    is_wide = [piece.asked is None for piece in path]
-    before = next((at for at in reversed(range(min(start, len(path)))) if is_wide[at]), 0)
-    behind = next((at for at in range(end, len(path)) if is_wide[at]), len(path))
-    return max(_words(path[: before if start < len(path) else start]), _words(path[behind:]), key=_worth)
+    nearest = takewhile(lambda piece: piece.is_one_byte, reversed(path[max(0, start - _MAX_BEFORE) : start]))
+    before = start - len([*nearest]) if start < len(path) else start
+    behind = next((at for at in range(end, len(path)) if path[at].asked is None), len(path))
+    return max(_words(path[:before]), _words(path[behind:]), key=_worth)
 
 
 def _words(path: Iterable[_Piece]) -> _Words:
