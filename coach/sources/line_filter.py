@@ -113,10 +113,13 @@ class _Places(Reversible[int]):
     def _lines(self, asked: _Asked, ends: Iterable[int]) -> Iterator[int]:
         text, starts = self._text, self._starts
         may_go_on, may_begin, holds = asked
+        asked_of = -1
         for end in ends:
             if may_go_on is None or may_go_on(text, end):
                 line = bisect_right(starts, end - 1) - 1
-                start = starts[line]
+                if line == asked_of:
+                    continue
+                asked_of, start = line, starts[line]
                 if (may_begin is None or may_begin(text, start)) and (
                     holds is None or holds(text, start, starts[line + 1])
                 ):

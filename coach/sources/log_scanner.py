@@ -29,7 +29,8 @@ from coach.sources.log_text import (
     traceback_before,
 )
 
-MAX_LINE_BYTES = 64 << 10
+MAX_LINE_BYTES = 16 << 10
+"""Of a longer line only so much is searched: patterns may take the square of a line's length, and what died says so in less."""
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
 LAYOUT_BYTES = 64 << 10

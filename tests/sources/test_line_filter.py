@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,20 @@ def test_of_lines_that_all_hold_a_literal_and_differ_in_digits_few_are_decoded(
     scanner = LogScanner(signatures(build()))
     scanner.feed(b"".join(line % (step, step) for step in range(20_000, 20_000 + num_lines)))
     assert 0 < len(decoded) < num_lines / 100
+
+
+def test_a_line_that_holds_a_literal_many_times_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, num_lines = random.Random(7), 5_000
+    asked: list[int] = []
+    search_of = line_filter._search_of
+
+    def counted(words: Sequence[bytes]) -> Callable[[bytes, int, int], object]:
+        holds = search_of(words)
+        return lambda text, start, end: (asked.append(start), holds(text, start, end))[1]
+
+    monkeypatch.setattr(line_filter, "_search_of", counted)
+    chosen = LineFilter((Signature("X", "x", ("unable to mmap",), re.compile("Error.*?unable to mmap")),))
+    lines = ["".join(draw.choices("abcdefgh", k=20)) + " unable to mmap" * 9 for _ in range(num_lines)]
+    block = chosen.look_at("\n".join([*lines, "Error: unable to mmap"]).encode() + b"\n")
+    assert list(block.places[0]) == [num_lines]
+    assert len(asked) == num_lines + 1
