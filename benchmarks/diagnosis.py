@@ -78,7 +78,7 @@ def scan_s(path: Path) -> float:
     start = time.perf_counter()
     with open(path, "rb") as file:
         while data := file.read(BITE_BYTES):
-            scanner.feed(data)
+            scanner.feed(data, is_more=True)
     scanner.flush()
     return time.perf_counter() - start
 
