@@ -13,7 +13,7 @@ from typing import Any
 from coach.model.finding import Fix
 from coach.model.history import History
 from coach.model.run import Run
-from coach.rules.launched import int_parameter
+from coach.rules.launched import float_parameter, int_parameter
 
 _BF16_CAPABILITY = 8.0
 """Compute capability from which on a GPU computes in bf16."""
@@ -69,6 +69,19 @@ def _has_bf16(run: Run | None) -> bool | None:
         return capability >= _BF16_CAPABILITY
     has_it = run.device.get("type") == "cpu" or _BF16_NAMES.search(str(run.device.get("name")))
     return True if has_it else None
+
+
+def lower_learning_rate(run: Run | None, divisor: float, least_warmup_steps: float) -> Iterable[Fix]:
+    """The learning rate divided, and twice the warm-up where the launch has one."""
+    lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
+    if lr is None:
+        return
+    changes: dict[str, float | int] = {"lr": float(f"{lr / divisor:.2g}")}
+    title = f"Learning rate {lr:g} → {changes['lr']:g}"
+    if warmup is not None:
+        changes["warmup_steps"] = max(2 * warmup, int(least_warmup_steps))
+        title += f", warm-up {warmup} → {changes['warmup_steps']} steps"
+    yield Fix(title, changes, changes_learning=True)
 
 
 def sharding(run: Run | None) -> Iterable[Fix]:

@@ -8,7 +8,15 @@ import pytest
 
 from coach.model.telemetry import HostSample
 from coach.rules.placement import leave_out
-from coach.rules.remedies import bf16, saved_before_limit, sharding, smaller_micro_batch, without, workers
+from coach.rules.remedies import (
+    bf16,
+    lower_learning_rate,
+    saved_before_limit,
+    sharding,
+    smaller_micro_batch,
+    without,
+    workers,
+)
 from tests.rules.examples import diagnose_log, judge, run, steps
 
 
@@ -22,6 +30,22 @@ def test_a_smaller_micro_batch_says_what_it_does_to_what_is_learned(
     assert fix.changes == {"batch_size": 4, "gradient_accumulation": 2}
     assert fix.changes_learning is is_learning_changed
     assert ("BatchNorm" in fix.title) is (model == "simplecnn")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "changes"),
+    [
+        ({"lr": 3e-4, "warmup_steps": 400}, {"lr": 1e-4, "warmup_steps": 800}),
+        ({"lr": 0.1, "warmup_steps": 0}, {"lr": 0.033, "warmup_steps": 100}),
+        ({"lr": 0.1}, {"lr": 0.033}),
+    ],
+)
+def test_a_lower_learning_rate_has_a_longer_warm_up_where_the_launch_has_one(
+    parameters: dict[str, object], changes: dict[str, float]
+) -> None:
+    (fix,) = lower_learning_rate(run(parameters), divisor=3, least_warmup_steps=100)
+    assert (fix.changes, fix.changes_learning) == (changes, True)
+    assert not list(lower_learning_rate(run({}), 3, 100))
 
 
 def test_a_batch_of_one_cannot_be_halved() -> None:

@@ -17,9 +17,9 @@ from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import losslines
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import float_parameter, int_parameter, parameter_default, usual_range
+from coach.rules.launched import float_parameter, parameter_default, usual_range
 from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
-from coach.rules.remedies import bf16
+from coach.rules.remedies import bf16, lower_learning_rate
 
 _STOPPED = re.compile(
     r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
@@ -290,14 +290,7 @@ class LossNotFinite(Rule):
                 changes_learning=True,
             )
             return
-        lower = float(f"{lr / self.values['lr_divisor']:.6g}")
-        changes: dict[str, float | int] = {"lr": lower}
-        title = f"Learning rate {lr:g} → {lower:g}"
-        warmup = int_parameter(run, "warmup_steps")
-        if warmup is not None:
-            changes["warmup_steps"] = max(2 * warmup, int(self.values["warmup_steps"]))
-            title += f", warm-up {warmup} → {changes['warmup_steps']} steps"
-        yield Fix(title, changes, changes_learning=True)
+        yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
 
 
 def _is_finite(step: Step) -> bool:

@@ -15,8 +15,8 @@ from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.curves import are_adversaries, courses
-from coach.rules.launched import float_parameter, int_parameter
 from coach.rules.quoting import hits_of, quote
+from coach.rules.remedies import lower_learning_rate
 
 _STOPPED = re.compile(
     r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected|^Loss exploded to \d"
@@ -124,15 +124,7 @@ class LossDivergence(Rule):
         )
 
     def _fixes(self, run: Run | None) -> Iterable[Fix]:
-        lr, warmup = float_parameter(run, "lr"), int_parameter(run, "warmup_steps")
-        if lr is not None and warmup is not None:
-            lower = float(f"{lr / self.values['lr_divisor']:.2g}")
-            longer = max(2 * warmup, int(self.values["warmup_steps"]))
-            yield Fix(
-                f"Learning rate {lr:g} → {lower:g}, warm-up {warmup} → {longer} steps",
-                {"lr": lower, "warmup_steps": longer},
-                changes_learning=True,
-            )
+        yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
         yield Fix(
             "Go back to a checkpoint before the jump, and on with a lower learning rate and gradients clipped at 1.0",
             changes_learning=True,

@@ -15,9 +15,9 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.curves import are_adversaries
-from coach.rules.launched import float_parameter
 from coach.rules.losslines import FINITE
 from coach.rules.quoting import hits_of, quote
+from coach.rules.remedies import lower_learning_rate
 
 _NORM = re.compile(
     r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*[:=| ]\s*[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
@@ -70,6 +70,7 @@ class ExplodingGradients(Rule):
             "even gradients that are still multiplied by a loss scale of 2^24 stay below",
         ),
         Threshold("lr_divisor", 3, "times", "OPT-175B and others went on with two thirds to a tenth"),
+        Threshold("warmup_steps", 100, "steps", "long enough for the optimizer's statistics"),
         Threshold("consecutive", 5, "norms beyond", "one may be a bad batch"),
     )
     signatures = (
@@ -90,7 +91,15 @@ class ExplodingGradients(Rule):
                         Evidence("median of the first quarter", value=float(f"{before:.3g}")),
                     ),
                     confidence=0.8,
-                    fixes=tuple(_fixes(snapshot, self.values["lr_divisor"])),
+                    fixes=(
+                        *lower_learning_rate(
+                            snapshot.run, self.values["lr_divisor"], self.values["warmup_steps"]
+                        ),
+                        Fix(
+                            "Go back to a checkpoint before it, with a third of the learning rate and a longer warm-up",
+                            changes_learning=True,
+                        ),
+                    ),
                     since_s=series.time_s,
                 )
                 return
@@ -148,14 +157,3 @@ def _told(hits: Iterable[LogHit]) -> Iterable[_Series]:
             quote(among[-1]),
             among[-1].time_s,
         )
-
-
-def _fixes(snapshot: TargetSnapshot, lr_divisor: float) -> Iterable[Fix]:
-    lr = float_parameter(snapshot.run, "lr")
-    if lr is not None:
-        lower = float(f"{lr / lr_divisor:.2g}")
-        yield Fix(f"Learning rate {lr:g} → {lower:g}", {"lr": lower}, changes_learning=True)
-    yield Fix(
-        "Go back to a checkpoint before it, with a third of the learning rate and a longer warm-up",
-        changes_learning=True,
-    )
