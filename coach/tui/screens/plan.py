@@ -81,7 +81,7 @@ class PlanField(Input):
 
     def on_blur(self) -> None:
         if not self.value:
-            self.show(self.field)
+            self.put(self.field.value)
 
     def on_key(self, event: events.Key) -> None:
         number = "123456789".find(event.character) if event.character else -1
