@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,6 +76,17 @@ def test_no_command_at_all_is_one_line(start: Start, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def _is_usr1_pending(supervisor: int) -> bool:
+    """For it or one of its children."""
+    for pid in (supervisor, *children_of(supervisor)):
+        pending = re.findall(
+            r"^(?:SigPnd|ShdPnd):\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
+        )
+        if any(int(mask, 16) >> (signal.SIGUSR1 - 1) & 1 for mask in pending):
+            return True
+    return False
+
+
 @pytest.mark.parametrize("to_group", [False, True], ids=["supervisor-alone", "whole-group"])
 def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
     start: Start, tmp_path: Path, to_group: bool
@@ -86,6 +98,8 @@ def test_the_training_gets_each_usr1_once_and_the_sampler_goes_on(
     for count in (1, 2):
         (os.killpg if to_group else os.kill)(training.pid, signal.SIGUSR1)
         assert training.stdout.readline() == f"usr1 {count}\n"
+        # A signal that comes while one of its number is pending is one with it, for each process for itself.
+        wait_until(lambda: not _is_usr1_pending(training.pid), what="the signal with everybody it was for")
     os.kill(sampler, signal.SIGUSR1)
     seen = len(telemetry(tmp_path / "run"))
     wait_until(lambda: len(telemetry(tmp_path / "run")) > seen + 3, what="samples after USR1")
