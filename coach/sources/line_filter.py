@@ -270,8 +270,7 @@ class _Probes(dict[int, _Probe | None]):
             if may_go_on is None or may_go_on(text, end):
                 passed[number].append(end)
         for number, pattern in self._often.items():
-            length = len(self._literals[number])
-            passed[number] = [place.start() + length for place in pattern.finditer(text)]
+            passed[number] = [*map(re.Match.end, pattern.finditer(text))]
         self._choose_often(text, met, passed)
         return passed
 
