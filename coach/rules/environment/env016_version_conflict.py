@@ -86,7 +86,7 @@ class VersionConflict(EndingRule):
     What it sees
         "operator torchvision::nms does not exist" (torchvision built for another torch), "X is required for a normal functioning of
         this module, but found Y", names that torch, transformers, numpy or another installed package does not have, a changed `numpy.dtype`, "MMCV==… is used but
-        incompatible"; a model type that the installed transformers does not know; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions, and a CUDA older than JAX needs; a package that was built against another torch (an undefined
+        incompatible"; a model type that the installed transformers does not know; as a cause of its own, torch and torchvision (or torch_scatter …) for different CUDA versions, a CUDA older than JAX needs, and a cuDNN other than torch or TensorFlow was built with; a package that was built against another torch (an undefined
         C++ symbol). Or what the job's own first look found: a torch other than the recipe needs.
     Why it matters
         It does not run in this environment at all, and the message names the first name that was missed, not the version that would do.

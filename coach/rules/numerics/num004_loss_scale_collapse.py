@@ -171,14 +171,14 @@ class LossScaleCollapse(Rule):
 
     def _has_settled(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
         """Whether the overflows have come to an end: more losses stand behind the last than ever between two."""
-        last = hits[-1]
-        losses = [hit.line for hit in hits_of(snapshot, PROGRESS.rule) if hit.file == last.file]
-        overflows = [hit.line for hit in hits if hit.file == last.file]
-        num_between = [
-            bisect_left(losses, later) - bisect_left(losses, line) for line, later in pairwise(overflows)
+        file = hits[-1].file
+        losses = sorted(hit.line for hit in hits_of(snapshot, PROGRESS.rule) if hit.file == file)
+        num_before = [
+            bisect_left(losses, line) for line in sorted(hit.line for hit in hits if hit.file == file)
         ]
-        num_after = len(losses) - bisect_left(losses, last.line)
-        return num_after >= self.values["settled"] and num_after > max(num_between, default=0)
+        most_between = max((later - before for before, later in pairwise(num_before)), default=0)
+        num_after = len(losses) - num_before[-1]
+        return num_after >= self.values["settled"] and num_after > most_between
 
     def _stays_low(self, scales: Sequence[float]) -> bool:
         """Whether steps overflow again and again at a scale that scales nothing up."""
