@@ -85,7 +85,7 @@ class FileFollower:
         if self.offset == 0:
             self.head = data[:HEAD_BYTES]
         self.offset += len(data)
-        self._seam = (self._seam + data)[-_SEAM_BYTES:]
+        self._seam = (self._seam + data[-_SEAM_BYTES:])[-_SEAM_BYTES:]
         return Bite(data, not data or are_zeros_new or self.offset >= self.size, is_restart)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Reversible, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Reversible, Sequence
 from functools import cached_property
 from heapq import merge
-from itertools import accumulate, chain, compress, count, groupby
+from itertools import accumulate, compress, count, groupby
 from operator import add, itemgetter
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ _BYTES_PER_KIND = 200
 _MANY_LINES = 4096
 _MAX_NEW_SHARE = 1 / 8
 """Where more of many lines are of a kind that was never seen, it does not pay to learn them."""
-_NUM_STRANGE = 8
+_NUM_STRANGE = 12
 """So often after that it is not asked again."""
 
 _OFTEN = 8192
@@ -56,32 +56,29 @@ def is_digit_blind(pattern: re.Pattern[str]) -> bool:
 
 
 class Block:
-    """The complete lines of a piece of log, and which of them may match which signature."""
+    """The complete lines of a piece of log, and which of them may match which signature. A line is told by where it begins."""
 
     def __init__(self, text: bytes) -> None:
-        self._text = text
+        self.text = text
         self.places: dict[int, Reversible[int]] = {}
-        """Signature → numbers of lines, ascending; some are found out while they are gone through, from either end."""
+        """Signature → lines, ascending; they are found out while they are gone through, from either end."""
         self.is_by_kind = False
         """Whether what was said of a line's kind is known."""
 
     @cached_property
-    def kinds(self) -> list[bytes]:
-        return self._text.translate(_KIND).split(b"\n")
+    def _lines(self) -> bytes:
+        return self.text.replace(b"\r", b"\n")
 
     @cached_property
     def starts(self) -> list[int]:
-        lines = self.kinds if self.is_by_kind else self._text.replace(b"\r", b"\n").split(b"\n")
-        return [0, *_ends(lines)]
+        return [0, *_ends(self._lines.split(b"\n"))]
 
     def kind_of(self, line: int) -> bytes:
-        return self._text[self.start_of(line) : self.end_of(line)].translate(_KIND)
-
-    def start_of(self, line: int) -> int:
-        return self.starts[line]
+        return self.text[line : self.end_of(line)].translate(_KIND)
 
     def end_of(self, line: int) -> int:
-        return self.starts[line + 1] - 1
+        end = self._lines.find(b"\n", line)
+        return len(self.text) if end < 0 else end
 
 
 class _Asked(NamedTuple):
@@ -92,14 +89,36 @@ class _Asked(NamedTuple):
     holds: _Search | None
 
 
+class _OfKinds(Reversible[int]):
+    """Lines by what was said of their kinds."""
+
+    def __init__(self, kinds: Sequence[bytes], wanted: Sequence[object], chosen: Container[object]) -> None:
+        self._kinds = kinds
+        self._wanted = wanted
+        self._chosen = chosen
+
+    def __iter__(self) -> Iterator[int]:
+        kinds, last, start = self._kinds, 0, 0
+        for number in compress(count(), map(self._chosen.__contains__, self._wanted)):
+            start += sum(map(len, kinds[last:number])) + number - last
+            last = number
+            yield start
+
+    def __reversed__(self) -> Iterator[int]:
+        kinds, last = self._kinds, len(self._kinds)
+        start = sum(map(len, kinds)) + last
+        numbers = range(last - 1, -1, -1)
+        for number in compress(numbers, map(self._chosen.__contains__, reversed(self._wanted))):
+            start -= sum(map(len, kinds[number:last])) + last - number
+            last = number
+            yield start
+
+
 class _Places(Reversible[int]):
     """Lines by the ends of the literals in them. They are looked at one by one: of what many lines say few are wanted."""
 
-    def __init__(
-        self, text: bytes, starts: Sequence[int], found: Sequence[tuple[_Asked, Sequence[int]]]
-    ) -> None:
-        self._text = text
-        self._starts = starts
+    def __init__(self, block: Block, found: Sequence[tuple[_Asked, Sequence[int]]]) -> None:
+        self._block = block
         self._found = found
 
     def __iter__(self) -> Iterator[int]:
@@ -111,19 +130,19 @@ class _Places(Reversible[int]):
         )
 
     def _lines(self, asked: _Asked, ends: Iterable[int]) -> Iterator[int]:
-        text, starts = self._text, self._starts
+        text, starts = self._block.text, self._block.starts
         may_go_on, may_begin, holds = asked
         asked_of = -1
         for end in ends:
             if may_go_on is None or may_go_on(text, end):
-                line = bisect_right(starts, end - 1) - 1
-                if line == asked_of:
+                following = bisect_right(starts, end - 1)
+                if following == asked_of:
                     continue
-                asked_of, start = line, starts[line]
+                asked_of, start = following, starts[following - 1]
                 if (may_begin is None or may_begin(text, start)) and (
-                    holds is None or holds(text, start, starts[line + 1])
+                    holds is None or holds(text, start, starts[following])
                 ):
-                    yield line
+                    yield start
 
 
 def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[int]:
@@ -173,28 +192,26 @@ class LineFilter:
         block = Block(text)
         if self._num_strange:
             self._num_strange -= 1
-            self._all.look_at(block, text)
+            self._all.look_at(block)
             return block
-        kinds = block.kinds
-        distinct = set(kinds)
         if self.num_known_bytes > _MAX_KNOWN_BYTES:
             self._known, self.num_known_bytes = {}, 0
-        new = distinct.difference(self._known)
-        if len(new) > max(_MANY_LINES, _MAX_NEW_SHARE * len(kinds)):
-            self._num_strange = _NUM_STRANGE
-            self._all.look_at(block, text)
-            return block
-        if new:
+        kinds, known = text.translate(_KIND).split(b"\n"), self._known
+        wanted = [*map(known.get, kinds)]
+        if None in wanted:
+            new = {kind for kind, indices in zip(kinds, wanted, strict=True) if indices is None}
+            if len(new) > max(_MANY_LINES, _MAX_NEW_SHARE * len(kinds)):
+                self._num_strange = _NUM_STRANGE
+                self._all.look_at(block)
+                return block
             self._learn(list(new))
+            wanted = [*map(known.__getitem__, kinds)]
         block.is_by_kind = True
-        among: dict[frozenset[int], list[int]] = defaultdict(list)
-        wanted = [*map(self._known.__getitem__, kinds)]
-        for line in compress(count(), wanted):
-            among[wanted[line]].append(line)
-        for index in frozenset().union(*among):
-            lists = [lines for indices, lines in among.items() if index in indices]
-            block.places[index] = sorted(chain(*lists)) if len(lists) > 1 else lists[0]
-        self._in_text.look_at(block, text)
+        said = set(filter(None, wanted))
+        for index in frozenset().union(*said):
+            chosen = {indices for indices in said if index in indices}
+            block.places[index] = _OfKinds(kinds, wanted, chosen)
+        self._in_text.look_at(block)
         return block
 
     def turn_down(self, kind: bytes, index: int) -> None:
@@ -250,16 +267,16 @@ class _Probes(dict[int, _Probe | None]):
         ]
         return BytesAhoCorasick(literals, implementation=Implementation.DFA)
 
-    def look_at(self, block: Block, text: bytes) -> None:
-        """Adds to a block the lines of this text that are to be searched."""
+    def look_at(self, block: Block) -> None:
+        """Adds to a block those of its lines that are to be searched."""
         if not self._literals:
             return
         found: dict[int, list[tuple[_Asked, Sequence[int]]]] = defaultdict(list)
-        for number, ends in self._passed(text).items():
+        for number, ends in self._passed(block.text).items():
             for index, asked in self._one_by_one[number]:
                 found[index].append((asked, ends))
         for index, among in found.items():
-            block.places[index] = _Places(text, block.starts, among)
+            block.places[index] = _Places(block, among)
 
     def _passed(self, text: bytes) -> dict[int, list[int]]:
         """Where the literals end, by number, behind which some signature may go on."""

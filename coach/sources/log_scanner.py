@@ -19,14 +19,16 @@ from coach.sources.line_filter import Block, LineFilter
 from coach.sources.log_layout import Layout, join_broken, layout_of
 from coach.sources.log_text import (
     ANSI,
-    TRACEBACK_HEAD,
     decode,
     decoder_of,
+    end_of_line,
     is_inside_frames,
     is_traceback_head,
     parse_time_s,
     split_prefix,
+    start_of_line,
     traceback_before,
+    traceback_heads,
 )
 
 MAX_LINE_BYTES = 16 << 10
@@ -77,6 +79,20 @@ class _Line(NamedTuple):
     text: str
     rank: int | None
     words: str
+
+
+class _Newlines:
+    """Counts the line ends before places of a text, which are asked for in ascending order."""
+
+    def __init__(self, text: bytes, start: int, num_before: int) -> None:
+        self._text = text
+        self._counted = start
+        self._num_before = num_before
+
+    def before(self, place: int) -> int:
+        self._num_before += self._text.count(b"\n", self._counted, place)
+        self._counted = place
+        return self._num_before
 
 
 class LogScanner:
@@ -167,7 +183,7 @@ class LogScanner:
         ended, unended = self._joined(ANSI.sub(b"", self._pending))
         text, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
         hits += self._close_tracebacks(text, start)
-        for index, hit in self._scan(text, start, self._num_newlines):
+        for index, hit in self._scan(text, text[start:], _Newlines(text, start, self._num_newlines)):
             self._flushed.add(index)
             hits += [hit] if hit is not None else []
         hits += [opened.complete_hit for opened in self._open]
@@ -198,7 +214,7 @@ class LogScanner:
             return []
         block = data[:end]
         if self._is_overlong:
-            block = block[_end_of_line(block, 0) :]
+            block = block[end_of_line(block, 0) :]
         block = _bounded(self._pending + block)
         if b"\x1b" in block:
             block = ANSI.sub(b"", block)
@@ -207,9 +223,10 @@ class LogScanner:
         self._keep(data[end:])
         text, start = self._context + block, len(self._context)
         hits = self._close_tracebacks(text, start) if self._open else []
-        hits += [hit for _, hit in self._scan(text, start, self._num_newlines) if hit is not None]
+        newlines = _Newlines(text, start, self._num_newlines)
+        hits += [hit for _, hit in self._scan(text, block, newlines) if hit is not None]
         self._flushed = set()
-        self._num_newlines += block.count(b"\n")
+        self._num_newlines = newlines.before(len(text))
         self._is_context_cut = self._is_context_cut or len(text) > _CONTEXT_BYTES
         self._context = text[-_CONTEXT_BYTES:]
         return hits
@@ -223,32 +240,29 @@ class LogScanner:
             self._pending += rest[: MAX_LINE_BYTES - len(self._pending)]
             self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
 
-    def _scan(self, text: bytes, start: int, num_newlines: int) -> Iterator[tuple[int, LogHit | None]]:
-        """(signature's index, hit) of the lines in text[start:], in order; None for a hit whose traceback goes on.
+    def _scan(self, text: bytes, block: bytes, newlines: _Newlines) -> Iterator[tuple[int, LogHit | None]]:
+        """(signature's index, hit) of the lines of the block, in order; None for a hit whose traceback goes on.
 
-        What is before `start` was scanned already, and is looked at for the beginning of a traceback only.
+        What is before it in the text was scanned already, and is looked at for the beginning of a traceback only.
         """
-        block = self._filter.look_at(text[start:])
+        start = len(text) - len(block)
+        kept = self._filter.look_at(block)
         lines: dict[int, _Line] = {}
         found = [
-            (line, index, match)
-            for index in sorted(block.places)
-            for line, match in self._matches(index, block, text, start, lines)
+            (place, index, match)
+            for index in sorted(kept.places)
+            for place, match in self._matches(index, kept, block, lines)
         ]
         found.sort(key=lambda item: item[:2])
-        counted, number = start, num_newlines + 1
-        heads = [head.start() for head in TRACEBACK_HEAD.finditer(text)] if found else []
+        heads = traceback_heads(text) if found else []
         for place, index, match in found:
-            line_start = start + block.start_of(place)
-            number += text.count(b"\n", counted, line_start)
-            counted = line_start
+            line_start, line_end = start + place, start + kept.end_of(place)
             signature, line = self._signatures[index], lines[place]
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
-            time_s = parse_time_s(line.raw)
+            number, time_s = newlines.before(line_start) + 1, parse_time_s(line.raw)
             hit = LogHit(
                 signature.rule, signature.name, self._file, number, line.text, fields, line.rank, time_s
             )
-            line_end = start + block.end_of(place)
             nearest = bisect_left(heads, line_end) - 1
             if nearest >= 0 and heads[nearest] >= line_start - _CONTEXT_BYTES:
                 yield index, self._with_traceback(hit, line.words, text, line_start, line_end)
@@ -256,30 +270,28 @@ class LogScanner:
                 yield index, hit
 
     def _matches(
-        self, index: int, block: Block, text: bytes, start: int, lines: dict[int, _Line]
+        self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
-        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this text."""
+        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this block."""
         pattern = self._signatures[index].pattern
         is_curve = "value" in pattern.groupindex
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
         def match(place: int) -> re.Match[str] | None:
-            kind = block.kind_of(place) if block.is_by_kind else None
+            kind = kept.kind_of(place) if kept.is_by_kind else None
             if kind is not None and self._filter.is_turned_down(kind, index):
                 return None
             if index in self._flushed and place == 0:
                 return None
             line = lines.get(place)
             if line is None:
-                line = lines[place] = self._line_of(
-                    text[start + block.start_of(place) : start + block.end_of(place)]
-                )
+                line = lines[place] = self._line_of(block[place : kept.end_of(place)])
             found = pattern.search(line.words)
             if found is None and kind is not None:
                 self._filter.turn_down(kind, index)
             return found
 
-        places = block.places[index]
+        places = kept.places[index]
         reached = -1
         if self._num_hits[index] < MAX_FIRST_HITS:
             for reached in places:
@@ -341,7 +353,7 @@ class LogScanner:
             if end <= lowest:
                 return
             end -= 2 if text[end - 2 : end] == b"\r\n" else 1
-            start = _start_of_line(text, end, lowest)
+            start = start_of_line(text, end, lowest)
             if start < end or not are_empty_skipped:
                 line = self._line_of(text[start:end])
                 yield line.rank, line.words
@@ -350,23 +362,11 @@ class LogScanner:
     def _lines_after(self, text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
         """(rank, words) of the lines from `start` on; the line end that `start` may stand on is passed over."""
         while start < len(text):
-            end = _end_of_line(text, start)
+            end = end_of_line(text, start)
             if end > start:
                 line = self._line_of(text[start:end])
                 yield line.rank, line.words
             start = end + 1
-
-
-def _start_of_line(text: bytes, place: int, start: int) -> int:
-    newline = text.rfind(b"\n", start, place)
-    return max(newline, text.rfind(b"\r", max(newline, start), place), start - 1) + 1
-
-
-def _end_of_line(text: bytes, place: int) -> int:
-    newline = text.find(b"\n", place)
-    end = len(text) if newline < 0 else newline
-    carriage_return = text.find(b"\r", place, end)
-    return end if carriage_return < 0 else carriage_return
 
 
 def _bounded(data: bytes) -> bytes:
@@ -380,7 +380,7 @@ def _bounded(data: bytes) -> bytes:
             start = end
         else:
             pieces.append(data[kept : start + MAX_LINE_BYTES])
-            kept = start = _end_of_line(data, start + MAX_LINE_BYTES)
+            kept = start = end_of_line(data, start + MAX_LINE_BYTES)
     return b"".join([*pieces, data[kept:]]) if pieces else data
 
 

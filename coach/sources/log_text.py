@@ -36,7 +36,6 @@ _MAX_TIME_STAMP_COLUMN = 80
 _CANCELLED_AT = "CANCELLED AT "
 
 _TRACEBACK = "Traceback (most recent call last):"
-TRACEBACK_HEAD = re.compile(re.escape(_TRACEBACK).encode())
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -94,6 +93,27 @@ def _parse_zone(zone: str) -> timezone:
         return UTC
     offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
     return timezone(-offset if zone[0] == "-" else offset)
+
+
+def start_of_line(text: bytes, place: int, start: int) -> int:
+    newline = text.rfind(b"\n", start, place)
+    return max(newline, text.rfind(b"\r", max(newline, start), place), start - 1) + 1
+
+
+def end_of_line(text: bytes, place: int) -> int:
+    newline = text.find(b"\n", place)
+    end = len(text) if newline < 0 else newline
+    carriage_return = text.find(b"\r", place, end)
+    return end if carriage_return < 0 else carriage_return
+
+
+def traceback_heads(text: bytes) -> list[int]:
+    """Where tracebacks begin."""
+    words = _TRACEBACK.encode()
+    heads = [text.find(words)]
+    while heads[-1] >= 0:
+        heads.append(text.find(words, heads[-1] + len(words)))
+    return heads[:-1]
 
 
 def is_traceback_head(words: str) -> bool:
