@@ -217,7 +217,7 @@ class History:
     @property
     def ranks(self) -> tuple[int, ...]:
         """Ranks that wrote at least one step, ascending."""
-        return tuple(sorted(self._steps))
+        return self.derived("ranks", lambda: tuple(sorted(self._steps)))
 
     def steps(self, rank: int) -> Sequence[Step]:
         """The newest steps of a rank, MAX_STEPS_PER_RANK unless there are very many ranks; empty for an unknown one."""
@@ -239,7 +239,7 @@ class History:
     @property
     def gpus(self) -> tuple[tuple[str, int], ...]:
         """(node, gpu) of every GPU that was sampled, ascending."""
-        return tuple(sorted(self._gpus.keys()))
+        return self.derived("gpus", lambda: tuple(sorted(self._gpus.keys())))
 
     def gpu(self, node: str, gpu: int) -> Sequence[GpuSample]:
         """The newest whole, older ones thinned out."""
@@ -252,7 +252,7 @@ class History:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Nodes whose host was sampled, ascending."""
-        return tuple(sorted(self._hosts.keys()))
+        return self.derived("nodes", lambda: tuple(sorted(self._hosts.keys())))
 
     def host(self, node: str) -> Sequence[HostSample]:
         return self._hosts.of(node).samples

@@ -30,7 +30,7 @@ class Series(Generic[_Sample]):
     A large job has 60,000 samples in one window: to gather a field from so many objects takes ten times as long as to cut it out of an array.
     """
 
-    __slots__ = ("_columns", "samples", "seconds", "times")
+    __slots__ = ("_columns", "_incomplete", "_seconds_before", "_sums_before", "samples", "seconds", "times")
 
     def __init__(self, columns: Sequence[str] = ()) -> None:
         self.samples: list[_Sample] = []
@@ -38,6 +38,14 @@ class Series(Generic[_Sample]):
         self.seconds = array("d")
         """What each sample stands for: the time to its nearer neighbour, so that a silence counts for nobody; of a lone one 1."""
         self._columns = {name: array("d") for name in columns}
+        self._incomplete: set[str] = set()
+        self._seconds_before = array("d", [0.0])
+        self._sums_before = {name: array("d", [0.0]) for name in columns}
+        """Of all samples before each: the seconds together, and a column's numbers times their seconds."""
+
+    def is_complete(self, name: str) -> bool:
+        """Whether a column was measured in every sample there ever was."""
+        return name in self._columns and name not in self._incomplete
 
     def column(self, name: str, places: Sequence[int]) -> array[float]:
         """A number of the samples at these places."""
@@ -46,10 +54,23 @@ class Series(Generic[_Sample]):
             return array("d", [_number(getattr(self.samples[place], name)) for place in places])
         return pick(values, places)
 
+    def total(self, name: str, places: range) -> tuple[float, float]:
+        """Of a complete column: its numbers at these places, each times the seconds that it stands for, and those seconds."""
+        if not places:
+            return 0.0, 0.0
+        first, last = places[0], places[-1]
+        sums, before = self._sums_before[name], self._seconds_before
+        seconds = self.seconds[last]
+        return (
+            sums[last] - sums[first] + self._columns[name][last] * seconds,
+            before[last] - before[first] + seconds,
+        )
+
     def add(self, sample: _Sample) -> None:
         if self.times:
             gap_s = max(0.0, sample.time_s - self.times[-1])
             self.seconds[-1] = min(self.seconds[-1], gap_s) if len(self.seconds) > 1 else gap_s
+            self._sum_up(len(self.times) - 1)
             self.seconds.append(gap_s)
         else:
             self.seconds.append(1.0)
@@ -57,6 +78,8 @@ class Series(Generic[_Sample]):
         self.times.append(sample.time_s)
         for name, values in self._columns.items():
             values.append(_number(getattr(sample, name)))
+            if not math.isfinite(values[-1]):
+                self._incomplete.add(name)
 
     def thin_out(self) -> None:
         """Of the older half every second sample goes."""
@@ -66,11 +89,25 @@ class Series(Generic[_Sample]):
             values[:half] = values[:half:2]
         gaps = [max(0.0, after - before) for before, after in pairwise(self.times)]
         self.seconds = array("d", [gaps[0], *map(min, gaps, gaps[1:]), gaps[-1]] if gaps else [1.0])
+        self._seconds_before = array("d", [0.0])
+        self._sums_before = {name: array("d", [0.0]) for name in self._columns}
+        for place in range(len(gaps)):
+            self._sum_up(place)
+
+    def _sum_up(self, place: int) -> None:
+        """What a sample stands for changes no more: the sums before the next one are known."""
+        seconds = self.seconds[place]
+        self._seconds_before.append(self._seconds_before[place] + seconds)
+        for name, sums in self._sums_before.items():
+            sums.append(sums[place] + self._columns[name][place] * seconds)
 
     def copy(self) -> Series[_Sample]:
         other: Series[_Sample] = Series()
         other.samples, other.times, other.seconds = self.samples[:], self.times[:], self.seconds[:]
         other._columns = {name: values[:] for name, values in self._columns.items()}
+        other._seconds_before = self._seconds_before[:]
+        other._sums_before = {name: sums[:] for name, sums in self._sums_before.items()}
+        other._incomplete = set(self._incomplete)
         return other
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import mul
+from operator import attrgetter, mul
 from statistics import fmean
 
 from coach.model.history import History
@@ -118,11 +118,15 @@ def host_window(
     snapshot: TargetSnapshot, history: History, node: str, window_s: float, min_samples: float
 ) -> Sequence[HostSample]:
     """A node's newest `window_s` seconds of training; empty where they hold too few samples."""
-    series = history.host(node)
-    if not series:
-        return ()
-    start = bisect_right(series, series[-1].time_s - window_s, key=lambda sample: sample.time_s)
-    kept = _training(snapshot, history, series[start:])
+
+    def make() -> Sequence[HostSample]:
+        series = history.host(node)
+        if not series:
+            return ()
+        start = bisect_right(series, series[-1].time_s - window_s, key=lambda sample: sample.time_s)
+        return _training(snapshot, history, series[start:])
+
+    kept = history.derived(("host_window", *_state(snapshot), node, window_s), make)
     return kept if len(kept) >= max(1, min_samples) else ()
 
 
@@ -146,6 +150,9 @@ def mean(values: Sequence[float]) -> float | None:
 
 def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> float | None:
     """The mean of what is known, each by the time that it stands for; where no time passed, each counts alike."""
+    if isinstance(places, range) and series.is_complete(name):
+        together, total = series.total(name, places)
+        return together / total if total > 0.0 else mean(series.column(name, places))
     values, weights = series.column(name, places), pick(series.seconds, places)
     together, total = sum(map(mul, values, weights)), sum(weights)
     if math.isnan(together):  # of some it was not measured
@@ -155,9 +162,9 @@ def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> floa
     return together / total if total > 0.0 else mean(values)
 
 
-def means_of(samples: Sequence[HostSample], value: Callable[[HostSample], float | None]) -> float | None:
-    """The mean where at least half of the samples have the value."""
-    known = [found for sample in samples if (found := value(sample)) is not None]
+def means_of(samples: Sequence[HostSample], name: str) -> float | None:
+    """The mean of a number of the samples, where at least half of them have it."""
+    known = [value for value in map(attrgetter(name), samples) if value is not None]
     return fmean(known) if known and 2 * len(known) >= len(samples) else None
 
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from operator import lt
 
 from coach.model.history import History
 from coach.model.metrics import Step
@@ -79,7 +80,10 @@ def places_in_training(series: Series[GpuSample], found: Phases, among: range) -
     if (
         among
         and found.is_all_training(series.times[among[0]], series.times[among[-1]])
-        and not math.isnan(sum(series.column("utilization_pct", among)))
+        and (
+            series.is_complete("utilization_pct")
+            or not math.isnan(sum(series.column("utilization_pct", among)))
+        )
     ):
         return among
     return [at for at in among if _counts(series.samples[at], found)]
@@ -100,7 +104,9 @@ def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: 
     numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
     starts: list[int] = []
     # Mostly a window lies within one epoch of one attempt, which shows sooner than where the next begins.
-    if numbers != sorted(set(numbers)) or len(set(epochs)) > 1 or not restarts.isdisjoint(numbers):
+    is_ascending = all(map(lt, numbers, islice(numbers, 1, None)))
+    is_one_epoch = epochs.count(epochs[0]) == len(epochs) if epochs else True
+    if not (is_ascending and is_one_epoch and restarts.isdisjoint(numbers)):
         starts = [
             place
             for place, (before, step) in enumerate(pairwise(steps), 1)

@@ -63,6 +63,32 @@ def test_what_is_thinned_out_stands_for_more() -> None:
     assert list(made.seconds) == [2, 2, 1, 1, 1, 1, 2]
 
 
+@pytest.mark.parametrize("is_thinned_out", [False, True])
+def test_the_total_of_a_complete_column_is_the_sum_of_its_parts(is_thinned_out: bool) -> None:
+    made = series([0, 1, 3, 3, 4, 9, 10, 12, 11, 15])
+    if is_thinned_out:
+        made.thin_out()
+        made = made.copy()
+        made.add(sample(18, 18))
+    values, seconds = made.column("utilization_pct", range(len(made.times))), made.seconds
+    for first in range(len(values)):
+        for end in range(first, len(values) + 1):
+            parts = [values[place] * seconds[place] for place in range(first, end)]
+            together = made.total("utilization_pct", range(first, end))
+            assert together == pytest.approx((sum(parts), sum(seconds[first:end])))
+
+
+@pytest.mark.parametrize("utilization_pct", [None, math.nan, math.inf])
+def test_a_column_is_complete_until_something_was_not_measured(utilization_pct: float | None) -> None:
+    made = series([1, 2])
+    assert made.is_complete("utilization_pct")
+    assert not made.is_complete("power_w")  # not kept as a column
+    copy = made.copy()
+    made.add(sample(3, utilization_pct))
+    assert not made.is_complete("utilization_pct")
+    assert copy.is_complete("utilization_pct")
+
+
 def test_a_copy_is_apart() -> None:
     many: SeriesByDevice[str, GpuSample] = SeriesByDevice(100, 4, 8, ["utilization_pct"])
     many.add("a", sample(1))

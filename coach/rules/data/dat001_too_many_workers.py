@@ -111,8 +111,8 @@ class TooManyWorkers(Rule):
             if len(samples) < self.values["min_samples"]:
                 continue
             cpu, pressure = (
-                means_of(samples, lambda s: s.cpu_pct),
-                means_of(samples, lambda s: s.cpu_pressure_pct),
+                means_of(samples, "cpu_pct"),
+                means_of(samples, "cpu_pressure_pct"),
             )
             if cpu is not None and cpu >= self.values["cpu_pct"]:
                 text = f"use of the allotted CPUs of {node} while it trained, mean of {len(samples)} samples"

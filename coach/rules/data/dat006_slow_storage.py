@@ -50,7 +50,7 @@ class SlowStorage(Rule):
             if fmean(means) >= self.values["gpu_pct"]:
                 continue
             hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
-            stall = means_of(hosts, lambda host: host.io_stall_pct)
+            stall = means_of(hosts, "io_stall_pct")
             if stall is None or stall < self.values["stall_pct"]:
                 continue
             mounts = sorted(history.mounts(node), key=lambda mount: -(mount.wait_ms or 0.0))

@@ -134,7 +134,7 @@ class Hang(Rule):
             for use, power in zip(uses, powers, strict=True)
         ):
             return "its GPUs spin: always busy, at little power"
-        cpu = means_of(hosts, lambda host: host.cpu_pct)
+        cpu = means_of(hosts, "cpu_pct")
         if cpu is None or cpu >= self.values["idle_cpu_pct"] or any(max(use) > 0 for use in uses):
             return None
         return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if gpus else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, compress, pairwise
 from statistics import fmean, median
 
 from coach.model.finding import Evidence, Fix, Hit, Severity
@@ -151,11 +151,15 @@ def _differ(losses: Sequence[float]) -> bool:
 def _losses(window: Mapping[int, Sequence[Step]]) -> dict[int, list[float]]:
     """The losses of the steps that all ranks have made."""
     by_step = {
-        rank: {step.step: step.loss for step in steps if step.loss is not None and math.isfinite(step.loss)}
+        rank: {step.step: step.loss for step in steps if step.loss is not None}
         for rank, steps in window.items()
     }
-    common = sorted(set.intersection(*(set(found) for found in by_step.values())))
-    return {rank: [found[step] for step in common] for rank, found in by_step.items()}
+    common = sorted(set.intersection(*map(set, by_step.values())))
+    losses = {rank: [found[step] for step in common] for rank, found in by_step.items()}
+    if not math.isfinite(sum(map(sum, losses.values()))):
+        are_finite = [all(map(math.isfinite, values)) for values in zip(*losses.values(), strict=True)]
+        losses = {rank: [*compress(values, are_finite)] for rank, values in losses.items()}
+    return losses
 
 
 def _changes(values: Sequence[float]) -> list[float]:

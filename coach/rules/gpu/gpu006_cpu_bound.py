@@ -58,10 +58,10 @@ class CpuBound(Rule):
             if gpu_pct >= self.values["gpu_pct"]:
                 continue
             hosts = host_window(snapshot, history, node, window_s, min_samples)
-            cpu_pct = means_of(hosts, lambda host: host.cpu_pct)
+            cpu_pct = means_of(hosts, "cpu_pct")
             if cpu_pct is None or cpu_pct < self.values["cpu_pct"]:
                 continue
-            cpus, pressure = hosts[-1].num_cpus, means_of(hosts, lambda host: host.cpu_pressure_pct)
+            cpus, pressure = hosts[-1].num_cpus, means_of(hosts, "cpu_pressure_pct")
             window = f"{node}, mean of {len(hosts)} samples"
             evidence = [
                 Evidence(

@@ -46,7 +46,7 @@ class MemoryPressure(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for node in history.nodes:
             hosts = host_window(snapshot, history, node, self.values["window_s"], self.values["min_samples"])
-            stall = means_of(hosts, lambda host: host.memory_stall_pct)
+            stall = means_of(hosts, "memory_stall_pct")
             if stall is None or stall < self.values["stall_pct"]:
                 continue
             first, last = hosts[0].swap_used_mib, hosts[-1].swap_used_mib

@@ -47,9 +47,12 @@ class GradientNotFinite(Rule):
         for rank in history.ranks:
             if history.num_steps(rank) < window + self.values["settling"]:
                 continue
+            newest = newest_steps(history.steps(rank), window)
+            if math.isfinite(sum([step.grad_norm or 0.0 for step in newest])):
+                continue
             steps = [
                 step
-                for step in newest_steps(history.steps(rank), window)
+                for step in newest
                 if step.grad_norm is not None and step.loss is not None and math.isfinite(step.loss)
             ]
             bad = [step for step in steps if step.grad_norm is not None and not math.isfinite(step.grad_norm)]

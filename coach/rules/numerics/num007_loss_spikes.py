@@ -85,14 +85,13 @@ class LossSpikes(Rule):
         spikes: list[int] = []
         place, lowest = max(window, len(losses) // 10), min(losses[:window])
         while place < len(losses) - 1:
-            before = logs[place - window : place]
-            middle = median(before)
-            sigma = max(_SIGMA_PER_MAD * median(abs(value - middle) for value in before), _LEAST_SIGMA)
             lowest = min(lowest, losses[place - 1])
-            height = max(
-                math.exp(middle + self.values["sigmas"] * sigma),
-                lowest + self.values["lost_share"] * (start - lowest),
-            )
+            height = lowest + self.values["lost_share"] * (start - lowest)
+            if losses[place] > height:
+                before = logs[place - window : place]
+                middle = median(before)
+                sigma = max(_SIGMA_PER_MAD * median(abs(value - middle) for value in before), _LEAST_SIGMA)
+                height = max(height, math.exp(middle + self.values["sigmas"] * sigma))
             end = place
             while end < len(losses) and losses[end] > height:
                 end += 1
