@@ -55,30 +55,37 @@ def is_digit_blind(pattern: re.Pattern[str]) -> bool:
     return not _DIGIT_MEANT.search(_NO_DIGIT_MEANT.sub("", words))
 
 
-class Block:
-    """The complete lines of a piece of log, and which of them may match which signature. A line is told by where it begins."""
+class Lines:
+    """The complete lines of a piece of log. A line is told by where it begins."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.places: dict[int, Reversible[int]] = {}
-        """Signature → lines, ascending; they are found out while they are gone through, from either end."""
-        self.is_by_kind = False
-        """Whether what was said of a line's kind is known."""
 
     @cached_property
-    def _lines(self) -> bytes:
+    def _text(self) -> bytes:
         return self.text.replace(b"\r", b"\n")
 
     @cached_property
     def starts(self) -> list[int]:
-        return [0, *_ends(self._lines.split(b"\n"))]
+        return [0, *_ends(self._text.split(b"\n"))]
 
     def kind_of(self, line: int) -> bytes:
         return self.text[line : self.end_of(line)].translate(_KIND)
 
     def end_of(self, line: int) -> int:
-        end = self._lines.find(b"\n", line)
+        end = self._text.find(b"\n", line)
         return len(self.text) if end < 0 else end
+
+
+class Block:
+    """The lines of a piece of log, and which of them may match which signature."""
+
+    def __init__(self, text: bytes) -> None:
+        self.lines = Lines(text)
+        self.places: dict[int, Reversible[int]] = {}
+        """Signature → lines, ascending; they are found out while they are gone through, from either end."""
+        self.is_by_kind = False
+        """Whether what was said of a line's kind is known."""
 
 
 class _Asked(NamedTuple):
@@ -117,8 +124,8 @@ class _OfKinds(Reversible[int]):
 class _Places(Reversible[int]):
     """Lines by the ends of the literals in them. They are looked at one by one: of what many lines say few are wanted."""
 
-    def __init__(self, block: Block, found: Sequence[tuple[_Asked, Sequence[int]]]) -> None:
-        self._block = block
+    def __init__(self, lines: Lines, found: Sequence[tuple[_Asked, Sequence[int]]]) -> None:
+        self._among = lines
         self._found = found
 
     def __iter__(self) -> Iterator[int]:
@@ -130,7 +137,7 @@ class _Places(Reversible[int]):
         )
 
     def _lines(self, asked: _Asked, ends: Iterable[int]) -> Iterator[int]:
-        text, starts = self._block.text, self._block.starts
+        text, starts = self._among.text, self._among.starts
         may_go_on, may_begin, holds = asked
         asked_of = -1
         for end in ends:
@@ -272,11 +279,11 @@ class _Probes(dict[int, _Probe | None]):
         if not self._literals:
             return
         found: dict[int, list[tuple[_Asked, Sequence[int]]]] = defaultdict(list)
-        for number, ends in self._passed(block.text).items():
+        for number, ends in self._passed(block.lines.text).items():
             for index, asked in self._one_by_one[number]:
                 found[index].append((asked, ends))
         for index, among in found.items():
-            block.places[index] = _Places(block, among)
+            block.places[index] = _Places(block.lines, among)
 
     def _passed(self, text: bytes) -> dict[int, list[int]]:
         """Where the literals end, by number, behind which some signature may go on."""

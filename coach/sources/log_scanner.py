@@ -256,7 +256,7 @@ class LogScanner:
         found.sort(key=lambda item: item[:2])
         heads = traceback_heads(text) if found else []
         for place, index, match in found:
-            line_start, line_end = start + place, start + kept.end_of(place)
+            line_start, line_end = start + place, start + kept.lines.end_of(place)
             signature, line = self._signatures[index], lines[place]
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
             number, time_s = newlines.before(line_start) + 1, parse_time_s(line.raw)
@@ -278,14 +278,14 @@ class LogScanner:
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
         def match(place: int) -> re.Match[str] | None:
-            kind = kept.kind_of(place) if kept.is_by_kind else None
+            kind = kept.lines.kind_of(place) if kept.is_by_kind else None
             if kind is not None and self._filter.is_turned_down(kind, index):
                 return None
             if index in self._flushed and place == 0:
                 return None
             line = lines.get(place)
             if line is None:
-                line = lines[place] = self._line_of(block[place : kept.end_of(place)])
+                line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
             found = pattern.search(line.words)
             if found is None and kind is not None:
                 self._filter.turn_down(kind, index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -137,10 +138,22 @@ def test_what_was_said_of_one_kind_of_line_holds_for_its_next_line_only() -> Non
     chosen = LineFilter((loss,))
     block = chosen.look_at(b"no loss here 12\nloss 7\nnothing\n")
     assert list(block.places[0]) == [0, 16]
-    chosen.turn_down(block.kind_of(0), 0)
+    chosen.turn_down(block.lines.kind_of(0), 0)
     following = chosen.look_at(b"loss 8\nno loss here 99\nno loss at all\n")
     assert [*following.places[0]] == [0, 23]
     assert [*reversed(following.places[0])] == [23, 0]
+
+
+@pytest.mark.parametrize("num_strange", [0, 1], ids=["kinds-are-learned", "no-line-is-like-another"])
+def test_a_piece_is_forgotten_with_its_last_reader(num_strange: int) -> None:
+    chosen = LineFilter((Signature("X", "loss", ("loss",), re.compile(r"loss \d")),))
+    chosen._num_strange = num_strange
+    block = chosen.look_at(b"loss 7\n")
+    assert block.is_by_kind is not bool(num_strange)
+    assert [*block.places[0]] == [0]
+    seen = weakref.ref(block.lines)
+    del block
+    assert seen() is None
 
 
 def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
