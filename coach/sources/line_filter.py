@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Reversible, Sequence
 from functools import cached_property
 from heapq import merge
-from itertools import accumulate, compress, count, groupby
+from itertools import accumulate, chain, compress, count, groupby
 from operator import add, itemgetter
 from typing import NamedTuple
 
@@ -35,6 +35,9 @@ _NUM_STRANGE = 12
 
 _OFTEN = 8192
 """A literal that stands more often in a piece of log than this is looked for by itself, together with what must follow it."""
+
+_STRETCH_BYTES = 1 << 16
+"""So much of a text at once is gone through from its end."""
 
 _SAMPLE = 4096
 """So many of the places of all literals tell which of them stand so often."""
@@ -62,18 +65,15 @@ class Lines:
         self.text = text
 
     @cached_property
-    def _text(self) -> bytes:
+    def text_by_newlines(self) -> bytes:
+        """The same, where every line ends alike."""
         return self.text.replace(b"\r", b"\n")
-
-    @cached_property
-    def starts(self) -> list[int]:
-        return [0, *_ends(self._text.split(b"\n"))]
 
     def kind_of(self, line: int) -> bytes:
         return self.text[line : self.end_of(line)].translate(_KIND)
 
-    def end_of(self, line: int) -> int:
-        end = self._text.find(b"\n", line)
+    def end_of(self, place: int) -> int:
+        end = self.text_by_newlines.find(b"\n", place)
         return len(self.text) if end < 0 else end
 
 
@@ -124,7 +124,7 @@ class _OfKinds(Reversible[int]):
 class _Places(Reversible[int]):
     """Lines by the ends of the literals in them. They are looked at one by one: of what many lines say few are wanted."""
 
-    def __init__(self, lines: Lines, found: Sequence[tuple[_Asked, Sequence[int]]]) -> None:
+    def __init__(self, lines: Lines, found: Sequence[tuple[_Asked, Reversible[int]]]) -> None:
         self._among = lines
         self._found = found
 
@@ -137,19 +137,41 @@ class _Places(Reversible[int]):
         )
 
     def _lines(self, asked: _Asked, ends: Iterable[int]) -> Iterator[int]:
-        text, starts = self._among.text, self._among.starts
+        text, find_backwards = self._among.text, self._among.text_by_newlines.rfind
         may_go_on, may_begin, holds = asked
         asked_of = -1
         for end in ends:
             if may_go_on is None or may_go_on(text, end):
-                following = bisect_right(starts, end - 1)
-                if following == asked_of:
+                line = find_backwards(b"\n", 0, end) + 1
+                if line == asked_of:
                     continue
-                asked_of, start = following, starts[following - 1]
-                if (may_begin is None or may_begin(text, start)) and (
-                    holds is None or holds(text, start, starts[following])
+                asked_of = line
+                if (may_begin is None or may_begin(text, line)) and (
+                    holds is None or holds(text, line, self._among.end_of(end))
                 ):
-                    yield start
+                    yield line
+
+
+class _Ends(Reversible[int]):
+    """Where a pattern ends. Of a text that is full of it few places are wanted."""
+
+    def __init__(self, text: bytes, pattern: re.Pattern[bytes]) -> None:
+        self._text = text
+        self._pattern = pattern
+
+    def __iter__(self) -> Iterator[int]:
+        return map(re.Match.end, self._pattern.finditer(self._text))
+
+    def __reversed__(self) -> Iterator[int]:
+        stop = len(self._text)
+        while stop > 0:
+            start, ends = max(0, stop - _STRETCH_BYTES), list[int]()
+            for found in self._pattern.finditer(self._text, start):
+                if found.start() >= stop:
+                    break
+                ends.append(found.end())
+            yield from reversed(ends)
+            stop = start
 
 
 def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[int]:
@@ -261,10 +283,9 @@ class _Probes(dict[int, _Probe | None]):
         self._before = f"(?>(?:{prefix})?{_PREFIXES})".encode()
         self._wanted = wanted
         self._literals = list(wanted)
-        self._behind: dict[int, bytes] = {}
         self._begins: dict[int, _Probe] = {}
         self._one_by_one: dict[int, list[tuple[int, _Asked]]] = {}
-        self._often: dict[int, re.Pattern[bytes]] = {}
+        self._often: dict[int, list[tuple[int, _Asked, re.Pattern[bytes]]]] = {}
 
     @cached_property
     def _automaton(self) -> BytesAhoCorasick:
@@ -278,35 +299,30 @@ class _Probes(dict[int, _Probe | None]):
         """Adds to a block those of its lines that are to be searched."""
         if not self._literals:
             return
-        found: dict[int, list[tuple[_Asked, Sequence[int]]]] = defaultdict(list)
-        for number, ends in self._passed(block.lines.text).items():
+        text = block.lines.text
+        found: dict[int, list[tuple[_Asked, Reversible[int]]]] = defaultdict(list)
+        met = self._automaton.find_matches_as_indexes(text, overlapping=True)
+        for number, ends in self._passed(text, met).items():
             for index, asked in self._one_by_one[number]:
                 found[index].append((asked, ends))
+        for index, asked, pattern in chain(*self._often.values()):
+            found[index].append((asked, _Ends(text, pattern)))
         for index, among in found.items():
             block.places[index] = _Places(block.lines, among)
+        self._choose_often(text, met)
 
-    def _passed(self, text: bytes) -> dict[int, list[int]]:
+    def _passed(self, text: bytes, met: Iterable[tuple[int, int, int]]) -> dict[int, list[int]]:
         """Where the literals end, by number, behind which some signature may go on."""
-        met = self._automaton.find_matches_as_indexes(text, overlapping=True)
         passed: dict[int, list[int]] = defaultdict(list)
         for number, _, end in met:
             may_go_on = self[number]
             if may_go_on is None or may_go_on(text, end):
                 passed[number].append(end)
-        for number, pattern in self._often.items():
-            passed[number] = [*map(re.Match.end, pattern.finditer(text))]
-        self._choose_often(text, met, passed)
         return passed
 
-    def _choose_often(
-        self, text: bytes, met: Sequence[tuple[int, int, int]], passed: Mapping[int, Sequence[int]]
-    ) -> None:
+    def _choose_often(self, text: bytes, met: Sequence[tuple[int, int, int]]) -> None:
         """What the next piece of this log is likely to be full of."""
-        often = {
-            number
-            for number in self._often
-            if len(passed[number]) > _OFTEN or text.count(self._literals[number]) > _OFTEN
-        }
+        often = {number for number in self._often if text.count(self._literals[number]) > _OFTEN}
         if len(met) > _OFTEN:
             step = 1 + len(met) // _SAMPLE
             counts = Counter(map(itemgetter(0), met[::step]))
@@ -314,7 +330,7 @@ class _Probes(dict[int, _Probe | None]):
                 number for number, times in counts.items() if times * step > _OFTEN and self._is_apart(number)
             }
         if often != self._often.keys():
-            self._often = {number: self._pattern_of(number) for number in often}
+            self._often = {number: self._by_themselves(number) for number in often}
             del self._automaton
 
     def _is_apart(self, number: int) -> bool:
@@ -322,8 +338,20 @@ class _Probes(dict[int, _Probe | None]):
         literal = self._literals[number]
         return not any(literal.endswith(literal[:length]) for length in range(1, len(literal)))
 
-    def _pattern_of(self, number: int) -> re.Pattern[bytes]:
-        return re.compile(re.escape(self._literals[number]) + b"(?=" + self._behind[number] + b")")
+    def _by_themselves(self, number: int) -> list[tuple[int, _Asked, re.Pattern[bytes]]]:
+        """The signatures that a literal belongs to, each with a pattern of the literal and what may stand behind it."""
+        literal, words = self._literals[number], self._literals[number].decode()
+        behind = {
+            index: probes_of(self._signatures[index]).behind[words] for index, _ in self._one_by_one[number]
+        }
+        return [
+            (
+                index,
+                asked._replace(may_go_on=None),
+                re.compile(re.escape(literal) + b"(?=" + behind[index] + b")"),
+            )
+            for index, asked in self._one_by_one[number]
+        ]
 
     def __missing__(self, number: int) -> _Probe | None:
         literal = self._literals[number].decode()
@@ -332,8 +360,9 @@ class _Probes(dict[int, _Probe | None]):
             for index in sorted(self._wanted[literal.encode()])
         }
         ways = {index: way for index, way in behind.items() if way is not None}
-        self._behind[number] = b"|".join(ways.values()) if ways else rb"(?!)"
-        self[number] = None if b"" in ways.values() else re.compile(self._behind[number]).match
+        self[number] = (
+            None if b"" in ways.values() else re.compile(b"|".join(ways.values()) or rb"(?!)").match
+        )
         self._one_by_one[number] = [
             (index, self._asked(index, literal, is_alone=len(ways) == 1)) for index in ways
         ]

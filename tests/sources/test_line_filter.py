@@ -99,6 +99,21 @@ def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch
         assert list(chosen.look_at(b"aXaXab\n" * 4).places[0]) == [0, 7, 14, 21]
 
 
+@pytest.mark.parametrize("stretch_bytes", [1, 3, 10, 1000])
+def test_places_of_what_stands_everywhere_are_the_same_from_both_ends(
+    stretch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_filter, "_OFTEN", 2)
+    monkeypatch.setattr(line_filter, "_STRETCH_BYTES", stretch_bytes)
+    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
+    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
+    chosen = LineFilter((Signature("X", "loss", ("loss",), re.compile(r"loss[= ]\d")),))
+    for _ in range(2):
+        block = chosen.look_at(b"a loss=1, loss=2\nb loss-free\r\nloss 3\rc\n, loss 4")
+        assert [*block.places[0]] == [0, 30, 39]
+        assert [*reversed(block.places[0])] == [39, 30, 0]
+
+
 def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbers_alone() -> None:
     killed = Signature("X", "killed", ("exit code ",), re.compile(r"exit code 137\b"))
     number = Signature("X", "number", ("139", "Errno 98]"), re.compile(r"code 139$|Errno 98\]"))
