@@ -36,9 +36,6 @@ _NUM_STRANGE = 12
 _OFTEN = 8192
 """A literal that stands more often in a piece of log than this is looked for by itself, together with what must follow it."""
 
-_STRETCH_BYTES = 1 << 16
-"""So much of a text at once is gone through from its end."""
-
 _SAMPLE = 4096
 """So many of the places of all literals tell which of them stand so often."""
 
@@ -152,26 +149,33 @@ class _Places(Reversible[int]):
                     yield line
 
 
-class _Ends(Reversible[int]):
-    """Where a pattern ends. Of a text that is full of it few places are wanted."""
+class _Alone(NamedTuple):
+    """What a signature asks of a literal that is looked for by itself."""
 
-    def __init__(self, text: bytes, pattern: re.Pattern[bytes]) -> None:
+    signature: int
+    asked: _Asked
+    literal: bytes
+    behind: re.Pattern[bytes]
+    with_behind: re.Pattern[bytes]
+
+
+class _Ends(Reversible[int]):
+    """Where a literal ends that stands in very many lines. They are looked for one by one, because few are wanted."""
+
+    def __init__(self, text: bytes, alone: _Alone) -> None:
         self._text = text
-        self._pattern = pattern
+        self._alone = alone
 
     def __iter__(self) -> Iterator[int]:
-        return map(re.Match.end, self._pattern.finditer(self._text))
+        return map(re.Match.end, self._alone.with_behind.finditer(self._text))
 
     def __reversed__(self) -> Iterator[int]:
-        stop = len(self._text)
-        while stop > 0:
-            start, ends = max(0, stop - _STRETCH_BYTES), list[int]()
-            for found in self._pattern.finditer(self._text, start):
-                if found.start() >= stop:
-                    break
-                ends.append(found.end())
-            yield from reversed(ends)
-            stop = start
+        text, literal, may_go_on = self._text, self._alone.literal, self._alone.behind.match
+        place = text.rfind(literal)
+        while place >= 0:
+            if may_go_on(text, place + len(literal)):
+                yield place + len(literal)
+            place = text.rfind(literal, 0, place)
 
 
 def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[int]:
@@ -285,7 +289,7 @@ class _Probes(dict[int, _Probe | None]):
         self._literals = list(wanted)
         self._begins: dict[int, _Probe] = {}
         self._one_by_one: dict[int, list[tuple[int, _Asked]]] = {}
-        self._often: dict[int, list[tuple[int, _Asked, re.Pattern[bytes]]]] = {}
+        self._often: dict[int, list[_Alone]] = {}
 
     @cached_property
     def _automaton(self) -> BytesAhoCorasick:
@@ -305,8 +309,8 @@ class _Probes(dict[int, _Probe | None]):
         for number, ends in self._passed(text, met).items():
             for index, asked in self._one_by_one[number]:
                 found[index].append((asked, ends))
-        for index, asked, pattern in chain(*self._often.values()):
-            found[index].append((asked, _Ends(text, pattern)))
+        for alone in chain(*self._often.values()):
+            found[alone.signature].append((alone.asked, _Ends(text, alone)))
         for index, among in found.items():
             block.places[index] = _Places(block.lines, among)
         self._choose_often(text, met)
@@ -330,7 +334,7 @@ class _Probes(dict[int, _Probe | None]):
                 number for number, times in counts.items() if times * step > _OFTEN and self._is_apart(number)
             }
         if often != self._often.keys():
-            self._often = {number: self._by_themselves(number) for number in often}
+            self._often = {number: [*self._alone(number)] for number in often}
             del self._automaton
 
     def _is_apart(self, number: int) -> bool:
@@ -338,20 +342,12 @@ class _Probes(dict[int, _Probe | None]):
         literal = self._literals[number]
         return not any(literal.endswith(literal[:length]) for length in range(1, len(literal)))
 
-    def _by_themselves(self, number: int) -> list[tuple[int, _Asked, re.Pattern[bytes]]]:
-        """The signatures that a literal belongs to, each with a pattern of the literal and what may stand behind it."""
-        literal, words = self._literals[number], self._literals[number].decode()
-        behind = {
-            index: probes_of(self._signatures[index]).behind[words] for index, _ in self._one_by_one[number]
-        }
-        return [
-            (
-                index,
-                asked._replace(may_go_on=None),
-                re.compile(re.escape(literal) + b"(?=" + behind[index] + b")"),
-            )
-            for index, asked in self._one_by_one[number]
-        ]
+    def _alone(self, number: int) -> Iterator[_Alone]:
+        literal = self._literals[number]
+        for index, asked in self._one_by_one[number]:
+            behind = probes_of(self._signatures[index]).behind[literal.decode()]
+            with_behind = re.compile(re.escape(literal) + b"(?=" + behind + b")")
+            yield _Alone(index, asked._replace(may_go_on=None), literal, re.compile(behind), with_behind)
 
     def __missing__(self, number: int) -> _Probe | None:
         literal = self._literals[number].decode()

@@ -99,12 +99,10 @@ def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch
         assert list(chosen.look_at(b"aXaXab\n" * 4).places[0]) == [0, 7, 14, 21]
 
 
-@pytest.mark.parametrize("stretch_bytes", [1, 3, 10, 1000])
 def test_places_of_what_stands_everywhere_are_the_same_from_both_ends(
-    stretch_bytes: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(line_filter, "_OFTEN", 2)
-    monkeypatch.setattr(line_filter, "_STRETCH_BYTES", stretch_bytes)
     monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
     monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
     chosen = LineFilter((Signature("X", "loss", ("loss",), re.compile(r"loss[= ]\d")),))
