@@ -52,8 +52,14 @@ def _line_with(value: str, then: str) -> re.Pattern[str]:
     return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
 
 
+# The name and the number that come next, with nothing but spaces between; no preposition, which stands in a sentence about a NaN.
+_NEXT_NUMBER = (
+    r"(?!(?:after|at|before|by|for|from|in|is|of|on|since|than|to|until|was|with|within)\b)"
+    r"[A-Za-z][\w/.-]*(?:[ \t]+loss)?[ \t]+(?:\d+[ \t]+[A-Za-z][\w/.-]*[ \t]+)*"
+    r"[-+]?(?:\d+\.\d|\d+e[-+]?\d|\d+:\d\d|\d+ ?m?s\b|\d+\s*$|(?:nan|inf)\b)"
+)
 _AFTER_NO_NUMBER = (
-    r"(?:\.\d)?(?![\w.\-])(?=\s*(?:$|[,;|(){}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|[A-Z]\w+ \d+\.\d))"
+    rf"(?:\.\d)?(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|{_NEXT_NUMBER}))"
 )
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)

@@ -64,6 +64,13 @@ def test_a_nan_on_one_rank_of_two_names_the_rank() -> None:
         "Loss is nan, stopping training\n",
         "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.\n",
         "epoch 1 loss: 0.9\nepoch 2 loss: inf\n",
+        "step 30 loss 0.5 lr 0.1\nstep 31 loss nan lr 0.1\nstep 32 loss nan lr 0.1\n",
+        "loss nan step 31 lr 1e-3\nloss nan step 32 lr 1e-3\n",
+        "3 loss: nan grad_norm nan\n4 loss: nan grad_norm nan\n",
+        "iter 10 loss nan time 30ms\niter 20 loss nan time 31ms\n",
+        "loss nan\ttok/s\t12345\nloss nan\ttok/s\t12345\n",
+        "loss nan step 31 elapsed 0:12:13\nloss nan step 32 elapsed 0:12:14\n",
+        "epoch 3 train loss nan val loss nan\nepoch 4 train loss nan val loss nan\n",
     ],
 )
 def test_a_loss_that_is_not_finite_is_found_however_it_is_written(log: str) -> None:
@@ -83,6 +90,9 @@ def test_a_loss_that_is_not_finite_is_found_however_it_is_written(log: str) -> N
         "best_loss: inf",
         "loss scale: inf",
         "number of skipped iterations:   0 | number of nan iterations:   0 |",
+        "loss is nan after 2.5 hours without warm-up, says the paper",
+        "if the loss becomes nan lower the rate",
+        "a loss is nan in 3 ms",
     ],
 )
 def test_words_that_fool_a_matcher_stay_silent(line: str) -> None:
