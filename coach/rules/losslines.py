@@ -52,7 +52,7 @@ def _line_with(value: str, then: str) -> re.Pattern[str]:
     return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
 
 
-# The name and the number that come next, with nothing but spaces between; no preposition, which stands in a sentence about a NaN.
+# The name and the number that come next, with nothing but spaces between. A preposition stands in a sentence about a NaN.
 _NEXT_NUMBER = (
     r"(?!(?:after|at|before|by|for|from|in|is|of|on|since|than|to|until|was|with|within)\b)"
     r"[A-Za-z][\w/.-]*(?:[ \t]+loss)?[ \t]+(?:\d+[ \t]+[A-Za-z][\w/.-]*[ \t]+)*"

@@ -110,10 +110,7 @@ class TooManyWorkers(Rule):
             samples = training_host_samples(snapshot, history, node)
             if len(samples) < self.values["min_samples"]:
                 continue
-            cpu, pressure = (
-                means_of(samples, "cpu_pct"),
-                means_of(samples, "cpu_pressure_pct"),
-            )
+            cpu, pressure = means_of(samples, "cpu_pct"), means_of(samples, "cpu_pressure_pct")
             if cpu is not None and cpu >= self.values["cpu_pct"]:
                 text = f"use of the allotted CPUs of {node} while it trained, mean of {len(samples)} samples"
                 yield Evidence(text, value=round(cpu, 1), unit="%")

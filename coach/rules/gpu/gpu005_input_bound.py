@@ -137,10 +137,7 @@ class InputBound(Rule):
         found = []
         for node in history.nodes:
             samples = training_host_samples(snapshot, history, node)
-            own_pct, node_pct = (
-                means_of(samples, "cpu_pct"),
-                means_of(samples, "node_cpu_pct"),
-            )
+            own_pct, node_pct = means_of(samples, "cpu_pct"), means_of(samples, "node_cpu_pct")
             # Without workers it waits for none of them, whatever others do.
             found += [pct for pct in (own_pct, node_pct if has_workers else None) if pct is not None]
         fullest = max(found, default=0.0)

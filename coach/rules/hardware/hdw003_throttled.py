@@ -117,13 +117,13 @@ class Throttled(Rule):
 
 
 def _is_slowed(sample: GpuSample) -> bool:
-    return _are_of_slowness(sample.clocks_event_reasons)
+    return _name_a_slowdown(sample.clocks_event_reasons)
 
 
-def _are_of_slowness(reasons: tuple[str, ...] | None) -> bool:
+def _name_a_slowdown(reasons: tuple[str, ...] | None) -> bool:
     return not _MEANING.keys().isdisjoint(reasons or ())
 
 
 def _was_slowed(series: Sequence[GpuSample]) -> bool:
     """Whether a look at the newest ten samples finds one: what lasts shows there."""
-    return any(map(_are_of_slowness, {sample.clocks_event_reasons for sample in series[-10:]}))
+    return any(map(_name_a_slowdown, {sample.clocks_event_reasons for sample in series[-10:]}))
