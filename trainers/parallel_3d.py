@@ -35,7 +35,13 @@ from common.distributed import (
 from common.metrics import MetricsLog
 from common.models import build_model, count_parameters, loss_of, parts_of
 from common.schedule import SCALING_RULES, scaled_lr, warmed_up
-from common.sharded import load_checkpoint, newest_checkpoint, save_checkpoint
+from common.sharded import (
+    groups_of,
+    load_checkpoint,
+    newest_checkpoint,
+    norm_of_gradients,
+    save_checkpoint,
+)
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -160,9 +166,9 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     # Optimizer, of this rank's parts.
     base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
     if args.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(groups_of(model), lr=base_lr, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
+        optimizer = torch.optim.AdamW(groups_of(model), lr=base_lr)
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.
     step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
@@ -316,14 +322,6 @@ def add_up_gradients(model: nn.Module, copies: DeviceMesh) -> None:
     group = copies.get_group()
     for work in [dist.all_reduce(grad, group=group, async_op=True) for grad in grads]:
         work.wait()
-
-
-def norm_of_gradients(model: nn.Module) -> torch.Tensor:
-    """Of a stage: what is split counts with the parts of all its ranks, and what each of them has counts once."""
-    grads = [parameter.grad for parameter in model.parameters()]
-    split = nn.utils.get_total_norm([grad for grad in grads if isinstance(grad, DTensor)])
-    whole = nn.utils.get_total_norm([grad for grad in grads if not isinstance(grad, DTensor)])
-    return torch.hypot(split.full_tensor(), whole)
 
 
 class Layers(nn.Module):

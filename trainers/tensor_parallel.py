@@ -33,10 +33,15 @@ from common.distributed import (
 from common.metrics import MetricsLog
 from common.models import build_model, count_parameters, loss_of, parts_of
 from common.schedule import SCALING_RULES, scaled_lr, warmed_up
-from common.sharded import load_checkpoint, newest_checkpoint, save_checkpoint
+from common.sharded import (
+    groups_of,
+    load_checkpoint,
+    newest_checkpoint,
+    norm_of_gradients,
+    save_checkpoint,
+)
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -140,9 +145,9 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     global_batch_size = args.batch_size * args.gradient_accumulation
     base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)
     if args.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(groups_of(model), lr=base_lr, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
+        optimizer = torch.optim.AdamW(groups_of(model), lr=base_lr)
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.
     step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
@@ -264,14 +269,6 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         print_rank0(f"{stop.name or 'stop signal'} received: leaving at step {step}")
     save("signal" if reason in STOPPED_EARLY else "end")
     finish(metrics, step, reason)
-
-
-def norm_of_gradients(model: nn.Module) -> torch.Tensor:
-    """Of the whole model: what is split counts with the parts of all ranks, and what every rank has counts once."""
-    grads = [parameter.grad for parameter in model.parameters()]
-    split = nn.utils.get_total_norm([grad for grad in grads if isinstance(grad, DTensor)])
-    whole = nn.utils.get_total_norm([grad for grad in grads if not isinstance(grad, DTensor)])
-    return torch.hypot(split.full_tensor(), whole)
 
 
 @torch.no_grad()

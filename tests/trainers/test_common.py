@@ -209,3 +209,24 @@ def test_a_driver_that_is_too_old_is_named_beside_the_cuda_of_the_wheel(trainer:
     assert done.stdout.startswith("driver_too_old: the NVIDIA driver 570.86.15 on ")
     assert "supports CUDA up to 12.8" in done.stdout
     assert done.stdout.rstrip().endswith("was built for CUDA 13.0")
+
+
+CHECKPOINT = """
+import os, stat, sys
+from common.checkpoint import save_checkpoint
+folder = os.path.join(sys.argv[1], "checkpoints")
+seen = []
+to_disk = os.fsync
+def fsync(descriptor):
+    is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+    seen.append(("folder" if is_folder else "file", "step-00000003.pt" in os.listdir(folder)))
+    to_disk(descriptor)
+os.fsync = fsync
+save_checkpoint(sys.argv[1], {"step": 3})
+assert seen == [("file", False), ("folder", True)], seen
+"""
+
+
+def test_a_checkpoint_s_bytes_and_then_its_name_reach_the_disk(trainer: Trainer, tmp_path: Path) -> None:
+    done = trainer.python(CHECKPOINT, tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -29,11 +29,11 @@ BUDGETS = {
     "gpu_data": 56,
     "horovod_cnn": 80,
     "mpi_allreduce": 53,
-    "parallel_3d": 162,
+    "parallel_3d": 160,
     "pipeline_parallel": 174,
     "profiled": 60,
     "staged": 13,
-    "tensor_parallel": 56,
+    "tensor_parallel": 53,
     "tf32": 3,
 }
 """Lines of code added and removed. They only ever sink."""

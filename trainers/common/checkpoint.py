@@ -32,6 +32,7 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
+        to_disk(folder)  # the new name; without this, a node that loses its power may lose the file with it
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink()
@@ -39,6 +40,15 @@ def save_checkpoint(run_dir: str, state: dict[str, Any]) -> Path:
         with contextlib.suppress(OSError):
             old.unlink()
     return path
+
+
+def to_disk(path: Path) -> None:
+    """Wait until the storage has the file's bytes, or the directory's names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def newest_checkpoint(run_dir: str) -> Path | None:

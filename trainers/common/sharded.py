@@ -7,7 +7,6 @@ Its index is a pickle, as are DeepSpeed's files: unlike a single file of common.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -18,14 +17,38 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.tensor import DTensor
 
-from common.checkpoint import NUM_KEPT, first_line
+from common.checkpoint import NUM_KEPT, first_line, to_disk
 from common.checkpoint import load_checkpoint as load_plain
 from common.distributed import TrainerError, rank_from_env
 
 _NAME = re.compile(r"step-(\d{8,})")
 _WHOLE = "trainer.pt"
 """What is no share of anything: step, position, random numbers."""
+
+
+def groups_of(model: nn.Module) -> list[dict[str, Any]]:
+    """The model's parameters for an optimizer: the split ones in one group, those that each rank has whole in another.
+
+    On a GPU an optimizer updates a group in one call, and torch refuses a call that mixes DTensors and plain tensors.
+    """
+    return [{"params": parameters} for parameters in _split_and_whole(model) if parameters]
+
+
+def norm_of_gradients(model: nn.Module) -> torch.Tensor:
+    """Of the model, or of a stage: a split gradient counts with the parts of all its ranks, one that each of them has whole counts once."""
+    split, whole = (
+        nn.utils.get_total_norm([parameter.grad for parameter in parameters])
+        for parameters in _split_and_whole(model)
+    )
+    return torch.hypot(split.full_tensor(), whole)
+
+
+def _split_and_whole(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    split = [parameter for parameter in model.parameters() if isinstance(parameter, DTensor)]
+    whole = [parameter for parameter in model.parameters() if not isinstance(parameter, DTensor)]
+    return split, whole
 
 
 def save_checkpoint(
@@ -98,11 +121,11 @@ def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[st
 
 def _publish(unfinished: Path, final: Path) -> None:
     for path in [*unfinished.rglob("*"), unfinished]:
-        _to_disk(path)
+        to_disk(path)
     # The same step again, when a training that had ended is started again: the old one goes when the new one is there.
     hidden = [_hide(final)] if final.exists() else []
     unfinished.rename(final)
-    _to_disk(final.parent)
+    to_disk(final.parent)
     hidden += [_hide(old) for old in _checkpoints(final.parent)[:-NUM_KEPT]]
     for path in hidden:
         shutil.rmtree(path, ignore_errors=True)
@@ -113,14 +136,6 @@ def _hide(path: Path) -> Path:
     hidden = path.with_name(f".removed-{path.name}")
     shutil.rmtree(hidden, ignore_errors=True)
     return path.rename(hidden)
-
-
-def _to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
