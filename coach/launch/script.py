@@ -238,7 +238,7 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     if resources.gpus_per_node:
         lines += [
             "# NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last collectives behind.",
-            "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DESYNC_DEBUG=1",
+            "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
             "export TORCH_FR_BUFFER_SIZE=2000",
         ]
         if not is_slurm:

@@ -177,7 +177,7 @@ export OMP_NUM_THREADS=1
 # torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).
 export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100
 # NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last collectives behind.
-export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DESYNC_DEBUG=1
+export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1
 export TORCH_FR_BUFFER_SIZE=2000
 
 # The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.

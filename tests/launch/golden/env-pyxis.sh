@@ -184,7 +184,7 @@ export OMP_NUM_THREADS=1
 # torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).
 export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100
 # NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last collectives behind.
-export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DESYNC_DEBUG=1
+export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1
 export TORCH_FR_BUFFER_SIZE=2000
 # The environment's own.
 export NCCL_DEBUG=WARN
@@ -201,7 +201,7 @@ INSIDE=(
   --container-image="$IMAGE"
   --container-mounts='/runs:/runs,/home/a user/.cache/coach:/home/a user/.cache/coach,/sw/data sets:/sw/data sets,/scratch:/scratch,/sw/data:/data:ro'
   # Without their names here, variables that the image has too would keep the image's values.
-  --container-env=PYTHONNOUSERSITE,PYTHONUNBUFFERED,SRUN_CPUS_PER_TASK,OMP_NUM_THREADS,PET_SIGNALS_TO_HANDLE,PET_SHUTDOWN_TIMEOUT,TORCH_NCCL_ASYNC_ERROR_HANDLING,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_DESYNC_DEBUG,TORCH_FR_BUFFER_SIZE,NCCL_DEBUG,GREETING,MASTER_ADDR,MASTER_PORT
+  --container-env=PYTHONNOUSERSITE,PYTHONUNBUFFERED,SRUN_CPUS_PER_TASK,OMP_NUM_THREADS,PET_SIGNALS_TO_HANDLE,PET_SHUTDOWN_TIMEOUT,TORCH_NCCL_ASYNC_ERROR_HANDLING,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_FR_BUFFER_SIZE,NCCL_DEBUG,GREETING,MASTER_ADDR,MASTER_PORT
 )
 
 # The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.
