@@ -84,7 +84,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument(
-        "--ranks", type=int, default=2, help="to start, where horovodrun has not started them already"
+        "--ranks", type=int, default=0, help="ranks to start; 0: one for each GPU, or 2 on CPUs"
     )
     parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
     parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
@@ -99,7 +99,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     if "HOROVOD_RANK" not in os.environ:
-        start_ranks(args.ranks)
+        start_ranks(args.ranks or args.gpus_per_node or 2)
     hvd.init()
     os.environ.update(RANK=str(hvd.rank()), WORLD_SIZE=str(hvd.size()), LOCAL_RANK=str(hvd.local_rank()))
     stop = StopSignal(args.max_seconds)

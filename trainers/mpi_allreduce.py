@@ -77,7 +77,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
     parser.add_argument(
-        "--ranks", type=int, default=2, help="to start, where MPI has not started them already"
+        "--ranks", type=int, default=0, help="ranks to start; 0: one for each GPU, or 2 on CPUs"
     )
     parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
     parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
@@ -91,7 +91,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    mpi = start_ranks(args.ranks)  # mpi4py's MPI, in each of the ranks
+    mpi = start_ranks(args.ranks or args.gpus_per_node or 2)  # mpi4py's MPI, in each of the ranks
     stop = StopSignal(args.max_seconds)
     device = pick_device(args.gpus_per_node)
     with MetricsLog(

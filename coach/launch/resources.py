@@ -70,17 +70,24 @@ def resolve_resources(
     warnings: list[str] = []
     request = _without_foreign_type(request, target, notes)
     num_nodes = _num_nodes(request, recipe, target)
-    gpus = _gpus(request, recipe, target, num_nodes)
+    gpus = _gpus(request, recipe, parameters, target, num_nodes)
     nproc = _nproc(request, recipe, num_nodes, gpus, warnings)
+    started = _started_ranks(recipe, parameters, gpus)
     if gpus == 0:
         why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
-        ranks = f"{num_nodes * nproc} CPU rank{'s' if num_nodes * nproc > 1 else ''}"
-        notes.append(f"{why}: {ranks}{' over gloo' if num_nodes * nproc > 1 else ''}")
+        num_ranks = num_nodes * (started or nproc)
+        ranks = f"{num_ranks} CPU rank{'s' if num_ranks > 1 else ''}"
+        notes.append(f"{why}: {ranks}{' over gloo' if num_ranks > 1 and not started else ''}")
+    elif started:
+        notes.append(f"the trainer starts {started} rank{'s' if started > 1 else ''} itself")
     gpu_type = _gpu_type(request, target, num_nodes, gpus, notes)
     cpus_per_gpu = _cpus_per_gpu(request, gpus, notes)
     if cpus_per_gpu is not None:
         request = replace(request, cpus_per_task=None)
-    cpus = _cpus(request, parameters, target, num_nodes, gpus, nproc, notes, cpus_per_gpu)
+    most_by_default = _ranks(recipe, num_nodes) or 0
+    cpus = _cpus(
+        request, parameters, target, num_nodes, gpus, started or nproc, most_by_default, notes, cpus_per_gpu
+    )
     limit_s = target.partition.time_limit_s if target.partition else None
     request = within(request, limit_s, _memory_mib(target, num_nodes), target.name, warnings)
     _check_mem(request, target, num_nodes)
@@ -180,7 +187,22 @@ def _only(recipe: Recipe) -> str:
     return "a single device" if recipe.is_single_device else "one process"
 
 
-def _gpus(request: LaunchRequest, recipe: Recipe, target: _Target, num_nodes: int) -> int:
+def _started_ranks(recipe: Recipe, parameters: Mapping[str, Any], gpus: int) -> int | None:
+    """Ranks that the trainer's one process starts: its parameter `ranks`, or one for each GPU, or 2; None: it starts none."""
+    asked = parameters.get("ranks")
+    if not recipe.is_one_process or not isinstance(asked, int):
+        return None
+    if gpus and asked > gpus:
+        raise UserError(
+            f"ranks = {asked}: {gpus} GPUs per node; two ranks cannot share one",
+            "ranks are at most the GPUs per node, or any number of CPU ranks with --gpus 0",
+        )
+    return asked or gpus or 2
+
+
+def _gpus(
+    request: LaunchRequest, recipe: Recipe, parameters: Mapping[str, Any], target: _Target, num_nodes: int
+) -> int:
     asked = _at_least("--gpus", request.gpus_per_node, 0)
     counts = [_gpus_of(node, request.gpu_type) for node in target.nodes] if target.has_gpus else []
     most = _on_each_of(num_nodes, counts) or 0
@@ -195,7 +217,7 @@ def _gpus(request: LaunchRequest, recipe: Recipe, target: _Target, num_nodes: in
             most,
             1
             if recipe.is_single_device
-            else 2
+            else parameters.get("ranks") or 2
             if recipe.is_one_process
             else ranks or _ranks(recipe, num_nodes) or 2,
         )
@@ -288,7 +310,8 @@ def _cpus(
     target: _Target,
     num_nodes: int,
     gpus: int,
-    nproc: int,
+    num_ranks: int,
+    most_by_default: int,
     notes: list[str],
     cpus_per_gpu: int | None,
 ) -> int:
@@ -306,12 +329,10 @@ def _cpus(
         if most is not None and asked > most:
             raise UserError(f"--cpus-per-task {asked}: {target.name} has {most} CPUs per node")
         return asked
-    if request.nproc_per_node is not None and most is not None and nproc > most:
-        raise UserError(f"--nproc-per-node {nproc}: {target.name} has {most} CPUs per node")
+    if request.nproc_per_node is not None and most is not None and num_ranks > max(most, most_by_default):
+        raise UserError(f"--nproc-per-node {request.nproc_per_node}: {target.name} has {most} CPUs per node")
     num_workers = parameters.get("num_workers")
     per_rank = 1 + (num_workers if isinstance(num_workers, int) else 0)
-    started = parameters.get("ranks")  # of a trainer that starts its ranks itself
-    num_ranks = nproc * (started if isinstance(started, int) else 1)
     wanted = num_ranks * per_rank
     if most is not None and wanted > most:
         notes.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,9 +186,37 @@ def test_a_recipe_that_needs_eight_ranks_gets_them_on_as_many_nodes_as_are_asked
     assert resources_of("parallel_3d", {}, nproc_per_node=2).nproc_per_node == 2
 
 
+def test_asking_for_the_ranks_that_would_start_anyway_is_taken() -> None:
+    """On CPUs the recipe's own number of ranks starts though the nodes have fewer CPUs; more than either is refused."""
+    few_cpus = replace(CLUSTER, nodes=tuple(replace(node, num_cpus=2) for node in CLUSTER.nodes))
+    unasked, asked = (
+        resolve_resources(request, get_recipe("parallel_3d"), {}, few_cpus).resources
+        for request in (LaunchRequest("parallel_3d"), LaunchRequest("parallel_3d", nproc_per_node=8))
+    )
+    assert asked == unasked
+    assert (asked.nproc_per_node, asked.cpus_per_task) == (8, 2)
+    with pytest.raises(UserError, match=r"--nproc-per-node 9: .* has 2 CPUs per node"):
+        resolve_resources(
+            LaunchRequest("parallel_3d", nproc_per_node=9), get_recipe("parallel_3d"), {}, few_cpus
+        )
+
+
 def test_ranks_that_a_trainer_starts_itself_have_their_cpus() -> None:
     resources = resources_of("mpi_allreduce", {"ranks": 3, "num_workers": 1})
     assert (resources.nproc_per_node, resources.cpus_per_task) == (1, 6)
+
+
+@pytest.mark.parametrize("recipe", ["mpi_allreduce", "horovod_cnn"])
+def test_a_trainer_that_starts_its_ranks_itself_has_one_for_each_gpu(recipe: str) -> None:
+    given = {"ranks": 0, "num_workers": 1}
+    on_cpus = resources_of(recipe, given)
+    assert (on_cpus.gpus_per_node, on_cpus.cpus_per_task) == (0, 4)
+    on_gpus = resources_of(recipe, given, partition="gpu")
+    assert (on_gpus.gpus_per_node, on_gpus.nproc_per_node, on_gpus.cpus_per_task) == (2, 1, 4)
+    assert resources_of(recipe, given, partition="gpu", gpus_per_node=4).cpus_per_task == 8
+    assert resources_of(recipe, {"ranks": 3}, partition="gpu").gpus_per_node == 3
+    with pytest.raises(UserError, match="ranks = 3: 2 GPUs per node; two ranks cannot share one"):
+        resources_of(recipe, {"ranks": 3}, partition="gpu", gpus_per_node=2)
 
 
 HOSTILE = [
