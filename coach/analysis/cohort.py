@@ -92,5 +92,6 @@ def verdict_words(cohort: Cohort, now_s: float, long_s: float = LONG_WAIT_S) -> 
         more = "" if len(cohort.bad_files) == 1 else f", and {len(cohort.bad_files) - 1} more like it"
         lines.append(f"not read: {cohort.bad_files[0]}{more}")
     if cohort.num_left_out:
-        lines.append(f"too many files: {cohort.num_left_out} were not looked at")
+        theirs = ", ".join(f"{count} of {user or 'unknown users'}" for user, count in cohort.left_out.items())
+        lines.append(f"too many files: {cohort.num_left_out} were not looked at ({theirs})")
     return lines

@@ -5,7 +5,9 @@ Every word here but the user's number was written by somebody else, who may have
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from coach.model.finding import Severity
 
@@ -69,5 +71,9 @@ class Cohort:
     people: tuple[Person, ...]
     bad_files: tuple[str, ...] = ()
     """Each with what is wrong with it."""
-    num_left_out: int = 0
-    """Files beyond what is read of one person, or at all."""
+    left_out: Mapping[str | None, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Files that were not looked at, by their owner; None: by nobody known, as even their owner was not looked up."""
+
+    @property
+    def num_left_out(self) -> int:
+        return sum(self.left_out.values())

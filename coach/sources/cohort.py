@@ -12,8 +12,10 @@ import os
 import pwd
 import re
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from coach.model.errors import UserError
 from coach.model.finding import Severity
 from coach.runs import MAX_SUMMARY_BYTES
 
-MAX_FILES = 20_000
+MAX_FILES = 200_000
+"""Files whose owner is looked up, taken in turn from each user whose number begins a name."""
 MAX_FILES_PER_USER = 300
 """The newest of each are read: nobody can crowd the others out."""
 
@@ -36,11 +39,11 @@ _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEX
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What lies in the directory. `problems` name a file each."""
+    """The directory's contents. `problems` name a file each; `left_out` counts the files not looked at by their owner's uid, or None."""
 
     summaries: tuple[Summary, ...]
     problems: tuple[str, ...]
-    num_left_out: int
+    left_out: Mapping[int | None, int]
 
 
 def read_shared(directory: Path) -> Shared:
@@ -63,27 +66,22 @@ def read_shared(directory: Path) -> Shared:
 def _read_all(folder: int) -> Shared:
     by_user: dict[int, list[tuple[float, str]]] = {}
     problems: list[str] = []
-    num_left_out = num_seen = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(".") or not entry.name.endswith(".json"):
-                continue
-            num_seen += 1
-            if num_seen > MAX_FILES:
-                num_left_out += 1
-                continue
-            try:
-                found = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:  # replaced just now
-                continue
-            if stat.S_ISREG(found.st_mode):
-                by_user.setdefault(found.st_uid, []).append((found.st_mtime, entry.name))
-            else:
-                problems.append(f"{entry.name}: not a plain file")
+    names, num_unseen = _in_turn(folder)
+    left_out: Counter[int | None] = Counter({None: num_unseen} if num_unseen else {})
+    for name in names:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:  # replaced just now
+            continue
+        if stat.S_ISREG(found.st_mode):
+            by_user.setdefault(found.st_uid, []).append((found.st_mtime, name))
+        else:
+            problems.append(f"{name}: not a plain file")
     summaries = []
-    for files in by_user.values():
+    for uid, files in by_user.items():
         newest = sorted(files, reverse=True)
-        num_left_out += len(newest[MAX_FILES_PER_USER:])
+        if newest[MAX_FILES_PER_USER:]:
+            left_out[uid] = len(newest) - MAX_FILES_PER_USER
         for _, name in newest[:MAX_FILES_PER_USER]:
             try:
                 summaries.append(_read(folder, name))
@@ -93,7 +91,24 @@ def _read_all(folder: int) -> Shared:
                 problems.append(f"{name}: {error.strerror or error}")
             except (ValueError, RecursionError) as error:
                 problems.append(f"{name}: {error}")
-    return Shared(tuple(summaries), tuple(sorted(problems)), num_left_out)
+    return Shared(tuple(summaries), tuple(sorted(problems)), dict(left_out))
+
+
+def _in_turn(folder: int) -> tuple[list[str], int]:
+    """At most MAX_FILES names, the newest runs first, and the number of the others.
+
+    They are taken in turn from each uid that begins a name, so that thousands of one user's files hide no other's.
+    """
+    by_claim: dict[str, list[str]] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.name.endswith(".json"):
+                by_claim.setdefault(entry.name.partition("-")[0], []).append(entry.name)
+    for claimed in by_claim.values():
+        claimed.sort(reverse=True)
+    turns = chain.from_iterable(zip_longest(*by_claim.values()))
+    names = [name for name in turns if name is not None]
+    return names[:MAX_FILES], len(names[MAX_FILES:])
 
 
 def _read(folder: int, name: str) -> Summary:

@@ -29,7 +29,8 @@ def read_cohort(
     users = {uid: user_of(uid) for uid in {summary.uid for summary in found.summaries}}
     expected = {name: uid_of(name) for name in names} if has_names else None
     people = people_of(found.summaries, users, expected)
-    return Cohort(str(shared), people, found.problems, found.num_left_out)
+    left_out = {None if uid is None else user_of(uid): count for uid, count in found.left_out.items()}
+    return Cohort(str(shared), people, found.problems, left_out)
 
 
 def _shared_place(settings: Settings) -> Path:

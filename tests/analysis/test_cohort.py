@@ -50,12 +50,12 @@ def test_who_waits_too_long_is_named_with_the_minutes() -> None:
         {1: "ada", 2: "bob", 3: "eve", 4: "zoe"},
         None,
     )
-    cohort = Cohort("/shared", people, ("a: torn", "b: torn"), 3)
+    cohort = Cohort("/shared", people, ("a: torn", "b: torn"), {"eve": 2, None: 1})
     assert waiting_long(cohort, NOW_S) == [("bob", 1500.0), ("ada", 700.0)]
     assert verdict_words(cohort, NOW_S) == [
         "pending for 10 min or longer: bob 25 min, ada 11 min",
         "not read: a: torn, and 1 more like it",
-        "too many files: 3 were not looked at",
+        "too many files: 3 were not looked at (2 of eve, 1 of unknown users)",
     ]
     assert verdict_words(cohort, NOW_S, 1450.0)[0] == "pending for 24 min or longer: bob 25 min"
     assert [user for user, _ in waiting_long(cohort, NOW_S, 0.0)] == ["bob", "ada", "eve"]

@@ -71,7 +71,7 @@ def test_links_pipes_and_folders_are_named_and_never_opened(tmp_path: Path) -> N
 def test_what_is_being_written_and_what_is_no_summary_is_passed_over(tmp_path: Path) -> None:
     put(tmp_path, "{", ".1000-run-1.json.abc")
     put(tmp_path, "read me", "README")
-    assert read_shared(tmp_path) == cohort.Shared((), (), 0)
+    assert read_shared(tmp_path) == cohort.Shared((), (), {})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,23 @@ def test_one_who_writes_thousands_of_files_crowds_nobody_out(
         os.utime(path, (n, n))
     found = read_shared(tmp_path)
     assert sorted(each.run_id for each in found.summaries) == ["run-3", "run-4"]
-    assert found.num_left_out == 3
+    assert found.left_out == {ME: 3}
+
+
+@pytest.mark.root
+def test_thousands_of_files_of_one_user_hide_nobody_else_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mallory's files carry his own number, or Ada's with an older run; they may even come first in the directory."""
+    monkeypatch.setattr(cohort, "MAX_FILES", 500)
+    ada, mallory, run_id = 61001, 61002, "20261121-101010-ddp-0001"
+    for n in range(2000):
+        claimed, day = (mallory, 2099) if n % 2 else (ada, 2025)
+        os.chown(put(tmp_path, "", f"{claimed}-{day}1120-235959-ddp-{n:04x}.json"), mallory, -1)
+    os.chown(put(tmp_path, summary(run_id), f"{ada}-{run_id}.json"), ada, -1)
+    found = read_shared(tmp_path)
+    assert [(each.uid, each.run_id) for each in found.summaries] == [(ada, run_id)]
+    assert found.left_out == {None: 1501, mallory: 199}
 
 
 def test_a_directory_that_is_not_there_is_one_line_with_what_would_be_right(tmp_path: Path) -> None:
