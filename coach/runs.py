@@ -155,12 +155,21 @@ def new_run_id(recipe: str, time_s: float) -> str:
     return f"{stamp}-{name}-{secrets.token_hex(2)}"
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and the missing ones above it, each for its owner alone. One that is there stays as it is. Raises OSError."""
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
 def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
     """Make the run directory, readable by its owner alone (mode 0700).
 
     Raises FileExistsError when the run exists, OSError when the root cannot be written.
     """
-    runs_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(runs_root)
     run_dir = runs_root / run_id
     run_dir.mkdir(mode=0o700)
     return RunPaths(run_dir)

@@ -59,7 +59,7 @@ def make_snapshot(target: Path, files: dict[str, Path]) -> None:
     if target.is_dir():
         target.touch()  # in use again: `coach runs clean` leaves it alone
         return
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    runs.make_private(target.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         for name, path in files.items():

@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from coach import __version__, runs
 from coach.node.node_name import is_first_node
 from coach.node.processes import read_stat
+from coach.node.secret_words import mask_command
 
 _BY_COMMAND = "command"
 
@@ -35,10 +36,10 @@ def prepare(
         if run_dir:
             paths = runs.RunPaths(Path(run_dir).absolute())
         else:
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            runs.make_private(root)
             paths = runs.RunPaths(root / _shared_run_id(root, recipe, time_s, env))
         is_new = not paths.run_dir.exists()
-        paths.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        runs.make_private(paths.run_dir)
         for folder in (paths.metrics_dir, paths.telemetry_dir, paths.checkpoints_dir):
             folder.mkdir(exist_ok=True)
         if is_first_node(env) and not paths.run_json.exists():
@@ -97,7 +98,7 @@ def _new_run(
         "run_id": run_id,
         "recipe": recipe,
         "trainer": None,
-        _BY_COMMAND: command,
+        _BY_COMMAND: mask_command(command),
         "parameters": {},
         "resources": {},
         "backend": "slurm" if is_in_slurm else "local",

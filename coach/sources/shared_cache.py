@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from coach.runs import make_private
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
 
 SCHEMA = 1
@@ -59,7 +60,7 @@ def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
 def _is_private(folder: Path) -> bool:
     """Whether it is there, ours, and closed to others; it is made where it can be."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             return False
@@ -99,6 +100,9 @@ class SharedIo:
 
     def list_dir(self, path: Path) -> list[str]:
         return self._io.list_dir(path)
+
+    def real_path(self, path: Path) -> Path:
+        return self._io.real_path(path)
 
     def refuse_older(self) -> None:
         """Something was changed just now: what was answered before no longer counts."""
