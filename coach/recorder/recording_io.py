@@ -115,6 +115,9 @@ class RecordingIo:
             self._fact("dir", path, {"names": names})
         return names
 
+    def real_path(self, path: Path) -> Path:
+        return self._io.real_path(path)
+
     def append(self, path: Path, data: bytes) -> None:
         """Keep what did not come out of a file, as one that grows."""
         with self._lock:

@@ -129,6 +129,10 @@ class ReplayIo:
             raise _error(names, path)
         return list(names)
 
+    def real_path(self, path: Path) -> Path:
+        """The path itself: no link is recorded, only what was read through it."""
+        return path
+
     def _file(self, path: Path) -> _FileState:
         timeline = self._files.get(str(path))
         state: _FileState | None = timeline.at(self._seen_s) if timeline is not None else None

@@ -80,6 +80,10 @@ class Io(Protocol):
 
     def list_dir(self, path: Path) -> list[str]: ...
 
+    def real_path(self, path: Path) -> Path:
+        """The path without symbolic links."""
+        ...
+
 
 def new_separator() -> str:
     """A field separator or record end that no name can contain by accident, or on purpose.
@@ -155,6 +159,10 @@ class SystemIo:
     def list_dir(self, path: Path) -> list[str]:
         self._on_file_op()
         return sorted(os.listdir(path))  # noqa: PTH208 (names, not paths, are recorded)
+
+    def real_path(self, path: Path) -> Path:
+        self._on_file_op()
+        return Path(os.path.realpath(path))
 
 
 def _open_at_once(path: str, flags: int) -> int:

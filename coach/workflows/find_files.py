@@ -71,6 +71,8 @@ class Found:
     rivals: tuple[str, ...] = ()
     """Jobs that ran in it at the same time: what carries no job's name may be theirs, and is not taken."""
     does_script_name_logs: bool = False
+    links_out: tuple[str, ...] = ()
+    """Links that lead out of the directory. They are not followed: their target may be somebody else's secret."""
 
     def of(self, *kinds: Kind) -> tuple[Path, ...]:
         return tuple(path for kind in kinds for path in self.files.get(kind, ()))
@@ -82,13 +84,17 @@ def find_files(
     is_kind: Callable[[str], Kind | None],
     times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
     max_depth: int = MAX_DEPTH,
+    stays_inside: bool = False,
 ) -> Found:
-    """Look through a directory. `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have changed last."""
+    """Look through a directory. `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have changed last.
+
+    With `stays_inside`, links that lead out of the directory are not followed.
+    """
     found: dict[Kind, list[tuple[float, Path]]] = {}
-    walk = Walk(io, directory, max_depth)
+    walk = Walk(io, directory, max_depth, stays_inside=stays_inside)
     for path in walk.paths():
         kind = is_kind(path)
-        if kind is None:
+        if kind is None or not walk.may_read(path):
             continue
         try:
             modified_s = io.modified_s(directory / path)
@@ -100,15 +106,18 @@ def find_files(
     newest = {
         kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
     }
-    return Found(directory, newest, walk.is_whole, walk.problem)
+    return Found(directory, newest, walk.is_whole, walk.problem, links_out=tuple(walk.links_out))
 
 
 class Walk:
     """Breadth first, so that a deep tree hides nothing that lies above it."""
 
-    def __init__(self, io: Io, root: Path, max_depth: int) -> None:
+    def __init__(self, io: Io, root: Path, max_depth: int, *, stays_inside: bool = False) -> None:
         self.is_whole = True
         self.problem: str | None = None
+        self.links_out: list[str] = []
+        self._inside = io.real_path(root) if stays_inside else None
+        self._walked = {self._inside}
         self._io = io
         self._root = root
         self._max_depth = max_depth
@@ -117,6 +126,8 @@ class Walk:
         folders, num_left = [("", 0)], MAX_ENTRIES
         while folders:
             folder, depth = folders.pop(0)
+            if folder and not self._may_enter(folder):
+                continue
             try:
                 names = self._io.list_dir(self._root / folder)
             except OSError as error:
@@ -131,6 +142,24 @@ class Walk:
                 yield path
                 if depth < self._max_depth and not _FILE.search(name) and not _LEFT_OUT.search(name):
                     folders.append((path, depth + 1))
+
+    def may_read(self, path: str) -> bool:
+        """False for a link that leads out of a root that the walk stays inside of."""
+        if self._inside is None or self._io.real_path(self._root / path).is_relative_to(self._inside):
+            return True
+        self.links_out.append(path)
+        return False
+
+    def _may_enter(self, folder: str) -> bool:
+        """False also for a folder that was walked through under another name: a link may lead back."""
+        if self._inside is None:
+            return True
+        if not self.may_read(folder):
+            return False
+        real = self._io.real_path(self._root / folder)
+        is_new = real not in self._walked
+        self._walked.add(real)
+        return is_new
 
 
 def kind_of(path: str) -> Kind | None:
@@ -229,7 +258,12 @@ class ForeignFiles(ABC):
             if found.is_whole
             else [f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at"]
         )
-        return [*([f"not found {where}: {'; '.join(missing)}"] if missing else []), *cut]
+        out = [f"not followed, as they lead out of {found.directory}: {', '.join(found.links_out)}"]
+        return [
+            *([f"not found {where}: {'; '.join(missing)}"] if missing else []),
+            *cut,
+            *(out if found.links_out else []),
+        ]
 
     def _told(self) -> tuple[Path, ...]:
         return ()
@@ -346,4 +380,4 @@ class DirectoryFiles(ForeignFiles):
         return found is None or not found.files
 
     def _look(self) -> Found:
-        return find_files(self._io, self._directory, kind_of)
+        return find_files(self._io, self._directory, kind_of, stays_inside=True)

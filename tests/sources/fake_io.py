@@ -66,6 +66,9 @@ class FakeIo:
             raise _error(errno.ENOENT, path)
         return names
 
+    def real_path(self, path: Path) -> Path:
+        return path
+
     def _children(self, path: Path) -> list[str]:
         prefix = f"{path}/"
         return sorted({name[len(prefix) :].split("/")[0] for name in self.files if name.startswith(prefix)})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.cluster import Job
+from coach.sources.io import SystemIo
 from coach.sources.job_files import OutputPaths
 from coach.workflows.find_files import MAX_ENTRIES, DirectoryFiles, JobFiles, Kind
 from tests.sources.fake_io import FakeIo
@@ -199,3 +200,21 @@ def test_a_directory_is_one_to_be_read_when_a_log_or_metrics_lie_in_it(name: str
     io = FakeIo()
     write(io, f"/w/sub/{name}", 5.0)
     assert DirectoryFiles(io, Path("/w")).is_empty is is_empty
+
+
+def test_a_link_that_leads_out_of_a_checked_directory_is_named_and_not_followed(tmp_path: Path) -> None:
+    outside, checked = tmp_path / "outside", tmp_path / "checked"
+    for folder in (outside, checked / "inner"):
+        folder.mkdir(parents=True)
+    (outside / "secret.log").write_text("secret")
+    (checked / "inner" / "train.log").write_text("loss 1")
+    (checked / "folder").symlink_to(outside)
+    (checked / "file.log").symlink_to(outside / "secret.log")
+    (checked / "same.log").symlink_to("inner/train.log")
+    (checked / "loop").symlink_to(".")
+    (checked / "again").symlink_to("inner")
+    (tmp_path / "link").symlink_to(checked)
+    for named in (checked, tmp_path / "link"):
+        files = DirectoryFiles(SystemIo({}), named)
+        assert sorted(path.name for path in files.logs()) == ["same.log", "train.log"]
+        assert files.lines()[-1] == f"not followed, as they lead out of {named}: file.log, folder"

@@ -70,6 +70,9 @@ class HurriedIo:
     def list_dir(self, path: Path) -> list[str]:
         return self._inner.list_dir(path)
 
+    def real_path(self, path: Path) -> Path:
+        return self._inner.real_path(path)
+
 
 class _Running:
     def __init__(self, area: str, name: str, probe: Probe) -> None:
