@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,8 @@ from coach.model.errors import UserError
 
 SCHEMA = 1
 KIND = "coach-recording"
+MAX_BYTES = 256 << 20
+"""Unpacked. A replay keeps all of it, and needs two to three times as much memory."""
 
 Entry = dict[str, Any]
 """`t` is when (epoch seconds), `k` what it is:
@@ -85,7 +87,7 @@ def open_recording(path: Path) -> Recording:
     """Read a recording. Raises UserError, one line, for anything that is not one."""
     try:
         with gzip.open(path, "rb") as file:
-            lines = _lines(file)
+            lines = _lines(file, path)
             header = _parse_header(next(lines, b""), path)
             return Recording(header, tuple(_parse_entries(lines, path)))
     except FileNotFoundError:
@@ -98,9 +100,17 @@ def open_recording(path: Path) -> Recording:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _lines(file: gzip.GzipFile) -> Iterator[bytes]:
+def _lines(file: gzip.GzipFile, path: Path) -> Iterator[bytes]:
+    num_bytes = 0
     try:
-        yield from file
+        while line := file.readline(MAX_BYTES - num_bytes + 1):
+            num_bytes += len(line)
+            if num_bytes > MAX_BYTES:
+                raise UserError(
+                    f"{path}: unpacks to more than {MAX_BYTES >> 20} MiB, too much to be played",
+                    "record a shorter time, or fewer runs",
+                )
+            yield line
     except (EOFError, zlib.error):
         return  # its writer was killed: what came before is whole
 
@@ -109,7 +119,7 @@ def _parse_header(line: bytes, path: Path) -> Header:
     wrong = UserError(f"{path}: not a recording of coach", "recordings are made with `coach record`")
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise wrong from None
     if not isinstance(value, dict) or value.get("kind") != KIND:
         raise wrong
@@ -135,13 +145,78 @@ def _parse_header(line: bytes, path: Path) -> Header:
 
 
 def _parse_entries(lines: Iterator[bytes], path: Path) -> Iterator[Entry]:
+    known: set[int] = set()
     for number, line in enumerate(lines, start=2):
         if not line.endswith(b"\n"):
             return
         try:
             entry = json.loads(line)
-            if not isinstance(entry["t"], int | float) or not isinstance(entry["k"], str):
-                raise ValueError("neither time nor kind")
-        except (ValueError, KeyError, TypeError) as error:
+            _check_entry(entry, known)
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: line {number} of the recording is damaged: {error}") from None
         yield entry
+
+
+def _check_entry(entry: object, known: set[int]) -> None:
+    """Raises ValueError for an entry that a replay cannot use. `known` are the ids of the answers so far."""
+    if not isinstance(entry, dict):
+        raise ValueError("an object was expected")
+    kind = entry.get("k")
+    fields = _FIELDS.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        raise ValueError("k: no kind of entry that this coach knows")
+    for name, (is_right, expected) in {"t": _TIME, **fields}.items():
+        if not is_right(entry.get(name)):
+            raise ValueError(f"{name}: {expected} was expected")
+    if kind == "run":
+        known.add(entry["id"])
+    elif kind == "again" and entry["of"] not in known:
+        raise ValueError("of: the id of an earlier answer was expected")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LATEST_S
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+_LATEST_S = 1e11
+_Expected = tuple[Callable[[object], bool], str]
+_WHOLE: _Expected = (_is_whole, "a whole number")
+_WHOLE_OR_NONE: _Expected = (lambda value: value is None or _is_whole(value), "a whole number or null")
+_TIME: _Expected = (_is_number, "a number of seconds")
+_TEXT: _Expected = (_is_text, "a text")
+_TEXT_OR_NONE: _Expected = (lambda value: value is None or _is_text(value), "a text or null")
+_TEXTS: _Expected = (_is_texts, "a list of texts")
+_FIELDS: Mapping[str, Mapping[str, _Expected]] = {
+    "run": {
+        "id": _WHOLE,
+        "kind": _TEXT,
+        "argv": _TEXTS,
+        "sep": _TEXT,
+        "end": _TEXT,
+        "rc": _WHOLE_OR_NONE,
+        "out": _TEXT,
+        "err": _TEXT,
+        "error": _TEXT_OR_NONE,
+        "dur": _TIME,
+    },
+    "again": {"of": _WHOLE, "dur": _TIME},
+    "bytes": {"path": _TEXT, "data": _TEXT},
+    "new": {"path": _TEXT},
+    "size": {"path": _TEXT, "n": _WHOLE},
+    "mtime": {"path": _TEXT, "s": _TIME},
+    "dir": {"path": _TEXT, "names": _TEXTS},
+    "miss": {"path": _TEXT, "op": _TEXT, "errno": _WHOLE_OR_NONE},
+}
+"""What each kind of entry must hold beside its time."""

@@ -10,7 +10,7 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.model.reading import JobList, LogChunk, MetricsChunk, RunFacts
-from coach.recorder import Header, RecordingIo, ReplayIo, open_recording
+from coach.recorder import Header, RecordingIo, ReplayIo, open_recording, recording
 from coach.sources.io import Query
 from coach.sources.log import LogSource
 from coach.sources.metrics import MetricsSource
@@ -293,4 +293,57 @@ def test_a_damaged_line_is_named(session: Session) -> None:
     lines = gzip.decompress(session.file.read_bytes())
     session.file.write_bytes(gzip.compress(lines + b'{"k": "run"}\n'))
     with pytest.raises(UserError, match="line 3 of the recording is damaged"):
+        open_recording(session.file)
+
+
+def entry_of(**fields: object) -> bytes:
+    whole = {
+        "id": 1,
+        "kind": "jobs",
+        "argv": [],
+        "sep": "",
+        "end": "",
+        "rc": 0,
+        "out": "",
+        "err": "",
+        "error": None,
+    }
+    return json.dumps({"t": 1.0, "k": "run", "dur": 0.1, **whole, **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"[" * 100_000, "recursion"),
+        (b"[]", "an object was expected"),
+        (entry_of(t="soon"), "t: a number of seconds"),
+        (entry_of(t=float("nan")), "t: a number of seconds"),
+        (entry_of(k=["run"]), "k: no kind of entry"),
+        (entry_of(k="later"), "k: no kind of entry"),
+        (b'{"t": 1, "k": "bytes", "data": ""}', "path: a text was expected"),
+        (b'{"t": 1, "k": "bytes", "path": "/x", "data": 3}', "data: a text was expected"),
+        (b'{"t": 1, "k": "dir", "path": "/x", "names": "abc"}', "names: a list of texts"),
+        (b'{"t": 1, "k": "again", "of": 7, "dur": 0}', "of: the id of an earlier answer"),
+        (entry_of(rc="0"), "rc: a whole number or null"),
+        (entry_of(argv=[["x"]]), "argv: a list of texts"),
+    ],
+)
+def test_a_crafted_line_is_one_error_that_names_it(session: Session, line: bytes, why: str) -> None:
+    session.io.close()
+    with gzip.open(session.file, "ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(UserError, match=r"line 2 of the recording is damaged: .*") as error:
+        open_recording(session.file)
+    assert why in error.value.message
+
+
+def test_what_unpacks_to_more_than_a_replay_can_hold_is_refused(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.world.write("/log", b"x" * 4000)
+    session.io.read(Path("/log"), 0, 4000)
+    session.io.close()
+    assert len(open_recording(session.file).entries) == 1
+    monkeypatch.setattr(recording, "MAX_BYTES", 3000)
+    with pytest.raises(UserError, match="unpacks to more than"):
         open_recording(session.file)
