@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 from coach.model import cluster, metrics, run, telemetry
 from coach.model.reading import JobList, NodeList, Reading, RunFacts, RunList
+from coach.node.secret_words import mask_text
 from coach.recorder.recording import Entry, Header, Recording, decode_bytes, write_header, write_line
 from coach.sources.job_files import QUESTION, jobs_told
 
@@ -126,6 +127,8 @@ _FIELDS = frozenset(
 _HOME = re.compile(r"/(?:home|users|Users|u|scratch|work)/([^/\s\"'\\:,]+)")
 _HOST_STEM = re.compile(r"^(.*?)\d+$")
 _NOT_INSIDE_A_WORD = ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])")
+_JSON_KEY = r'"(?P<key>[\w.-]{1,80}+)"\s{0,4}+:'
+"""A name may stand inside of a key of a record, as `s` does in `time_s`: struck there, the record could not be read any more."""
 _MARKS = ("\ue001", "\ue002")
 
 
@@ -179,7 +182,11 @@ def anonymize(recording: Recording, names: Names, file: Path) -> None:
     for entry in recording.entries:
         if entry["k"] == "run" and entry["kind"].startswith(QUESTION):
             names.add_jobs(jobs_told(entry["argv"], decode_bytes(entry["out"]), entry["sep"], entry["end"]))
-    strike = striker(names, secrets.token_bytes(32))
+    strike_names = striker(names, secrets.token_bytes(32))
+
+    def strike(text: str) -> str:
+        return strike_names(mask_text(text))
+
     header = recording.header
     clean = replace(
         header,
@@ -214,8 +221,18 @@ def striker(names: Names, key: bytes) -> Callable[[str], str]:
     if not patterns:
         return lambda text: text
     # The longest first: `alice-exp1` is one name, not alice's.
-    expression = re.compile("|".join(patterns[stem] for stem in sorted(patterns, key=len, reverse=True)))
-    return lambda text: expression.sub(lambda found: words[found[0]], text)
+    one = "|".join(patterns[stem] for stem in sorted(patterns, key=len, reverse=True))
+    expression, a_name = re.compile(f"{_JSON_KEY}|{one}"), re.compile(one)
+
+    def struck(found: re.Match[str]) -> str:
+        key = found["key"]
+        if key is None:
+            return words[found[0]]
+        # A whole key may be a name: a node of several, a user of several.
+        is_name = len(key) >= 4 and (key in words or _stem(key) in words)
+        return a_name.sub(lambda inner: words[inner[0]], found[0]) if is_name else found[0]
+
+    return lambda text: expression.sub(struck, text)
 
 
 def _pattern(kind: str, stem: str, *, has_number: bool) -> str:

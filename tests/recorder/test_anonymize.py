@@ -127,3 +127,48 @@ def test_each_recording_has_its_own_words() -> None:
 
 def test_no_names_strike_nothing() -> None:
     assert striker(Names(), b"key")("anything") == "anything"
+
+
+@pytest.mark.parametrize("user", ["s", "a", "max", "run", "loss", "time", "step", "node"])
+def test_a_name_that_stands_inside_of_keys_leaves_every_record_readable(user: str) -> None:
+    made = Names()
+    made.users.add(user)
+    record = {
+        "create_time_s": 1.5,
+        "time_limit_s": 600,
+        "max_steps": 3,
+        "step_time_s": 0.1,
+        "a": {"num_nodes": 1},
+        "run_dir": f"/home/{user}/coach/runs/x",
+    }
+    struck = json.loads(striker(made, b"key")(json.dumps(record)))
+    assert struck.keys() == record.keys()
+    assert struck["create_time_s"] == 1.5
+    assert user in ("loss", "run", "step", "node") or f"/{user}/" not in struck["run_dir"]
+
+
+def test_a_key_that_is_a_name_as_a_whole_is_struck() -> None:
+    struck = json.loads(striker(names(), b"key")('{"bignode017": {"bobby": 1, "bobby_time_s": 2}}'))
+    (host,) = struck
+    assert host.startswith("host")
+    assert host.endswith("017")
+    assert [key.startswith("user-") for key in struck[host]] == [True, False]
+
+
+def test_a_secret_of_a_command_line_leaves_no_anonymized_recording(tmp_path: Path) -> None:
+    world = FakeIo()
+    raw, clean = tmp_path / "raw.gz", tmp_path / "clean.gz"
+    io = RecordingIo(world, raw, Header(1000.0, "slurm", "me", ROOT))
+    command = ["python3", "t.py", "--api-key=hunter2hunter2", "--token", "hunter3hunter3"]
+    world.write(f"{ROOT}/{RUN}/run.json", json.dumps({"command": command}).encode() + b"\n")
+    world.write(f"{ROOT}/{RUN}/stdout.log", b"WANDB_API_KEY=hunter4hunter4 set\npad_token: hello0\n")
+    for name in ("run.json", "stdout.log"):
+        io.read(Path(f"{ROOT}/{RUN}/{name}"), 0, 1000)
+    io.close()
+    anonymize(open_recording(raw), Names(), clean)
+    text = gzip.decompress(clean.read_bytes()).decode()
+    assert "hunter" not in text
+    assert "pad_token: hello0" in text
+    entries = open_recording(clean).entries
+    run_json = "".join(entry["data"] for entry in entries if "run.json" in entry["path"])
+    assert json.loads(run_json)["command"][:3] == ["python3", "t.py", "--api-key=***"]
