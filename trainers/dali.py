@@ -167,7 +167,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
-        sampler.start = position
+        sampler.begin(epoch, position)
         epoch_started = step_ended = time.perf_counter()
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 
@@ -289,7 +289,7 @@ class _Batches:
         self.loader = loader
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        order = np.fromiter(self.loader.sampler, dtype=np.int64)
+        order = np.fromiter((index for _, index in self.loader.sampler), dtype=np.int64)
         for start in range(0, len(order), self.loader.batch_size):
             picked = order[start : start + self.loader.batch_size]
             yield self.loader.images[picked], self.loader.targets[picked]

@@ -20,7 +20,7 @@ from common.checkpoint import (
     rng_state,
     save_checkpoint,
 )
-from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
+from common.data import ResumableSampler, SeededSamples, leave_signals_to_trainer, load_data, steps_of
 from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
@@ -108,20 +108,20 @@ def main() -> None:
 
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     rank, world_size = metrics.rank, metrics.world_size
-    torch.manual_seed(args.seed + rank)  # every rank augments and drops out in its own way
+    torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
     # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
     train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     sampler = ResumableSampler(shuffle)
     train_loader = DataLoader(
-        train_set,
+        SeededSamples(train_set, args.seed),  # the same crops in whichever process, also after a resume
         batch_size=args.batch_size,
         sampler=sampler,
         num_workers=args.num_workers,
         persistent_workers=args.num_workers > 0,
         worker_init_fn=leave_signals_to_trainer,
-        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        generator=torch.Generator(),  # loading takes no number from dropout's generator
         pin_memory=device.type == "cuda",
     )
     test_set = Subset(test_set, range(rank, len(test_set), world_size))
@@ -194,7 +194,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.set_epoch(epoch)  # without this, every epoch has the order of the first
-        sampler.start = position // world_size
+        sampler.begin(epoch, position // world_size)
         epoch_started = step_ended = time.perf_counter()
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 

@@ -17,7 +17,7 @@ from typing import Any, Iterator
 
 import torch
 from common.checkpoint import NUM_KEPT, newest_checkpoint, restore_rng_state, rng_state
-from common.data import leave_signals_to_trainer, load_data
+from common.data import SeededSamples, leave_signals_to_trainer, load_data
 from common.distributed import (
     StopSignal,
     TrainerError,
@@ -35,7 +35,7 @@ from common.metrics import MetricsLog
 from common.models import MODELS, build_model, count_parameters, loss_of
 from common.needed import needed
 from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, Subset
+from torch.utils.data import DataLoader, DistributedSampler, Sampler, Subset
 
 with needed("install it, for example with `pip install pytorch-lightning`"):
     import pytorch_lightning as lightning
@@ -99,15 +99,16 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
     # Data: Lightning would put its own DistributedSampler here, which cannot go on in the middle of an epoch.
     train_set, test_set, dataset = load_data(args)
-    sampler = EpochSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
+    shuffle = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
+    sampler = EpochSampler(shuffle)
     train_loader = DataLoader(
-        train_set,
+        SeededSamples(train_set, args.seed),  # the same crops in whichever process, also after a resume
         batch_size=args.batch_size,
         sampler=sampler,
         num_workers=args.num_workers,
         persistent_workers=args.num_workers > 0,
         worker_init_fn=leave_signals_to_trainer,
-        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        generator=torch.Generator(),  # loading takes no number from dropout's generator
         pin_memory=device.type == "cuda",
     )
     test_set = Subset(test_set, range(rank, len(test_set), world_size))
@@ -175,14 +176,24 @@ class Classifier(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=self.lr)
 
 
-class EpochSampler(DistributedSampler):
+class EpochSampler(Sampler):
     """Goes on in the middle of an epoch. Lightning counts the batches that an interrupted epoch has had, but reads its first ones again."""
 
-    resumed_epoch, resumed_position = -1, 0
+    def __init__(self, sampler: DistributedSampler) -> None:
+        self.sampler = sampler
+        self.resumed_epoch, self.resumed_position = -1, 0
 
-    def __iter__(self) -> Iterator[int]:
-        start = self.resumed_position if self.epoch == self.resumed_epoch else 0
-        return iter(list(super().__iter__())[start:])
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls it at the start of every epoch."""
+        self.sampler.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        epoch = self.sampler.epoch
+        start = self.resumed_position if epoch == self.resumed_epoch else 0
+        return iter([(epoch, index) for index in self.sampler][start:])
 
 
 class CoachRecords(lightning.Callback):

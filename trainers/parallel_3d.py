@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from common.checkpoint import restore_rng_state, rng_state
-from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
+from common.data import ResumableSampler, SeededSamples, leave_signals_to_trainer, load_data, steps_of
 from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
@@ -124,13 +124,13 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     shuffle = DistributedSampler(train_set, num_replicas=dp_size, rank=dp_rank, seed=args.seed)
     sampler = ResumableSampler(shuffle)
     train_loader = DataLoader(
-        train_set,
+        SeededSamples(train_set, args.seed),  # the same crops in whichever process, also after a resume
         batch_size=args.batch_size,
         sampler=sampler,
         num_workers=args.num_workers,
         persistent_workers=args.num_workers > 0,
         worker_init_fn=leave_signals_to_trainer,
-        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        generator=torch.Generator(),  # loading takes no number from dropout's generator
         pin_memory=device.type == "cuda",
     )
     test_set = Subset(test_set, range(dp_rank, len(test_set), dp_size))
@@ -219,7 +219,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.set_epoch(epoch)  # without this, every epoch has the order of the first
-        sampler.start = position // dp_size
+        sampler.begin(epoch, position // dp_size)
         epoch_started = step_ended = time.perf_counter()
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 

@@ -18,7 +18,7 @@ from common.checkpoint import (
     rng_state,
     save_checkpoint,
 )
-from common.data import ResumableSampler, leave_signals_to_trainer, load_data, steps_of
+from common.data import ResumableSampler, SeededSamples, leave_signals_to_trainer, load_data, steps_of
 from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
@@ -105,13 +105,13 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
     train_loader = DataLoader(
-        train_set,
+        SeededSamples(train_set, args.seed),  # the same crops in whichever process, also after a resume
         batch_size=args.batch_size,
         sampler=sampler,
         num_workers=args.num_workers,
         persistent_workers=args.num_workers > 0,
         worker_init_fn=leave_signals_to_trainer,
-        generator=torch.Generator().manual_seed(torch.initial_seed()),  # seeds the workers
+        generator=torch.Generator(),  # loading takes no number from dropout's generator
         pin_memory=device.type == "cuda",
     )
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
@@ -173,7 +173,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
-        sampler.start = position
+        sampler.begin(epoch, position)
         epoch_started = step_ended = time.perf_counter()
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 

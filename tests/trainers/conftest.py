@@ -47,13 +47,19 @@ class Trainer:
     def run(
         self, name: str, run_dir: Path, ranks: int = 1, **flags: object
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(name, run_dir, ranks, **flags),
-            env=self.env,
-            text=True,
-            capture_output=True,
-            timeout=120,
-        )
+        return self._call(self.command(name, run_dir, ranks, **flags))
+
+    def run_until_signal(
+        self, at_step: int, name: str, run_dir: Path, ranks: int = 1, to_rank: int = 0, **flags: object
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a trainer in which one rank gets SIGTERM at the end of that step."""
+        command = self.command(name, run_dir, ranks, **flags)
+        place = command.index(str(TRAINERS / name))
+        command[place:place] = [str(Path(__file__).with_name("signalled.py")), str(at_step), str(to_rank)]
+        return self._call(command)
+
+    def _call(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=self.env, text=True, capture_output=True, timeout=120)
 
     def python(self, code: str, *args: object) -> subprocess.CompletedProcess[str]:
         """Run a snippet that imports the trainers' shared modules as a trainer does."""

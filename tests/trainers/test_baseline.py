@@ -55,18 +55,28 @@ def test_a_run_of_epochs_ends_with_its_last_epoch_and_started_again_does_nothing
     assert records[-1]["reason"] == "epochs"
 
 
-def test_a_resumed_run_is_the_run_that_was_never_interrupted(trainer: Trainer, tmp_path: Path) -> None:
-    straight, halved = tmp_path / "straight", tmp_path / "halved"
-    assert trainer.run("baseline.py", straight, max_steps=25).returncode == 0
-    for max_steps in (12, 25):  # an epoch has 20 steps: both an interruption and an epoch's end lie within
-        done = trainer.run("baseline.py", halved, max_steps=max_steps)
+def test_a_run_that_is_requeued_twice_is_the_run_that_was_never_interrupted(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    straight, requeued = tmp_path / "straight", tmp_path / "requeued"
+    assert trainer.run("baseline.py", straight, max_steps=45, num_workers=0).returncode == 0
+    # An epoch has 20 steps: the signals come within the first and within the second one. Who loads the data changes nothing.
+    for at_step, num_workers in ((9, 2), (31, 0), (0, 2)):
+        flags = {"max_steps": 45, "num_workers": num_workers}
+        done = trainer.run_until_signal(at_step, "baseline.py", requeued, **flags)
         assert done.returncode == 0, done.stderr
     keys = ("step", "epoch", "loss", "lr", "grad_norm")
     expected, found = (
-        [[step[key] for key in keys] for step in steps_in(read_records(run))] for run in (straight, halved)
+        [[step[key] for key in keys] for step in steps_in(read_records(run))] for run in (straight, requeued)
     )
     assert found == expected
-    assert event_in(read_records(halved), "resume")["step"] == 12
+    records = read_records(requeued)
+    assert [record["step"] for record in records if record.get("event") == "resume"] == [9, 31]
+    assert [record["reason"] for record in records if record.get("event") == "end"] == [
+        "signal",
+        "signal",
+        "max_steps",
+    ]
 
 
 def test_two_checkpoints_are_kept_and_another_run_can_start_from_one(

@@ -19,10 +19,12 @@ for rank in range(2):
     sampler = DistributedSampler(range(320), num_replicas=2, rank=rank)
     sampler.set_epoch(3)
     resumable = ResumableSampler(sampler)
+    resumable.begin(3, 0)
     whole = list(resumable)
-    resumable.start = 100
+    resumable.begin(3, 100)
     assert list(resumable) == whole[100:] and len(resumable) == 60
-    shards += whole
+    assert {epoch for epoch, _ in whole} == {3}
+    shards += [index for _, index in whole]
 assert sorted(shards) == list(range(320))
 """
 

@@ -160,11 +160,11 @@ def test_ranks_that_hold_parts_of_one_model_may_read_the_same(said: dict[str, li
 WITHOUT_SET_EPOCH = """
 from torch.utils.data import DataLoader, DistributedSampler
 from common.checks import cores_per_rank
-from common.data import ResumableSampler
+from common.data import ResumableSampler, SeededSamples
 from common.distributed import TrainerError
 shuffle = DistributedSampler(range(40), num_replicas=2, rank=1)
 sampler = ResumableSampler(shuffle)
-loader = DataLoader(range(40), batch_size=4, sampler=sampler)
+loader = DataLoader(SeededSamples(range(40), 0), batch_size=4, sampler=sampler)
 first = [batch.tolist() for batch in loader]
 try:
     list(loader)

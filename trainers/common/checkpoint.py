@@ -74,7 +74,7 @@ def load_checkpoint(path: str | Path, made_with: dict[str, Any]) -> dict[str, An
 
 
 def rng_state(device: torch.device) -> dict[str, torch.Tensor]:
-    """Where this process stands in its random numbers: augmentation (without workers) and dropout."""
+    """Where this process stands in its random numbers: those of dropout, and of augmentation on the device."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

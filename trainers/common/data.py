@@ -7,6 +7,7 @@ wherever a result is shown that it is not CIFAR-10. Everything reads it through 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import itertools
 import os
@@ -136,15 +137,22 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coach"
 
 
-class ResumableSampler(Sampler[int]):
-    """Another sampler's order, from the position `start` on. Raises TrainerError when an epoch has the order of the one before."""
+class ResumableSampler(Sampler["tuple[int, int]"]):
+    """Another sampler's order, from a position within an epoch on: pairs of epoch and index, as SeededSamples reads them.
+
+    Raises TrainerError when an epoch has the order of the one before.
+    """
 
     def __init__(self, sampler: Sampler[int]) -> None:
         self.sampler = sampler
-        self.start = 0
+        self.epoch, self.start = 0, 0
         self._last_order: list[int] = []
 
-    def __iter__(self) -> Iterator[int]:
+    def begin(self, epoch: int, position: int) -> None:
+        """The next pass is this epoch, without the samples before `position`."""
+        self.epoch, self.start = epoch, position
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
         order = list(self.sampler)
         if self.start == 0 and is_same_order(order, self._last_order):
             raise TrainerError(
@@ -152,11 +160,36 @@ class ResumableSampler(Sampler[int]):
                 " shuffling generator anew, at the start of every epoch"
             )
         self._last_order = order
-        return itertools.islice(order, self.start, None)
+        epoch = self.epoch
+        return ((epoch, index) for index in itertools.islice(order, self.start, None))
 
     def __len__(self) -> int:
         assert isinstance(self.sampler, Sized)
         return max(0, len(self.sampler) - self.start)
+
+
+class SeededSamples(Dataset[Any]):
+    """Another dataset's samples, each augmented with random numbers that depend on seed, epoch and index alone.
+
+    Numbers that run on from sample to sample depend on which process loaded what before. A resumed run could not draw them again.
+    """
+
+    def __init__(self, samples: Dataset[Any], seed: int) -> None:
+        self.samples = samples
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.samples)  # type: ignore[arg-type] # it has a length
+
+    def __getitem__(self, epoch_and_index: tuple[int, int]) -> Any:
+        epoch, index = epoch_and_index
+        digest = hashlib.blake2b(f"{self.seed} {epoch} {index}".encode(), digest_size=8).digest()
+        before = torch.get_rng_state()  # without loading processes, dropout draws from the same generator
+        torch.default_generator.manual_seed(int.from_bytes(digest, "little"))
+        try:
+            return self.samples[index]
+        finally:
+            torch.set_rng_state(before)
 
 
 def steps_of(
