@@ -126,6 +126,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     # Products in 16 bits. The range of fp16 ends at 6e-8: small gradients vanish unless the loss, and with it they, are scaled up.
     mixed = torch.autocast(device.type, torch.bfloat16 if args.precision == "bf16" else torch.float16)
     scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
+    one = torch.ones((), device=device)
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.
     step, epoch, position = 0, 0, 0  # position: samples of the epoch that have been trained on
@@ -203,7 +204,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 step_loss += loss.detach()
             scaler.unscale_(optimizer)
             grad_norm = nn.utils.get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
-            loss_scale = scaler.get_scale()
+            loss_scale = scaler.scale(one)  # on the device: get_scale() would wait for the step
             scaler.step(optimizer)  # left out where a gradient is not finite; the scale is then halved
             scaler.update()
 
@@ -223,7 +224,7 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 step_time_s=now - step_ended,
                 grad_norm=grad_norm,
                 loss_scale=loss_scale,
-                is_skipped=scaler.get_scale() < loss_scale,
+                is_skipped=scaler.scale(one) < loss_scale,
             )
             step_ended = now
 

@@ -52,7 +52,7 @@ def test_products_in_16_bits_follow_the_baseline_and_every_step_tells_its_loss_s
     scale = 65536.0
     for step in steps:
         assert step["loss_scale"] == scale
-        assert step["is_skipped"] == (step["grad_norm"] in ("Infinity", "NaN"))
+        assert step["is_skipped"] is (step["grad_norm"] in ("Infinity", "NaN"))
         scale /= 2 if step["is_skipped"] else 1
 
 

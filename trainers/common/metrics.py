@@ -218,7 +218,7 @@ class _Interval:
             self._copied.synchronize()
         if self._host is not None:
             for (record, key), value in zip(self._slots, self._host.tolist()):  # noqa: B905 - no strict= in Python 3.9
-                record[key] = value
+                record[key] = bool(value) if record[key].dtype == torch.bool else value
         return self._records
 
 

@@ -1,0 +1,126 @@
+"""Train some steps with each trainer and print how many values every step read back: `counted.py RUN_DIR CACHE_DIR NAME=FLAG,… …`.
+
+Reading a value of a tensor waits for the device where the tensor lies on a GPU; on the CPU it can be counted. All run in this process,
+on one rank. `step` counts what lies between two records of steps, `record` what writing the record of a step reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+TRAINERS = Path(__file__).parents[2] / "trainers"
+NUM_STEPS = 12
+SMALL = {
+    "max_steps": NUM_STEPS,
+    "width": 8,
+    "batch_size": 8,
+    "num_train_samples": 400,
+    "num_workers": 0,
+    "eval_every_epoch": "false",
+    "gpus_per_node": 0,
+}
+sys.path.insert(0, str(TRAINERS))
+
+from common import data, distributed, metrics  # noqa: E402 - found only now
+
+
+class Ended(BaseException):
+    """Instead of the end of the process."""
+
+
+class Reads(TorchDispatchMode):
+    """Counts item(), bool(), int() and float() of a tensor, which are one operation; the other ways are patched below."""
+
+    num = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.num += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+reads = Reads()
+by_step: list[int] = []
+by_record: list[int] = []
+
+
+def counting(method: Any) -> Any:
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        reads.num += 1
+        return method(*args, **kwargs)
+
+    return wrapped
+
+
+def not_counting(method: Any) -> Any:
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before = reads.num
+        try:
+            return method(*args, **kwargs)
+        finally:
+            reads.num = before
+
+    return wrapped
+
+
+def leave(exit_code: int) -> None:
+    raise Ended(exit_code)
+
+
+def step(log: Any, **record: Any) -> None:
+    by_step.append(reads.num)
+    reads.num = 0
+    write(log, **record)
+    by_record.append(reads.num)
+    reads.num = 0
+
+
+write, metrics.MetricsLog.step = metrics.MetricsLog.step, step
+distributed._leave = leave
+for name in ("cpu", "numpy", "tolist"):
+    setattr(torch.Tensor, name, counting(getattr(torch.Tensor, name)))
+data.SeededSamples.__getitem__ = not_counting(data.SeededSamples.__getitem__)  # images, not yet on any device
+metrics.INTERVAL_S = 3600.0  # on a busy machine, an interval would otherwise be over after fewer steps
+os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+
+counts = {}
+run_dir, cache_dir, *wanted = sys.argv[1:]
+for number, what in enumerate(wanted):
+    name, _, flags = what.partition("=")
+    is_fused = "fused" in flags
+    given = {**SMALL, **dict(flag.split(":") for flag in flags.split(",") if ":" in flag)}
+    path = TRAINERS / f"{name}.py"
+    known = path.read_text(encoding="utf-8")
+    sys.argv = [str(path), f"--run_dir={run_dir}/{number}", f"--cache_dir={cache_dir}"]
+    sys.argv += [f"--{key}={value}" for key, value in given.items() if f'"--{key}"' in known]
+    sgd = torch.optim.SGD
+    if is_fused:
+        torch.optim.SGD = functools.partial(sgd, fused=True)
+    by_step.clear()
+    by_record.clear()
+    began = time.process_time()
+    try:
+        with reads:
+            runpy.run_path(str(path), run_name="__main__")
+    except Ended as ended:
+        assert ended.args == (0,), f"{what} ended with {ended}"
+    torch.optim.SGD = sgd
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    assert len(by_step) == NUM_STEPS, (what, by_step)
+    counts[what] = {"step": by_step[1:], "record": by_record, "cpu_s": round(time.process_time() - began, 2)}
+print(json.dumps(counts))
+sys.stdout.flush()
+os._exit(0)
