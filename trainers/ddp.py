@@ -24,7 +24,7 @@ from common.data import ResumableSampler, SeededSamples, leave_signals_to_traine
 from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
-    any_rank,
+    any_rank_by_now,
     boolean,
     describe_process,
     finish,
@@ -184,8 +184,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         print_rank0(f"checkpoint at step {step}: {path} ({reason})")
 
     def why_stop() -> str | None:
-        # All ranks leave in the same step, or those that stay would wait forever.
-        if any_rank(stop.is_requested):
+        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next step is computed.
+        if any_rank_by_now(stop.is_requested):
             return stop.reason
         if args.max_steps:
             return "max_steps" if step >= args.max_steps else None

@@ -21,6 +21,7 @@ from common.data import SeededSamples, leave_signals_to_trainer, load_data
 from common.distributed import (
     StopSignal,
     TrainerError,
+    any_rank_by_now,
     boolean,
     describe_process,
     finish,
@@ -271,8 +272,8 @@ class CoachRecords(lightning.Callback):
             grad_norm=self.grad_norm,
         )
         self.step_ended = now
-        # All ranks leave in the same step, or those that stay would wait forever.
-        if trainer.strategy.reduce_boolean_decision(self.stop.is_requested, all=False):
+        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next step is computed.
+        if any_rank_by_now(self.stop.is_requested):
             reason = self.stop.reason
             print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {trainer.global_step}")
             self.save(trainer, "signal")

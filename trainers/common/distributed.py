@@ -20,6 +20,7 @@ import traceback
 from types import FrameType
 from typing import Any, Callable, Mapping, NoReturn
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -66,6 +67,7 @@ def finish(metrics: Any, step: int, reason: str) -> NoReturn:
     """The one way out of a training that ended as it should: nobody leaves before all have arrived."""
     metrics.flush()
     if dist.is_available() and dist.is_initialized():
+        _answer()
         dist.barrier()
     summary = metrics.timing.summary()
     metrics.event("summary", step, **summary)
@@ -286,6 +288,33 @@ def any_rank(is_true: bool) -> bool:
     flag = torch.tensor([int(is_true)])
     dist.all_reduce(flag, op=dist.ReduceOp.MAX)
     return bool(flag.item())
+
+
+_question: list[tuple[dist.Work, np.ndarray[Any, Any]]] = []
+"""The newest question of any_rank_by_now, until its answer is read."""
+
+
+def any_rank_by_now(is_true: bool) -> bool:
+    """True if it was true on at least one rank at the call before this one. All ranks call it in every step.
+
+    All get the same answer, so that all act in the same step. No step waits for it: it travels while the next step is computed.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        return is_true
+    was_true = _answer()
+    if not was_true:
+        flag = np.array([is_true], dtype=np.int32)  # on the host: reading it waits for no device
+        _question.append((dist.all_reduce(torch.from_numpy(flag), op=dist.ReduceOp.MAX, async_op=True), flag))
+    return was_true
+
+
+def _answer() -> bool:
+    """The answer to the question that is on its way; False where there is none."""
+    if not _question:
+        return False
+    work, flag = _question.pop()
+    work.wait()
+    return bool(flag[0])
 
 
 def gather(value: Any) -> list[Any]:
