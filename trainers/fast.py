@@ -176,7 +176,6 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         return "epochs" if epoch >= args.epochs else None
 
     is_compiled = not args.compile
-    ahead: list[torch.cuda.Event] = []  # the ends of steps that the device has not reached
     reason = why_stop()  # a run that had ended before it was started again has nothing left to do
     while reason is None:
         shuffle.manual_seed(args.seed + epoch)
@@ -202,13 +201,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 metrics.event("compile", step, seconds=seconds)
                 print_rank0(f"compiled with the first step in {seconds:.1f} s")
 
-            # The host may be one step ahead, so that the device never waits for it, and no further, so that the time of a step is the
-            # device's and not that of asking for it. At the end of an epoch it waits for all.
-            if device.type == "cuda":
-                ahead.append(torch.cuda.Event())
-                ahead[-1].record()
-                while len(ahead) > (number < len(batches)):
-                    ahead.pop(0).synchronize()
+            if number == len(batches):
+                metrics.wait_for_device()  # an epoch has few steps: the time of its last one counts
 
             step += 1
             position += num_samples

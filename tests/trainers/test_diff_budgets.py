@@ -24,7 +24,7 @@ BUDGETS = {
     "data_parallel": 5,
     "ddp": 55,
     "deepspeed_zero": 65,
-    "fast": 123,
+    "fast": 119,
     "fsdp": 65,
     "gpu_data": 56,
     "horovod_cnn": 80,

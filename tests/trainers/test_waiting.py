@@ -66,6 +66,29 @@ os._exit(0)
 """
 
 
+WITHOUT_RECORDS = """
+import sys
+import torch
+from common.metrics import MetricsLog
+
+class Event:
+    num = 0
+    def record(self):
+        Event.num += 1
+    def synchronize(self):
+        Event.num += 1
+
+torch.cuda.Event = Event
+torch.cuda.synchronize = lambda device: Event().synchronize()
+for log_steps in (False, True):
+    metrics = MetricsLog(sys.argv[1], torch.device("cuda"), log_steps=log_steps)
+    for step in range(5):
+        metrics.step(step=step, step_time_s=0.1, data_time_s=0.0, num_samples_global=8)
+    metrics.wait_for_device()
+    print(Event.num, metrics.timing.summary()["step_time_median_s"])
+"""
+
+
 def test_a_step_reads_no_more_from_the_device_than_it_must(trainer: Trainer, tmp_path: Path) -> None:
     script = Path(__file__).with_name("counted.py")
     command = [sys.executable, str(script), str(tmp_path), str(trainer.cache_dir), *READS_IN_A_STEP]
@@ -100,3 +123,12 @@ def test_ranks_agree_in_the_same_step_without_waiting_and_leave_no_question_open
             process.kill()
     assert [process.returncode for process in ranks] == [0, 0], outputs
     assert all(output.endswith("agreed\n") for output in outputs), outputs
+
+
+def test_without_records_of_steps_the_host_never_waits_for_the_gpu_and_times_no_step(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    done = trainer.python(WITHOUT_RECORDS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    # Five ends of steps, four waits for the one before, and the wait at the end.
+    assert done.stdout.splitlines() == ["0 None", "10 0.10000000149011612"]

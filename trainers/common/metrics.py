@@ -38,7 +38,8 @@ class MetricsLog:
         self.rank = rank_from_env()
         self.world_size = world_size_from_env()
         self.logging_time_s = 0.0
-        self.timing = Timing()
+        # Without records nothing holds the host back: it may ask for hundreds of steps ahead of a GPU, and its clock times none of them.
+        self.timing = Timing(is_device_s=log_steps or device.type != "cuda")
         self._device = device
         self._log_steps = log_steps
         self._records: list[dict[str, Any]] = []
@@ -77,10 +78,10 @@ class MetricsLog:
 
     def step(self, **record: Any) -> None:
         """Take the record of the step that has just ended. Values may be tensors of one element on the device."""
-        self._stay_near_the_device()
         self.timing.add_step(record["step_time_s"], record["data_time_s"], record["num_samples_global"])
         if not self._log_steps:
             return
+        self._stay_near_the_device()
         started = time.perf_counter()
         record["time_s"] = time.time()
         record["logging_time_s"] = (
@@ -107,6 +108,11 @@ class MetricsLog:
                 self._step_ended.synchronize()
             self._step_ended = torch.cuda.Event()
             self._step_ended.record()
+
+    def wait_for_device(self) -> None:
+        """Wait for all that was asked of a GPU, so that the times of steps add up to the time of their epoch. Without records: do nothing."""
+        if self._log_steps and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Write an event at once, after the records of the steps before it."""

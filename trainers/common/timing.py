@@ -17,9 +17,10 @@ WARM_UP_STEPS = 3
 
 
 class Timing:
-    """Adds up what one rank measured. A step costs some bytes."""
+    """Adds up what one rank measured. A step costs some bytes. `is_device_s`: the times of steps tell the pace of the device."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_device_s: bool = True) -> None:
+        self._is_device_s = is_device_s
         self.start_up_s: float | None = None
         self._step_times = array("f")
         self._data_times = array("f")
@@ -41,12 +42,13 @@ class Timing:
 
     def summary(self) -> dict[str, Any]:
         """The fields of the `summary` event; what was not measured is None. Throughput is of all ranks together."""
-        steady, waits = self._step_times[WARM_UP_STEPS:], self._data_times[WARM_UP_STEPS:]
+        times = self._step_times if self._is_device_s else array("f")
+        steady, waits = times[WARM_UP_STEPS:], self._data_times[WARM_UP_STEPS:]
         total = sum(steady)
         ordered = sorted(steady)
         return {
             "start_up_s": self.start_up_s,
-            "warm_up_s": sum(self._step_times[:WARM_UP_STEPS]) if self._step_times else None,
+            "warm_up_s": sum(times[:WARM_UP_STEPS]) if times else None,
             "num_steady_steps": len(steady),
             "step_time_median_s": median(ordered) if ordered else None,
             "step_time_p95_s": ordered[int(0.95 * (len(ordered) - 1))] if ordered else None,
