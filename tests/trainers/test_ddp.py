@@ -100,3 +100,26 @@ def test_ddp_without_torchrun_says_how_to_start_it(trainer: Trainer, tmp_path: P
 
 def read_whole_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+@pytest.mark.long
+@pytest.mark.train
+@pytest.mark.parametrize("name", ["ddp.py", "fsdp.py"])
+def test_a_job_of_two_ranks_that_is_requeued_twice_is_the_job_that_was_never_interrupted(
+    trainer: Trainer, tmp_path: Path, name: str
+) -> None:
+    straight, requeued = tmp_path / "straight", tmp_path / "requeued"
+    assert trainer.run(name, straight, ranks=2, max_steps=25, num_workers=0).returncode == 0
+    # An epoch has 10 steps. One rank gets the signal, and both leave at the end of the next step.
+    for at_step, num_workers in ((3, 2), (16, 0), (0, 2)):
+        flags = {"max_steps": 25, "num_workers": num_workers}
+        done = trainer.run_until_signal(at_step, name, requeued, ranks=2, to_rank=1, **flags)
+        assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        expected, found = (
+            [[step[key] for key in ("step", "epoch", "loss", "grad_norm")] for step in steps_in(records)]
+            for records in (read_records(straight, rank), read_records(requeued, rank))
+        )
+        assert found == expected
+    resumed = [record["step"] for record in read_records(requeued) if record.get("event") == "resume"]
+    assert resumed == [4, 17]
