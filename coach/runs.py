@@ -29,6 +29,9 @@ LOGS_FOLDER = ".logs"
 CODE_FOLDER = ".code"
 """In the runs root: trainers and node code as they were at a launch."""
 
+RUN_VARIABLE = "COACH_RUN_ID"
+"""In the environment of every process that a run starts on the machine of its `coach run` or supervisor: the run's name."""
+
 RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4}$")
 
 # A lock older than this belongs to a process that died: a locked update is a read, a merge and a rename.

@@ -22,7 +22,7 @@ from coach import runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
 from coach.model.elsewhere import place
 from coach.model.errors import UserError
-from coach.sources.local_process import find_supervisor, identify, is_to_be_waited_for, look
+from coach.sources.local_process import find_process, identify, is_to_be_waited_for, look
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
@@ -48,9 +48,9 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
 
 
 def cancel(run_dir: Path) -> None:
-    """Ask the supervisor to end the run. Raises UserError when there is none on this machine."""
+    """Ask the supervisor, or the command that outlived it, to end. Raises UserError when neither is on this machine."""
     run_json = runs.read_json(runs.RunPaths(run_dir).run_json)
-    process = find_supervisor(run_json)
+    process = find_process(run_json)
     if process is None:
         seen = look(run_json)
         if not seen.is_visible:

@@ -23,7 +23,7 @@ import psutil
 
 from coach import runs
 from coach.launch.spelling import parse_mem_mib, parse_signal_lead
-from coach.node import share
+from coach.node import own_run, share
 
 KILL_WAIT_S = 10.0
 MEMORY_INTERVAL_S = 0.5
@@ -63,9 +63,8 @@ class Supervisor:
         _adopt_orphans()
         process = self._start_script()
         started = time.monotonic()
-        runs.update_json(
-            self.paths.run_json, {"state": "RUNNING", "reason": None, "started_time_s": time.time()}
-        )
+        now = {"state": "RUNNING", "reason": None, "started_time_s": time.time()}
+        runs.update_json(self.paths.run_json, {**now, "process": own_run.identify(process.pid)})
         state = self._watch(process, started, _Limits(resources))
         exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         if state is None:
@@ -82,7 +81,11 @@ class Supervisor:
                 stdout=stdout,
                 stderr=stderr,
                 cwd=run_dir,
-                env={**os.environ, "COACH_SUPERVISOR_PID": str(supervisor_pid)},
+                env={
+                    **os.environ,
+                    "COACH_SUPERVISOR_PID": str(supervisor_pid),
+                    runs.RUN_VARIABLE: run_dir.name,
+                },
                 start_new_session=True,
                 preexec_fn=lambda: _end_with_parent(supervisor_pid),  # noqa: PLW1509 - there are no threads here
             )

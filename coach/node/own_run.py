@@ -73,13 +73,37 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
     return run_id
 
 
-def _supervisor() -> Dict[str, Any]:
-    """Who this process is: by it the run is known to be alive, and is cancelled, and its stacks are found."""
-    found: Dict[str, Any] = {"pid": os.getpid(), "node": os.uname().nodename}
-    with contextlib.suppress(OSError, ValueError, IndexError):
+def note_command(paths: runs.RunPaths) -> None:
+    """In the process that becomes the command: write its pid and its supervisor's into the run.json that `coach run` made.
+
+    This comes before the command starts, so that no moment is left in which the command lives and run.json does not name it.
+    """
+    with contextlib.suppress(OSError, runs.RunFileError):
+        run = runs.read_json(paths.run_json)
+        if _BY_COMMAND in run and run.get("backend") == "local":
+            found = {"supervisor": _supervisor(os.getppid()), "process": identify(os.getpid())}
+            runs.update_json(paths.run_json, found)
+
+
+def identify(pid: int) -> Dict[str, Any]:
+    """A process by its number and its start, on this machine since its last boot: a process that gets the same number later differs."""
+    found: Dict[str, Any] = {"pid": pid, "node": os.uname().nodename}
+    with contextlib.suppress(OSError, ValueError):
         found["boot_id"] = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    with contextlib.suppress(OSError):
+        found["pid_namespace"] = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 (the text is wanted)
+    stat = read_stat(pid)
+    if stat:
+        found["start_ticks"] = stat.start_ticks
+    return found
+
+
+def _supervisor(pid: int) -> Dict[str, Any]:
+    """The process of `coach run`: by it the run is known to be alive, and is cancelled, and its stacks are found."""
+    found = {key: value for key, value in identify(pid).items() if key in ("pid", "node", "boot_id")}
+    with contextlib.suppress(OSError, ValueError, IndexError):
         booted = Path("/proc/stat").read_text(encoding="ascii").partition("\nbtime ")[2].split()[0]
-        stat = read_stat(os.getpid())
+        stat = read_stat(pid)
         if stat:
             found["create_time_s"] = int(booted) + stat.start_ticks / os.sysconf("SC_CLK_TCK")
     return found
@@ -104,7 +128,7 @@ def _new_run(
         "backend": "slurm" if is_in_slurm else "local",
         "cluster": env.get("SLURM_CLUSTER_NAME"),
         "job_id": env["SLURM_JOB_ID"] if is_in_slurm else run_id,
-        **({} if is_in_slurm else {"supervisor": _supervisor()}),
+        **({} if is_in_slurm else {"supervisor": _supervisor(os.getpid())}),
         "user": user,
         "created_time_s": time_s,
         "started_time_s": time_s,

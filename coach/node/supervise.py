@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
             command,
             env=environment,
             close_fds=False,  # descriptors that were passed on to this process are meant for the command
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509 (no threads here)
+            preexec_fn=lambda: _become_the_command(paths, mask),  # noqa: PLW1509 (no threads here)
         )
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
@@ -97,6 +97,13 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
     if training.returncode < 0:
         _die_of(-training.returncode, mask)
     return training.returncode
+
+
+def _become_the_command(paths: Optional[runs.RunPaths], mask: Set[Any]) -> None:
+    """The last steps before the command starts, in its own process."""
+    if paths:
+        own_run.note_command(paths)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_time_s: float) -> bool:
@@ -184,10 +191,12 @@ class _Attempt:
     def environment(self) -> Mapping[str, str]:
         """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory.
 
-        Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks.
+        Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks. By the run's name every process that the
+        command starts is known to be of this run.
         """
         places = [str(Path(__file__).resolve().parent / "startup"), os.environ.get("PYTHONPATH", "")]
         added = {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
+        added[runs.RUN_VARIABLE] = self.paths.run_dir.name
         return added if "PET_LOG_DIR" in os.environ else {**added, "PET_LOG_DIR": str(self.error_dir)}
 
     def add_gap(self, because: str) -> None:

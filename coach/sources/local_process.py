@@ -1,12 +1,14 @@
 """Whether a local run is still there: on this machine, on another one, or nowhere any more.
 
 run.json says RUNNING until somebody writes otherwise; a supervisor that was killed, or a machine that was switched off, never does.
-So whoever reads it asks here, and a process number that was given to another process since is not mistaken for it. A home directory
+So whoever reads it asks here, and a process number that was given to another process since is not mistaken for it. The command outlives
+a supervisor that was killed, so the run lives as long as one of the two. A home directory
 shared by several login nodes holds the runs of them all: what another one runs cannot be seen from here, and is not judged.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from coach import runs
 from coach.model.cluster import MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -63,7 +66,7 @@ def look(run_json: Mapping[str, Any]) -> Sighting:
     said = _supervisor(run_json)
     if seen.host is None or is_final(seen.state) or seen.state is None:
         return seen
-    if seen.host != socket.gethostname():
+    if seen.host != socket.gethostname() or not _sees_processes(run_json):
         return Sighting(seen.state, None, seen.host, is_visible=False)
     booted = boot_id()
     if booted is not None and said.get("boot_id") not in (None, booted):
@@ -100,9 +103,50 @@ def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
         return None
 
 
+def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
+    """The process of the run's command on this machine; None when it has ended, runs elsewhere, or run.json does not name it."""
+    said = _table(run_json, "process")
+    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
+        return None
+    pid, ticks = said.get("pid"), said.get("start_ticks")
+    if not isinstance(pid, int) or not isinstance(ticks, int) or pid <= 1:
+        return None
+    try:
+        process = psutil.Process(pid)
+        is_same = _start_ticks(pid) == ticks and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, OverflowError):
+        return None
+    return process if is_same else None
+
+
+def is_command_known(run_json: Mapping[str, Any]) -> bool:
+    """True if run.json names the process of the command, so that its end can be seen."""
+    return isinstance(_table(run_json, "process").get("start_ticks"), int)
+
+
 def is_alive(run_json: Mapping[str, Any]) -> bool:
-    """Whether the run's supervisor is running on this machine."""
-    return find_supervisor(run_json) is not None
+    """Whether the run's supervisor, or its command, is running on this machine."""
+    return find_process(run_json) is not None
+
+
+def find_process(run_json: Mapping[str, Any]) -> psutil.Process | None:
+    """The process that a signal to the run is for: its supervisor, which passes it on, or the command that outlived its supervisor."""
+    return find_supervisor(run_json) or find_command(run_json)
+
+
+def processes_of_runs() -> dict[str, int]:
+    """Run id → the pid of one process of it, for all runs that have one here: each process carries its run's id in its environment."""
+    wanted = f"{runs.RUN_VARIABLE}=".encode()
+    found: dict[str, int] = {}
+    for pid in psutil.pids():
+        try:
+            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or belongs to somebody else
+        for entry in entries:
+            if entry.startswith(wanted):
+                found.setdefault(os.fsdecode(entry[len(wanted) :]), pid)
+    return found
 
 
 def is_to_be_waited_for(run_json: Mapping[str, Any]) -> bool:
@@ -111,6 +155,28 @@ def is_to_be_waited_for(run_json: Mapping[str, Any]) -> bool:
     return is_alive(run_json) if seen.is_visible else not is_final(seen.state)
 
 
+def _sees_processes(run_json: Mapping[str, Any]) -> bool:
+    """False in another container than the run's: the same numbers are other processes there."""
+    namespace = _table(run_json, "process").get("pid_namespace")
+    try:
+        return namespace in (None, os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 (the text is wanted)
+    except OSError:
+        return False
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When a process started, in the kernel's ticks since the boot."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def _supervisor(run_json: Mapping[str, Any]) -> Mapping[str, Any]:
-    said = run_json.get("supervisor")
+    return _table(run_json, "supervisor")
+
+
+def _table(run_json: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    said = run_json.get(key)
     return said if isinstance(said, Mapping) else {}

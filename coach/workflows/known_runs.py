@@ -19,6 +19,7 @@ from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList
 from coach.model.run import Run
 from coach.sources.io import Io
+from coach.sources.local_process import is_command_known, processes_of_runs
 from coach.sources.run_list import RunListSource
 from coach.sources.slurm import JobsSource
 
@@ -67,7 +68,14 @@ def read_known_runs(
         listed = _list(source)
     ids = {run.job_id for run in listed.runs}
     now_s = io.now()
-    judged = tuple(_judge(run, queue, error, ids, settings, io, now_s) for run in listed.runs)
+    # After the runs were read: a process that was started since belongs to a run that was not final then.
+    processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
+    judged = tuple(
+        _judge_local(run, processes, io, now_s)
+        if run.backend != "slurm"
+        else _judge(run, queue, error, ids, settings, io, now_s)
+        for run in listed.runs
+    )
     return KnownRuns(judged, listed.problems, error)
 
 
@@ -96,8 +104,6 @@ def _judge(
     io: Io,
     now_s: float,
 ) -> KnownRun:
-    if run.backend != "slurm":
-        return _judge_local(run, io, now_s)
     is_cluster_known = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
     if is_cluster_known and run.cluster != settings.cluster:
         why = f"it belongs to cluster {run.cluster}, whose queue is not asked from here"
@@ -130,14 +136,30 @@ def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
     )
 
 
-def _judge_local(run: Run, io: Io, now_s: float) -> KnownRun:
-    if is_final(run.state):
-        return KnownRun(run, None)
-    if not run.is_visible:
-        return KnownRun(run, f"it is {place(run.host)}, not visible from here")
-    if run.host is not None:
-        return KnownRun(run, f"its supervisor is running ({run.state})")
-    return KnownRun(run, _sound_of(run, io, now_s))  # `coach run` has no supervisor
+def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -> KnownRun:
+    """A local run is alive while one of its processes is. `processes`: run id → the pid of a process that names this run."""
+    if not is_final(run.state):
+        if not run.is_visible:
+            return KnownRun(run, f"it is {place(run.host)}, not visible from here")
+        if run.host is not None:
+            return KnownRun(run, f"it is {run.state} on this machine")
+        return KnownRun(run, _sound_of(run, io, now_s))  # run.json names no process
+    if run.run_id in processes:
+        return KnownRun(run, f"process {processes[run.run_id]} of it is running")
+    if run.ended_time_s is None and not _names_its_command(run):
+        # Its supervisor died. The command may live on, and only what it writes can tell.
+        sound = _sound_of(run, io, now_s)
+        return KnownRun(
+            run, f"run.json does not name the process of its command, and {sound}" if sound else None
+        )
+    return KnownRun(run, None)
+
+
+def _names_its_command(run: Run) -> bool:
+    try:
+        return is_command_known(runs.read_json(runs.RunPaths(run.run_dir).run_json))
+    except runs.RunFileError:
+        return False
 
 
 def _launching(run: Run, queue: Mapping[str, Job], ids: set[str | None], now_s: float) -> str | None:

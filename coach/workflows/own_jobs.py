@@ -23,7 +23,7 @@ from coach.model.run import Run
 from coach.sources.follow import describe
 from coach.sources.io import Io
 from coach.sources.job_rows import job_rows_query, parse_job_rows
-from coach.sources.local_process import find_supervisor
+from coach.sources.local_process import find_process
 from coach.sources.run_files import parse_run
 from coach.sources.run_index import RunIndex
 from coach.sources.run_list import read_listed_run
@@ -140,7 +140,7 @@ def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | 
 
 
 def _end_local(run_id: str, run_dir: Path, run_json: Mapping[str, Any], io: Io) -> Step:
-    supervisor = find_supervisor(run_json)
+    process = find_process(run_json)
     try:
         run = read_listed_run(io, run_dir)
     except OSError as error:
@@ -149,9 +149,9 @@ def _end_local(run_id: str, run_dir: Path, run_json: Mapping[str, Any], io: Io) 
         raise HasEnded(f"{run_id}: it has ended already ({run.state})")
     if not run.is_visible:
         raise local.elsewhere(run_id, run.host)
-    if supervisor is None:
+    if process is None:
         raise UserError(f"{run_id}: nothing of this run is running on this machine")
-    return Step(("kill", "-TERM", str(supervisor.pid)), (run_id,), str(run_dir))
+    return Step(("kill", "-TERM", str(process.pid)), (run_id,), str(run_dir))
 
 
 def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Settings) -> Named:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from coach.node import own_run
 from coach.sources.local_process import identify
 from coach.workflows.known_runs import KnownRun, read_known_runs
 from tests.workflows.known import NOW_S, World
@@ -122,7 +125,7 @@ def test_a_local_run_of_another_machine_cannot_be_judged_from_here(world: World)
 def test_a_local_run_is_alive_as_long_as_its_supervisor_is(world: World) -> None:
     here = psutil.Process(os.getpid())
     world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=identify(here))
-    assert only(world).alive_because == "its supervisor is running (RUNNING)"
+    assert only(world).alive_because == "it is RUNNING on this machine"
 
 
 def test_a_local_run_whose_supervisor_died_has_ended(world: World) -> None:
@@ -130,6 +133,71 @@ def test_a_local_run_whose_supervisor_died_has_ended(world: World) -> None:
     world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=gone)
     one = only(world)
     assert (one.run.state, one.alive_because) == ("FAILED", None)
+
+
+def orphan(world: World, **said: object) -> Path:
+    """A run whose supervisor was killed."""
+    gone = {**identify(psutil.Process(os.getpid())), "create_time_s": 1.0}
+    return world.make(RUN, "RUNNING", backend="local", job_id=RUN, supervisor=gone, **said)
+
+
+@pytest.fixture
+def command() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_run_goes_on_while_its_command_outlives_the_supervisor(
+    world: World, command: subprocess.Popen[bytes]
+) -> None:
+    orphan(world, process=own_run.identify(command.pid))
+    one = only(world)
+    assert (one.run.state, one.alive_because) == ("RUNNING", "it is RUNNING on this machine")
+    command.kill()
+    command.wait()
+    one = only(world)
+    assert (one.run.state, one.alive_because) == ("FAILED", None)
+
+
+@pytest.mark.parametrize("said", [{"start_ticks": 1}, {"boot_id": "an earlier boot"}])
+def test_a_number_that_was_given_to_another_process_is_not_the_command(
+    world: World, command: subprocess.Popen[bytes], said: dict[str, object]
+) -> None:
+    orphan(world, process={**own_run.identify(command.pid), **said})
+    one = only(world)
+    assert (one.run.state, one.alive_because) == ("FAILED", None)
+
+
+def test_a_run_of_another_container_cannot_be_judged_from_here(
+    world: World, command: subprocess.Popen[bytes]
+) -> None:
+    orphan(world, process={**own_run.identify(command.pid), "pid_namespace": "pid:[1]"})
+    assert only(world).alive_because == f"it is on {os.uname().nodename}, not visible from here"
+
+
+def test_a_run_whose_command_nobody_noted_is_alive_while_it_writes(world: World) -> None:
+    run_dir = orphan(world)
+    os.utime(run_dir / "run.json", (NOW_S - 60, NOW_S - 60))
+    why = "run.json does not name the process of its command, and run.json was written within the last day"
+    assert only(world).alive_because == why
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "RUNNING"])
+def test_a_process_that_the_command_left_behind_keeps_the_run(world: World, state: str) -> None:
+    """The command has ended; what it started in the background, in a session of its own, has not."""
+    gone = {**own_run.identify(os.getpid()), "start_ticks": 1}
+    if state == "RUNNING":
+        orphan(world, process=gone)
+    else:
+        world.make(RUN, state, backend="local", job_id=RUN, process=gone)
+    left = subprocess.Popen(["sleep", "600"], env={"COACH_RUN_ID": RUN}, start_new_session=True)
+    try:
+        assert only(world).alive_because == f"process {left.pid} of it is running"
+    finally:
+        left.kill()
+        left.wait()
 
 
 def test_a_command_without_a_supervisor_is_alive_while_its_sampler_writes(world: World) -> None:
