@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from coach import __version__, runs
 from coach.node.node_name import is_first_node
+from coach.node.output import Output
 from coach.node.processes import read_stat
 from coach.node.secret_words import mask_command
 
@@ -54,8 +55,16 @@ def prepare(
 
 
 def has_no_script(paths: runs.RunPaths) -> bool:
-    """True when `coach run` made the run itself: then no batch script and no local supervisor records its end."""
+    """True when `coach run` made the run itself: then no batch script and no local supervisor keeps its output and records its end."""
     return _BY_COMMAND in runs.read_json(paths.run_json)
+
+
+def output_of(paths: runs.RunPaths, env: Mapping[str, str]) -> Optional[Output]:
+    """The output that is to be kept or noted: of the first task, where no launch has seen to it."""
+    with contextlib.suppress(OSError, runs.RunFileError):
+        if is_first_node(env) and has_no_script(paths):
+            return Output.of_run(paths, env)
+    return None
 
 
 def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str]) -> str:
@@ -73,16 +82,17 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
     return run_id
 
 
-def note_command(paths: runs.RunPaths) -> None:
-    """In the process that becomes the command: write its pid and its supervisor's into the run.json that `coach run` made.
+def note_command(paths: runs.RunPaths, places: Mapping[str, str]) -> None:
+    """In the process that becomes the command: write its pid, its supervisor's, and where its output is, into run.json.
 
-    This comes before the command starts, so that no moment is left in which the command lives and run.json does not name it.
+    This is for a run that `coach run` made. It comes before the command starts, so that no moment is left in which the command lives
+    and run.json does not name it. `places` has `stdout` and `stderr`.
     """
     with contextlib.suppress(OSError, runs.RunFileError):
-        run = runs.read_json(paths.run_json)
-        if _BY_COMMAND in run and run.get("backend") == "local":
-            found = {"supervisor": _supervisor(os.getppid()), "process": identify(os.getpid())}
-            runs.update_json(paths.run_json, found)
+        found: Dict[str, Any] = {"output": dict(places)}
+        if runs.read_json(paths.run_json).get("backend") == "local":
+            found.update(supervisor=_supervisor(os.getppid()), process=identify(os.getpid()))
+        runs.update_json(paths.run_json, found)
 
 
 def identify(pid: int) -> Dict[str, Any]:

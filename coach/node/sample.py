@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--pid", type=int, metavar="PID", help="follow this process's descendants, and end with it"
     )
     parser.add_argument("--gpm", action="store_true", help=GPM_HELP)
-    parser.add_argument("--ignore-pid", type=int, metavar="PID", help=argparse.SUPPRESS)
+    parser.add_argument("--ignore-pid", type=int, action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--started-time", type=float, metavar="S", help=argparse.SUPPRESS)
 
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         stat = read_stat(followed.pid)
         return stat is not None and stat.start_ticks == followed.start_ticks
 
-    ignored = [os.getpid(), *([args.ignore_pid] if args.ignore_pid else [])]
+    ignored = [os.getpid(), *args.ignore_pid]
     options = Options(node, args.pid, ignored, args.gpm, min(0.5, args.interval / 2))
     if args.once:
         options = options._replace(gpu_limit_s=_PATIENCE_S, slow_interval_s=0.0)

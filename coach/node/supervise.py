@@ -1,8 +1,8 @@
 """`coach run`: start a command with the sampler beside it, hand signals on to it, end as it ends.
 
 The training comes first: it starts before the sampler, nothing here waits for a file system while it runs, and whatever happens to
-the sampler or to the run directory, the command runs on and its exit status is passed through. Standard input, output and error of
-the command are its own: they are neither captured nor copied.
+the sampler or to the run directory, the command runs on and its exit status is passed through. Standard input is the command's own;
+what becomes of its output is for `output.py`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from coach import runs
 from coach.node import first_look, own_run, peers, share
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
+from coach.node.output import Output
 from coach.node.relay import FORWARDED, Witness
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
-_WAITED_FOR = FORWARDED | {signal.SIGCHLD}
+_WAITED_FOR = FORWARDED | {signal.SIGCHLD, signal.SIGWINCH}
 _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 
 
@@ -67,26 +68,35 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         args.run_dir or None, root, args.recipe, command, started_time_s, os.environ, shared
     )
     attempt = _Attempt(paths, node, started_time_s) if paths else None
+    noted = own_run.output_of(paths, os.environ) if paths else None
+    output = noted or Output()
     environment = {**os.environ, **(attempt.environment() if attempt else {})}
     try:
         training = subprocess.Popen(
             command,
             env=environment,
+            stdout=output.of_command.get(1),
+            stderr=output.of_command.get(2),
             close_fds=False,  # descriptors that were passed on to this process are meant for the command
-            preexec_fn=lambda: _become_the_command(paths, mask),  # noqa: PLW1509 (no threads here)
+            preexec_fn=lambda: _become_the_command(paths, noted, mask),  # noqa: PLW1509 (no threads here)
         )
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
         print(f"coach run: {command[0]}: {error.strerror or error}", file=sys.stderr)
+        output.close_command_ends()
+        output.say_end()
         if attempt:
             attempt.record_end(_NOT_FOUND if is_missing else _NOT_EXECUTABLE, set())
         return _NOT_FOUND if is_missing else _NOT_EXECUTABLE
+    output.started(training.pid)
     witness = Witness()
-    sampler = _start_sampler(attempt, args.interval, args.gpm, witness.pid) if attempt else None
+    helpers = [pid for pid in (witness.pid, output.copier_pid) if pid is not None]
+    sampler = _start_sampler(attempt, args.interval, args.gpm, helpers) if attempt else None
     if attempt and os.environ.get("SLURM_NNODES", "1") != "1":
         peers.end_with_a_refused_peer(attempt.paths, node, training)
-    forwarded = _wait(training, witness, sampler, attempt)
+    forwarded = _wait(training, witness, sampler, attempt, output)
     witness.end()
+    output.say_end()
     if sampler is not None and sampler.returncode is None:
         # It has nothing to lose: a record is one write.
         sampler.kill()
@@ -94,15 +104,16 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
             sampler.wait(timeout=2.0)
     if attempt:
         attempt.record_end(training.returncode, forwarded)
+    output.await_reader(_ENDING)
     if training.returncode < 0:
         _die_of(-training.returncode, mask)
     return training.returncode
 
 
-def _become_the_command(paths: Optional[runs.RunPaths], mask: Set[Any]) -> None:
+def _become_the_command(paths: Optional[runs.RunPaths], noted: Optional[Output], mask: Set[Any]) -> None:
     """The last steps before the command starts, in its own process."""
-    if paths:
-        own_run.note_command(paths)
+    if paths and noted:
+        own_run.note_command(paths, noted.places)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
@@ -117,11 +128,12 @@ def _is_refused(paths: runs.RunPaths, node: str, command: List[str], started_tim
 
 
 def _start_sampler(
-    attempt: "_Attempt", interval_s: float, has_gpm: bool, witness_pid: int
+    attempt: "_Attempt", interval_s: float, has_gpm: bool, helpers: List[int]
 ) -> Optional["subprocess.Popen[bytes]"]:
     argv = [sys.executable, str(Path(__file__).parent), "sample", "--run-dir", str(attempt.paths.run_dir)]
     argv += ["--node", attempt.node, "--interval", str(interval_s), "--pid", str(os.getpid())]
-    argv += ["--ignore-pid", str(witness_pid), *(["--gpm"] if has_gpm else [])]
+    argv += [word for pid in helpers for word in ("--ignore-pid", str(pid))]
+    argv += ["--gpm"] if has_gpm else []
     if is_first_node(os.environ):
         argv += ["--started-time", repr(attempt.started_time_s)]
     null = subprocess.DEVNULL
@@ -138,6 +150,7 @@ def _wait(
     witness: Witness,
     sampler: Optional["subprocess.Popen[bytes]"],
     attempt: Optional["_Attempt"],
+    output: Output,
 ) -> Set[int]:
     """Wait for the training's end and give it its signals meanwhile. Returns the signals that came."""
     came: Set[int] = set()
@@ -149,6 +162,11 @@ def _wait(
                 attempt.add_gap(f"the sampler {how}")
         signum = signal.sigwait(_WAITED_FOR)
         if signum == signal.SIGCHLD:
+            output.look_after_copier()
+            continue
+        if signum == signal.SIGWINCH:
+            if output.fit_window():
+                training.send_signal(signum)
             continue
         came.add(signum)
         if not witness.has_got(signum):

@@ -1,0 +1,199 @@
+"""What becomes of the command's standard output and error: the run directory keeps them, or names the file that does.
+
+A stream that goes to a regular file stays as it is, and run.json names the file. For a terminal the command gets a pseudo-terminal;
+for anything else it writes the log itself. In both cases the copier passes on what was printed. Two streams with one target share one log
+and keep their order. Where a log or a pseudo-terminal cannot be made, the stream passes by as if there were no coach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import stat
+import termios
+import time
+from pathlib import Path
+from typing import Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from coach import runs
+from coach.node.copier import DRAINED, ENDED, Command, Stream, copy, encode, fit_window
+from coach.node.processes import read_stat
+
+_STDOUT, _STDERR = 1, 2
+_NAMES = {_STDOUT: "stdout", _STDERR: "stderr"}
+_LOG_WAIT_S = 2.0
+_LOOK_INTERVAL_S = 0.1
+_MIN_LIFE_S = 1.0
+"""A copier that died sooner is not started again."""
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+class _Kept(NamedTuple):
+    """One log: the command's end of it, and how it is passed on (None: not at all)."""
+
+    command_end: int
+    stream: Optional[Stream]
+
+
+class Output:
+    """The streams of one command, as `coach run` holds them. Nothing here raises."""
+
+    def __init__(self) -> None:
+        self.of_command: Dict[int, int] = {}
+        """1 and 2 → the descriptor that the command gets in its place."""
+        self.places: Dict[str, str] = {}
+        """For run.json: `stdout` and `stderr` → a name in the run directory, or the path of a file elsewhere."""
+        self._streams: List[Stream] = []
+        self._control: Optional[socket.socket] = None
+        self._command: Optional[Command] = None
+        self._is_drained = True
+        self._started_s = 0.0
+        self.copier_pid: Optional[int] = None
+
+    @classmethod
+    def of_run(cls, paths: runs.RunPaths, env: Mapping[str, str]) -> "Output":
+        """Look where standard output and error go, and make the logs that are needed."""
+        output = cls()
+        kept: Dict[Tuple[int, int, int], int] = {}
+        for number in (_STDOUT, _STDERR):
+            with contextlib.suppress(OSError, termios.error):
+                output._take(number, paths, env, kept)
+        if output._streams:
+            output._start_copier()
+        return output
+
+    def _take(
+        self, number: int, paths: runs.RunPaths, env: Mapping[str, str], kept: Dict[Tuple[int, int, int], int]
+    ) -> None:
+        found = os.fstat(number)
+        target = (found.st_dev, found.st_ino, found.st_rdev)
+        name = _NAMES[number]
+        if target in kept:
+            self.of_command[number] = self.of_command[kept[target]]
+            self.places[name] = self.places[_NAMES[kept[target]]]
+        elif stat.S_ISREG(found.st_mode):
+            if found.st_nlink:
+                self.places[name] = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115 (the text is wanted)
+        elif os.isatty(number) or not env.get("SLURM_STEP_ID"):
+            log = paths.stdout_log if number == _STDOUT else paths.stderr_log
+            taken = _keep(number, found, log)
+            kept[target] = number
+            self.of_command[number] = taken.command_end
+            self.places[name] = log.name
+            if taken.stream is not None:
+                self._streams.append(taken.stream)
+
+    def _start_copier(self) -> None:
+        own, others = socket.socketpair()
+        self._started_s = time.monotonic()
+        try:
+            pid = os.fork()
+        except OSError:
+            self._pass_by()
+            return
+        if pid == 0:
+            status = 1
+            try:
+                own.close()
+                copy(self._streams, others)
+                status = 0
+            finally:
+                os._exit(status)
+        others.close()
+        self._control, self.copier_pid, self._is_drained = own, pid, False
+
+    def _pass_by(self) -> None:
+        self.close_command_ends()
+        self.of_command, self.places, self._streams = {}, {}, []
+
+    def started(self, pid: int) -> None:
+        """The command runs: what it prints to is its own now."""
+        self.close_command_ends()
+        found = read_stat(pid)
+        if found is not None:
+            self._command = Command(pid, found.start_ticks)
+            self._tell(encode(self._command))
+
+    def close_command_ends(self) -> None:
+        """Close what only the command may hold open."""
+        for descriptor in set(self.of_command.values()):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def look_after_copier(self) -> None:
+        """Start the copier again where somebody has killed it: a command on a terminal would wait for it for ever."""
+        if self.copier_pid is None:
+            return
+        with contextlib.suppress(ChildProcessError):
+            pid, status = os.waitpid(self.copier_pid, os.WNOHANG)
+            if pid == 0:
+                return
+            self.copier_pid, self._is_drained = None, True
+            if status != 0 and time.monotonic() - self._started_s > _MIN_LIFE_S:
+                self._start_copier()
+                if self._command is not None:
+                    self._tell(encode(self._command))
+
+    def fit_window(self) -> bool:
+        """The terminal's size has changed: the command's follows. Returns True if it has one.
+
+        The command has to be told anew: the terminal's own signal may have reached it before this.
+        """
+        terminals = [each for each in self._streams if each.log is not None]
+        for each in terminals:
+            fit_window(each.target, each.source)
+        return bool(terminals)
+
+    def say_end(self) -> None:
+        """The command has ended. Waits a moment until all that it printed is in the logs."""
+        self._tell(ENDED)
+        self._await_drained(time.monotonic() + _LOG_WAIT_S)
+
+    def await_reader(self, ending: Set[signal.Signals]) -> None:
+        """Wait until all that was printed is passed on, for as long as its reader takes. A signal to end ends the wait."""
+        while not self._await_drained(time.monotonic() + _LOOK_INTERVAL_S):
+            if signal.sigpending() & ending:
+                return
+
+    def _await_drained(self, deadline_s: float) -> bool:
+        while not self._is_drained and self._control is not None:
+            if not select.select([self._control], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                return False
+            with contextlib.suppress(OSError):
+                self._is_drained = self._control.recv(1) in (DRAINED, b"")
+        return True
+
+    def _tell(self, words: bytes) -> None:
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.send(words, socket.MSG_NOSIGNAL)
+
+
+def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:
+    """Make the log of a stream, and what the command prints to. Raises OSError or termios.error."""
+    written = os.open(str(log), _LOG_FLAGS, 0o600)
+    if os.isatty(number):
+        try:
+            return _on_terminal(number, written)
+        except (OSError, termios.error):
+            os.close(written)
+            raise
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev:  # noqa: PTH116 (a field)
+        return _Kept(written, None)
+    source = os.open(str(log), os.O_RDONLY | os.O_CLOEXEC)
+    os.lseek(source, 0, os.SEEK_END)
+    return _Kept(written, Stream(source, number, None))
+
+
+def _on_terminal(number: int, log: int) -> _Kept:
+    source, command_end = os.openpty()
+    fit_window(number, source)
+    # As the terminal is set, but what is printed arrives unchanged: the terminal itself makes CR LF of a newline.
+    attributes = termios.tcgetattr(number)
+    attributes[1] &= ~termios.OPOST
+    attributes[3] &= ~(termios.ECHO | termios.ECHONL)
+    termios.tcsetattr(command_end, termios.TCSANOW, attributes)
+    return _Kept(command_end, Stream(source, number, log))
