@@ -156,21 +156,28 @@ def test_a_run_directory_that_cannot_be_made_does_not_fail_the_training(start: S
     assert len(stderr.splitlines()) == 1
 
 
+def _is_copier(pid: int, command: str) -> bool:
+    return os.getsid(pid) == pid and " sample " not in command
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_of_coach_is_left_behind(start: Start, tmp_path: Path, signum: int) -> None:
     training = start(*_run(tmp_path), "--", "sleep", "60")
     wait_until(lambda: telemetry(tmp_path / "run"), what="a first sample")
     children = children_of(training.pid)
-    assert len(children) == 3, children
+    assert len(children) == 4, children
     sleep = next(pid for pid, command in children.items() if command.startswith("sleep"))
+    # The copier stays for what a training prints that nobody could tell to end.
+    copier = next(pid for pid, command in children.items() if pid != sleep and _is_copier(pid, command))
     training.send_signal(signum)
     training.wait(30)
     try:
-        rest = [Path(f"/proc/{pid}") for pid in children if pid != sleep]
+        rest = [Path(f"/proc/{pid}") for pid in children if pid not in (sleep, copier)]
         wait_until(lambda: not any(path.exists() for path in rest), what="the helpers' end")
     finally:
-        if signum == signal.SIGKILL:  # nobody could tell the training
+        if signum == signal.SIGKILL:
             os.kill(sleep, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{copier}").exists(), what="the copier's end")
 
 
 def test_a_users_own_command_gets_a_run_directory(
