@@ -8,6 +8,7 @@ and keep their order. Where a log or a pseudo-terminal cannot be made, the strea
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ import stat
 import termios
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from coach import runs
 from coach.node.copier import DRAINED, ENDED, Command, Stream, copy, encode, fit_window
@@ -44,8 +45,9 @@ class Output:
     def __init__(self) -> None:
         self.of_command: Dict[int, int] = {}
         """1 and 2 → the descriptor that the command gets in its place."""
-        self.places: Dict[str, str] = {}
-        """For run.json: `stdout` and `stderr` → a name in the run directory, or the path of a file elsewhere."""
+        self.places: Dict[str, Any] = {}
+        """For run.json: `stdout` and `stderr` → a name in the run directory, or the path of a file elsewhere; and with `_start_bytes`
+        how much stood in that file already."""
         self._streams: List[Stream] = []
         self._control: Optional[socket.socket] = None
         self._command: Optional[Command] = None
@@ -76,15 +78,22 @@ class Output:
             self.places[name] = self.places[_NAMES[kept[target]]]
         elif stat.S_ISREG(found.st_mode):
             if found.st_nlink:
-                self.places[name] = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115 (the text is wanted)
+                path = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115 (the text is wanted)
+                # A job's own output begins with the job, not with the command.
+                self._place(name, path, 0 if env.get("SLURM_JOB_ID") else _position(number))
         elif os.isatty(number) or not env.get("SLURM_STEP_ID"):
             log = paths.stdout_log if number == _STDOUT else paths.stderr_log
             taken = _keep(number, found, log)
             kept[target] = number
             self.of_command[number] = taken.command_end
-            self.places[name] = log.name
+            self._place(name, log.name, log.stat().st_size)
             if taken.stream is not None:
                 self._streams.append(taken.stream)
+
+    def _place(self, name: str, place: str, start_bytes: int) -> None:
+        self.places[name] = place
+        if start_bytes:
+            self.places[f"{name}_start_bytes"] = start_bytes
 
     def _start_copier(self) -> None:
         own, others = socket.socketpair()
@@ -170,6 +179,12 @@ class Output:
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send(words, socket.MSG_NOSIGNAL)
+
+
+def _position(number: int) -> int:
+    """Where the next byte will be written."""
+    appends = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND
+    return os.fstat(number).st_size if appends else os.lseek(number, 0, os.SEEK_CUR)
 
 
 def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:

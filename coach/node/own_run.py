@@ -82,15 +82,17 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
     return run_id
 
 
-def note_command(paths: runs.RunPaths, places: Mapping[str, str]) -> None:
+def note_command(paths: runs.RunPaths, places: Mapping[str, Any]) -> None:
     """In the process that becomes the command: write its pid, its supervisor's, and where its output is, into run.json.
 
     This is for a run that `coach run` made. It comes before the command starts, so that no moment is left in which the command lives
     and run.json does not name it. `places` has `stdout` and `stderr`.
     """
     with contextlib.suppress(OSError, runs.RunFileError):
-        found: Dict[str, Any] = {"output": dict(places)}
-        if runs.read_json(paths.run_json).get("backend") == "local":
+        run = runs.read_json(paths.run_json)
+        earlier = run.get("output") or {}  # of an earlier command in the same directory
+        found: Dict[str, Any] = {"output": {**dict.fromkeys(earlier), **places}}
+        if run.get("backend") == "local":
             found.update(supervisor=_supervisor(os.getppid()), process=identify(os.getpid()))
         runs.update_json(paths.run_json, found)
 

@@ -38,9 +38,9 @@ class Bite:
 class FileFollower:
     """Reads what was appended to one file. File errors pass through as OSError."""
 
-    def __init__(self, io: Io, path: Path, bite_bytes: int = BITE_BYTES) -> None:
+    def __init__(self, io: Io, path: Path, bite_bytes: int = BITE_BYTES, offset: int = 0) -> None:
         self.path = path
-        self.offset = 0
+        self.offset = offset
         self.size = 0
         self.head = b""
         self.lost: tuple[bytes, int] | None = None

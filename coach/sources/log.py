@@ -26,8 +26,9 @@ _NUM_BITES_PER_END = 80
 class _FollowedLog:
     """One log file: its follower, its scanner and what was last said about it."""
 
-    def __init__(self, io: Io, path: Path, signatures: Sequence[Signature]) -> None:
+    def __init__(self, io: Io, path: Path, signatures: Sequence[Signature], start: int = 0) -> None:
         self._io = io
+        self._start = start
         self._follower = FileFollower(io, path, BITE_BYTES)
         self._path = path
         self._signatures = signatures
@@ -43,6 +44,7 @@ class _FollowedLog:
         Raises OSError, but not for a file that is yet to come.
         """
         try:
+            self._pass_over_start()
             bite = self._follower.read()
         except FileNotFoundError:
             if self._follower.offset:
@@ -60,6 +62,21 @@ class _FollowedLog:
         if self._tail is None:
             self._tail = self._far_end() or self._scanner.tail()
         return LogChunk(target, tuple(hits), self._tail, bite.is_restart), bite.is_caught_up, True
+
+    def _pass_over_start(self) -> None:
+        """Count the lines of what the file held before, and follow it from there. A file that is shorter by now began anew."""
+        start, self._start = self._start, 0
+        if not 0 < start <= (self._io.size(self._path) if start else 0):
+            return
+        num_lines = offset = 0
+        while offset < start:
+            data = self._io.read(self._path, offset, min(BITE_BYTES, start - offset))
+            if not data:
+                return
+            num_lines += data.count(b"\n")
+            offset += len(data)
+        self._follower = FileFollower(self._io, self._path, BITE_BYTES, offset)
+        self._scanner = LogScanner(self._signatures, str(self._path), num_lines)
 
     def _far_end(self) -> LogTail | None:
         """The last lines of a file that is far from being read; looked at anew only now and then."""
@@ -91,12 +108,15 @@ class LogSource:
         files: Callable[[], Sequence[Path]],
         signatures: Callable[[], Sequence[Signature]],
         interval_s: float = INTERVAL_S,
+        start_of: Callable[[Path], int] = lambda path: 0,
     ) -> None:
+        """`start_of`: how many bytes of a file are not of the target, because they stood there before."""
         self.interval_s = interval_s
         self._io = io
         self._target = target
         self._files = files
         self._signatures = signatures
+        self._start_of = start_of
         self._logs: dict[Path, _FollowedLog] = {}
 
     def poll(self) -> Iterable[Reading]:
@@ -111,7 +131,7 @@ class LogSource:
         are_caught_up = True
         for path in paths:
             if path not in self._logs:
-                self._logs[path] = _FollowedLog(self._io, path, self._signatures())
+                self._logs[path] = _FollowedLog(self._io, path, self._signatures(), self._start_of(path))
             try:
                 chunk, is_caught_up, is_found = self._logs[path].read(self._target)
             except OSError as problem:

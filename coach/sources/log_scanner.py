@@ -101,7 +101,7 @@ class LogScanner:
     Where an attempt of a requeued job begins or ends is always among them.
     """
 
-    def __init__(self, signatures: Sequence[Signature], file: str = "") -> None:
+    def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
         self.is_binary = False
         self._file = file
         self._signatures = (*signatures, ATTEMPT, REQUEUED)
@@ -117,7 +117,7 @@ class LogScanner:
         self._num_bytes = 0
         self._num_text_bytes = 0
         self._decoder: codecs.IncrementalDecoder | None = None
-        self._num_newlines = 0
+        self._num_newlines = num_lines_before
         self._held: list[LogHit] = []
         self._open: list[_OpenTraceback] = []
         self._flushed: set[int] = set()

@@ -33,6 +33,7 @@ from coach.sources.metrics import MetricsSource
 from coach.sources.run_files import RunFilesSource
 from coach.sources.run_index import RunIndex
 from coach.sources.run_list import RunListSource
+from coach.sources.run_logs import RunLogs
 from coach.sources.seen_jobs import SeenJobs
 from coach.sources.slurm import JobsSource
 from coach.sources.telemetry import TelemetrySource
@@ -203,8 +204,7 @@ def target_sources(
         named = target.logs or (() if is_metrics(path) else (path,))
         numbers = target.metrics or ((path,) if is_metrics(path) else ())
         return _foreign_sources(name, lambda: named, lambda: numbers, io, signatures)
-    paths = runs.RunPaths(path)
-    logs = target.logs or (paths.stdout_log, paths.stderr_log)
+    own = RunLogs(io, path)
     return {
         f"run:{name}": lambda: RunFilesSource(io, name, path, look),
         f"metrics:{name}": lambda: (
@@ -213,7 +213,9 @@ def target_sources(
             else MetricsSource(io, name, path)
         ),
         f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
-        f"log:{name}": lambda: LogSource(io, name, lambda: logs, signatures),
+        f"log:{name}": lambda: LogSource(
+            io, name, lambda: target.logs or own.paths(), signatures, start_of=own.start_of
+        ),
     }
 
 

@@ -161,3 +161,20 @@ def test_what_was_found_in_a_huge_log_is_told_also_when_its_end_cannot_be_read()
     io = Stale()
     io.write(str(PATH), b"step 1\nKilled\n" + b"step 2\n" * 5000)
     assert [hit.line for hit in chunk_of(source_of(io).poll()).hits] == [2]
+
+
+def test_what_a_file_held_before_the_run_is_counted_and_not_searched() -> None:
+    io = FakeIo()
+    before = b"Killed\n" * 3
+    io.write(str(PATH), before + b"step 1\n" * 2000 + b"Killed\n")
+    source = LogSource(io, "r", lambda: (PATH,), lambda: (KILLED,), start_of=lambda path: len(before))
+    [hit] = chunk_of(source.poll()).hits
+    assert hit.line == 2004
+
+
+def test_a_file_that_began_anew_since_is_searched_from_its_start() -> None:
+    io = FakeIo()
+    io.write(str(PATH), b"Killed\n" + b"step 1\n" * 2000)
+    source = LogSource(io, "r", lambda: (PATH,), lambda: (KILLED,), start_of=lambda path: 1 << 20)
+    [hit] = chunk_of(source.poll()).hits
+    assert hit.line == 1
