@@ -158,6 +158,7 @@ class Output:
 
     def say_end(self) -> None:
         """The command has ended. Waits a moment until all that it printed is in the logs."""
+        self.look_after_copier()
         self._tell(ENDED)
         self._await_drained(time.monotonic() + _LOG_WAIT_S)
 
