@@ -50,7 +50,8 @@ class Output:
         how much stood in that file already."""
         self._streams: List[Stream] = []
         self._control: Optional[socket.socket] = None
-        self._command: Optional[Command] = None
+        self._said = b""
+        """What the copier has to know."""
         self._is_drained = True
         self._started_s = 0.0
         self.copier_pid: Optional[int] = None
@@ -116,35 +117,37 @@ class Output:
 
     def _pass_by(self) -> None:
         self.close_command_ends()
-        self.of_command, self.places, self._streams = {}, {}, []
+        self.places, self._streams = {}, []
 
     def started(self, pid: int) -> None:
         """The command runs: what it prints to is its own now."""
         self.close_command_ends()
         found = read_stat(pid)
         if found is not None:
-            self._command = Command(pid, found.start_ticks)
-            self._tell(encode(self._command))
+            self._said = encode(Command(pid, found.start_ticks))
+            self._tell(self._said)
 
     def close_command_ends(self) -> None:
         """Close what only the command may hold open."""
         for descriptor in set(self.of_command.values()):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+        self.of_command = {}
 
-    def look_after_copier(self) -> None:
+    def look_after_copier(self, options: int = os.WNOHANG) -> None:
         """Start the copier again where somebody has killed it: a command on a terminal would wait for it for ever."""
         if self.copier_pid is None:
             return
-        with contextlib.suppress(ChildProcessError):
-            pid, status = os.waitpid(self.copier_pid, os.WNOHANG)
-            if pid == 0:
-                return
-            self.copier_pid, self._is_drained = None, True
-            if status != 0 and time.monotonic() - self._started_s > _MIN_LIFE_S:
-                self._start_copier()
-                if self._command is not None:
-                    self._tell(encode(self._command))
+        try:
+            pid, status = os.waitpid(self.copier_pid, options)
+        except ChildProcessError:  # whoever started coach has it not collect its children
+            pid, status = self.copier_pid, 0
+        if pid == 0:
+            return
+        self.copier_pid, self._is_drained = None, True
+        if status != 0 and time.monotonic() - self._started_s > _MIN_LIFE_S:
+            self._start_copier()
+            self._tell(self._said)
 
     def fit_window(self) -> bool:
         """The terminal's size has changed: the command's follows. Returns True if it has one.
@@ -158,7 +161,7 @@ class Output:
 
     def say_end(self) -> None:
         """The command has ended. Waits a moment until all that it printed is in the logs."""
-        self.look_after_copier()
+        self._said += ENDED
         self._tell(ENDED)
         self._await_drained(time.monotonic() + _LOG_WAIT_S)
 
@@ -173,7 +176,10 @@ class Output:
             if not select.select([self._control], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 return False
             with contextlib.suppress(OSError):
-                self._is_drained = self._control.recv(1) in (DRAINED, b"")
+                if self._control.recv(1) == DRAINED:
+                    self._is_drained = True
+                    continue
+            self.look_after_copier(options=0)  # the socket is closed: the copier is ending
         return True
 
     def _tell(self, words: bytes) -> None:
