@@ -7,7 +7,7 @@ is followed out of its directory.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,17 @@ from coach.sources.values import table, text, whole
 
 
 class RunLogs:
-    """The logs of one run. run.json is read until it has named them."""
+    """The logs of one run. run.json is read until it has named them.
 
-    def __init__(self, io: Io, run_dir: Path) -> None:
+    `of_job` knows where Slurm writes: the tasks of a step leave their output to it.
+    """
+
+    def __init__(
+        self, io: Io, run_dir: Path, of_job: Callable[[str], tuple[Path, ...]] = lambda job_id: ()
+    ) -> None:
         self._io = io
+        self._of_job = of_job
+        self._job_id: str | None = None
         self._run_dir = run_dir
         paths = runs.RunPaths(run_dir)
         self._own = {"stdout.log": paths.stdout_log, "stderr.log": paths.stderr_log}
@@ -31,10 +38,11 @@ class RunLogs:
         self._starts: Mapping[Path, int] = {}
 
     def paths(self) -> tuple[Path, ...]:
-        """The logs, standard output first. Never raises."""
+        """The logs, standard output first. Raises OSError where the job's are asked for."""
         if self._paths is None:
             self._learn()
-        return self._paths or tuple(self._own.values())
+        of_job = self._of_job(self._job_id) if self._job_id is not None else ()
+        return self._paths or of_job or tuple(self._own.values())
 
     def start_of(self, path: Path) -> int:
         """How many bytes stood in the file when the run began: they are not of the run."""
@@ -46,9 +54,9 @@ class RunLogs:
             value = parse_json(read_whole(self._io, path), path)
         except (OSError, UserError):
             return
-        output = table(value.get("output"))
-        if not output and "command" in value:
+        if "command" in value and "output" not in value:
             return  # `coach run` has made the run, and is about to start its command
+        output = table(value.get("output"))
         places: dict[Path, int] = {}
         for stream in ("stdout", "stderr"):
             place = self._place(output, stream)
@@ -56,6 +64,8 @@ class RunLogs:
                 places.setdefault(place, max(0, whole(output.get(f"{stream}_start_bytes")) or 0))
         self._starts = {place: start for place, start in places.items() if start}
         self._paths = tuple(places)
+        if "command" in value and not places and value.get("backend") == "slurm":
+            self._job_id = text(value.get("job_id"))
 
     def _place(self, output: Mapping[str, Any], stream: str) -> Path | None:
         named = text(output.get(stream))

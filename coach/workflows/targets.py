@@ -204,7 +204,7 @@ def target_sources(
         named = target.logs or (() if is_metrics(path) else (path,))
         numbers = target.metrics or ((path,) if is_metrics(path) else ())
         return _foreign_sources(name, lambda: named, lambda: numbers, io, signatures)
-    own = RunLogs(io, path)
+    own = RunLogs(io, path, output_paths.of)
     return {
         f"run:{name}": lambda: RunFilesSource(io, name, path, look),
         f"metrics:{name}": lambda: (

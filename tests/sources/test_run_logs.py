@@ -53,3 +53,10 @@ def test_a_run_of_somebody_else_leads_nowhere_out_of_its_directory(
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     assert logs_of(tmp_path, output={"stdout": "/home/ada/.ssh/id"}).paths() == own(tmp_path)
+
+
+def test_a_step_of_a_job_leaves_its_output_to_slurm(tmp_path: Path) -> None:
+    value = {"command": ["x"], "output": {}, "backend": "slurm", "job_id": "17"}
+    (tmp_path / "run.json").write_text(json.dumps(value))
+    logs = RunLogs(SystemIo({}), tmp_path, lambda job_id: (Path(f"/home/ada/slurm-{job_id}.out"),))
+    assert logs.paths() == (Path("/home/ada/slurm-17.out"),)
