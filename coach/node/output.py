@@ -140,7 +140,7 @@ class Output:
             return
         try:
             pid, status = os.waitpid(self.copier_pid, options)
-        except ChildProcessError:  # whoever started coach has it not collect its children
+        except ChildProcessError:  # SIGCHLD is ignored here: the kernel has collected it
             pid, status = self.copier_pid, 0
         if pid == 0:
             return
