@@ -127,6 +127,13 @@ class Output:
             self._said = encode(Command(pid, found.start_ticks))
             self._tell(self._said)
 
+    def say(self, line: str) -> None:
+        """Why the command did not start, in the place of its standard error."""
+        with contextlib.suppress(OSError):
+            words = f"{line}\n".encode("utf-8", "surrogateescape")
+            os.write(self.of_command.get(_STDERR, _STDERR), words)
+        self.close_command_ends()
+
     def close_command_ends(self) -> None:
         """Close what only the command may hold open."""
         for descriptor in set(self.of_command.values()):

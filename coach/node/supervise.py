@@ -82,11 +82,11 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         )
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
-        print(f"coach run: {command[0]}: {error.strerror or error}", file=sys.stderr)
-        output.close_command_ends()
+        output.say(f"coach run: {command[0]}: {error.strerror or error}")
         output.say_end()
         if attempt:
             attempt.record_end(_NOT_FOUND if is_missing else _NOT_EXECUTABLE, set())
+        output.await_reader(_ENDING)
         return _NOT_FOUND if is_missing else _NOT_EXECUTABLE
     output.started(training.pid)
     witness = Witness()

@@ -66,6 +66,7 @@ def test_a_command_that_does_not_exist_is_one_line_and_127(start: Start, tmp_pat
     _, stderr = training.communicate(timeout=30)
     assert training.returncode == 127
     assert stderr == "coach run: no-such-trainer: No such file or directory\n"
+    assert (tmp_path / "run" / "stderr.log").read_text() == stderr
 
 
 def test_no_command_at_all_is_one_line(start: Start, tmp_path: Path) -> None:
