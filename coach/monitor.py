@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
-from coach.model.belonging import is_job_of
+from coach.analysis.run_jobs import RunJobs
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.finding import Diagnosis
 from coach.model.flight import FlightRecord
@@ -81,7 +81,6 @@ class Monitor:
 
     def __init__(self, user: str, diagnose: Diagnose | None, cluster: str | None = None) -> None:
         self._user = user
-        self._cluster = cluster
         self._diagnose = diagnose
         self._nodes: tuple[Node, ...] = ()
         self._partitions: tuple[Partition, ...] = ()
@@ -90,7 +89,7 @@ class Monitor:
         self._has_jobs = False
         self._is_queue_whole = False
         self._runs: tuple[Run, ...] = ()
-        self._newest_of_job: dict[str, Run] = {}
+        self._run_jobs = RunJobs(cluster)
         self._run_problems: tuple[str, ...] = ()
         self._targets: dict[str, _Target] = {}
         self._diagnoses: dict[str, Diagnosis] = {}
@@ -162,7 +161,7 @@ class Monitor:
             case RunList(runs=runs, problems=problems):
                 is_news = (runs, problems) != (self._runs, self._run_problems)
                 self._runs, self._run_problems = runs, problems
-                self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
+                self._run_jobs.see_runs(runs)
                 return is_news
             case None:
                 return False
@@ -177,12 +176,13 @@ class Monitor:
         is_news, self._has_jobs = rows != self._jobs, True
         if is_news:
             self._jobs, self._queue = rows, tuple(rows.values())  # screens arrange another object anew
+            self._run_jobs.see_rows(rows)
         for target in self._targets.values():
             self._join_job(target)
         return is_news
 
     def _join_job(self, target: _Target) -> None:
-        row = self._jobs.get(target.name) if target.facts is None else self._row_of(target.facts.run)
+        row = self._jobs.get(target.name) if target.facts is None else self._run_jobs.row_of(target.facts.run)
         if row is None and target.job is not None and is_final(target.job.state):
             return  # Slurm forgets a job minutes after its end; how it ended stays true
         if row != target.job:
@@ -199,7 +199,7 @@ class Monitor:
             partitions=self._partitions,
             jobs=self._queue,
             is_queue_whole=self._is_queue_whole,
-            runs=tuple(self._with_job_state(run) for run in self._runs),
+            runs=tuple(self._run_jobs.with_state(run) for run in self._runs),
             run_problems=self._run_problems,
             targets=MappingProxyType(
                 {name: target.snapshot for name, target in self._targets.items() if target.snapshot}
@@ -215,7 +215,7 @@ class Monitor:
 
     def ended_in_queue(self) -> list[tuple[Run, Job]]:
         """Own runs whose job the queue says has ended."""
-        rows = ((run, self._row_of(run)) for run in self._runs)
+        rows = ((run, self._run_jobs.row_of(run)) for run in self._runs)
         return [(run, row) for run, row in rows if row and is_final(row.state) and row.user == self._user]
 
     def target(self, name: str, now_s: float) -> TargetSnapshot:
@@ -289,21 +289,6 @@ class Monitor:
         known = [end for end in ends if end is not None and end <= now_s + _MAX_CLOCK_SKEW_S]
         # The queue's clock and the nodes' differ: the end is never before the last record.
         return max([*known, *([target.last_record_s] if target.last_record_s else [])], default=now_s)
-
-    def _row_of(self, run: Run) -> Job | None:
-        """The run's row in the queue; of several runs with its number it belongs to the newest that it can belong to."""
-        row = self._jobs.get(run.job_id or run.run_id)
-        if row is None or not is_job_of(row, run, self._cluster):
-            return None
-        newest = self._newest_of_job.get(row.job_id)
-        is_overtaken = newest is not None and newest.run_id > run.run_id
-        return None if newest and is_overtaken and is_job_of(row, newest, self._cluster) else row
-
-    def _with_job_state(self, run: Run) -> Run:
-        job = self._row_of(run)
-        if job is None or (is_final(run.state) and not job.was_requeued_after(run.ended_time_s)):
-            return run
-        return replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
 
 
 def _apply_to_target(target: _Target, reading: Reading) -> bool:
