@@ -6,21 +6,17 @@ few times a second, and never touches a source.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from coach import runs
 from coach.config import Settings, load
 from coach.config.reload import Follower
-from coach.model.cluster import Job, is_final
 from coach.model.history import History
 from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.reading import JobList, Reading
-from coach.model.run import Run
 from coach.model.snapshot import Snapshot, Watch
 from coach.monitor import Monitor
 from coach.poller import Poller
@@ -43,6 +39,7 @@ from coach.workflows.diagnosing import LazyEngine
 from coach.workflows.history import remember_jobs
 from coach.workflows.read import read_once
 from coach.workflows.readonly import held_back
+from coach.workflows.run_records import RunRecords
 from coach.workflows.settings_source import SettingsSource
 from coach.workflows.sharing import Sharer
 from coach.workflows.targets import (
@@ -174,8 +171,8 @@ class WatchSession:
         """Streams from inside of jobs, which go on also while their job is not on the screen."""
         self._lingering: dict[str, float] = {}
         self._snapshot = Snapshot(io.now())
-        self._recorded_ends: set[tuple[str, float | None]] = set()
         self._sharer = Sharer() if manners is not None else None
+        self._records = RunRecords(self._sharer)
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -299,7 +296,7 @@ class WatchSession:
             is_news = self._monitor.apply(problem) or is_news
         if is_news and self._can_write and not self._settings.is_readonly:
             for run, job in self._monitor.ended_in_queue():
-                self._record_end(run, job)
+                self._records.keep_end(run, job)
         return is_news
 
     def _forget_ended(self, target: str) -> None:
@@ -309,19 +306,6 @@ class WatchSession:
             if streams and all(stream.has_ended for stream in streams):
                 del self._attached[target]
                 self._is_watch_new = True
-
-    def _record_end(self, run: Run, job: Job) -> None:
-        """Keep in run.json how the job ended, once: Slurm forgets it within minutes."""
-        end = (run.run_id, job.end_time_s)  # a requeued job has several
-        if end in self._recorded_ends:
-            return
-        self._recorded_ends.add(end)
-        path = runs.RunPaths(run.run_dir).run_json
-        with contextlib.suppress(OSError, runs.RunFileError):
-            if not is_final(runs.read_json(path).get("state")):
-                runs.update_json(path, {"state": job.state, "ended_time_s": job.end_time_s})
-                if self._sharer is not None:
-                    self._sharer.tell_end(run, job.state)
 
     def _apply_watch(self) -> None:
         with self._lock:
