@@ -148,8 +148,10 @@ class Monitor:
 
     def _apply_payload(self, reading: Reading, target: _Target | None) -> bool:
         match reading.payload:
-            case JobList(jobs=jobs, is_all=is_all):
+            case JobList(jobs=jobs, is_all=is_all, has_outputs=has_outputs):
                 is_other, self._is_queue_whole = is_all != self._is_queue_whole, is_all
+                if has_outputs:
+                    self._run_jobs.see_outputs(job for job in jobs if job.user == self._user)
                 return self._apply_jobs(jobs) or is_other
             case NodeList(nodes=nodes):
                 is_news = nodes != self._nodes
@@ -212,6 +214,10 @@ class Monitor:
     def runs(self) -> tuple[Run, ...]:
         """The runs as their directories tell them."""
         return self._runs
+
+    def found_in_queue(self) -> list[tuple[Run, str]]:
+        """Own runs without a job id in run.json, with the jobs that are theirs."""
+        return self._run_jobs.found()
 
     def ended_in_queue(self) -> list[tuple[Run, Job]]:
         """Own runs whose job the queue says has ended."""

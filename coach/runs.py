@@ -154,8 +154,12 @@ def _user_home(env: Mapping[str, str]) -> Path:
 def new_run_id(recipe: str, time_s: float) -> str:
     """For example 20261121-142233-ddp-4f2a: sorts by time, says what it is, unique within a second."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(time_s))
-    name = re.sub(r"[^A-Za-z0-9_.]+", "-", recipe).strip("-") or "run"
-    return f"{stamp}-{name}-{secrets.token_hex(2)}"
+    return f"{stamp}-{slug_of(recipe)}-{secrets.token_hex(2)}"
+
+
+def slug_of(recipe: str) -> str:
+    """A recipe's name as it stands in a run id."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", recipe).strip("-") or "run"
 
 
 def make_private(folder: Path) -> None:

@@ -75,6 +75,7 @@ def _fields(item: Run) -> dict[str, Any]:
         "backend": item.backend,
         "job_id": item.job_id,
         "state": item.state,
+        "submission": item.submission,
         "host": item.host,
         "is_visible": item.is_visible,
         "last_word_time_s": item.last_word_time_s,
@@ -96,13 +97,19 @@ def _row(item: Run, size_bytes: int | None) -> tuple[str | None, ...]:
     return (
         item.run_id,
         item.recipe or None,
-        item.state if item.is_visible else place(item.host),
+        _state(item),
         item.backend,
         None if item.job_id == item.run_id else item.job_id,
         None if size_bytes is None else format_bytes(size_bytes),
         format_time(item.created_time_s, "%Y-%m-%d %H:%M:%S"),
         item.parent_run_id if item.sweep is None else _place_in_group(item.sweep),
     )
+
+
+def _state(item: Run) -> str | None:
+    if item.submission is not None:
+        return item.submission.words
+    return item.state if item.is_visible else place(item.host)
 
 
 def _place_in_group(sweep: SweepPoint) -> str:

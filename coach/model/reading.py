@@ -18,6 +18,8 @@ class JobList:
 
     jobs: tuple[Job, ...]
     is_all: bool
+    has_outputs: bool = False
+    """True if the caller's own rows say where each job writes to: everybody's are asked for without."""
 
 
 @dataclass(frozen=True, slots=True)

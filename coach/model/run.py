@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from coach.model.drill import Answer
 from coach.model.launch import AppliedFix, SweepPoint
+
+
+class Submission(StrEnum):
+    """How the submission of a run stands that waits and has no job id."""
+
+    LAUNCHING = "launching"
+    """The coach that submits it is still at work, or may be."""
+    NEVER = "never_submitted"
+    """The launch was interrupted before Slurm had the job."""
+    NOT_QUEUED = "not_queued"
+    """The launch was interrupted, and no job of it is in the queue."""
+    UNKNOWN = "may_be_queued"
+    """The launch was interrupted, and Slurm did not answer."""
+
+    @property
+    def words(self) -> str:
+        """In place of the run's state."""
+        return self.value.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,12 @@ class Run:
     drill: str | None = None
     """The drill that it is of; None: no fault was planted in it."""
     drill_answer: Answer | None = None
+    is_launching: bool = False
+    """True while a coach submits it, as far as can be seen from here."""
+    found_by: str | None = None
+    """The field of Slurm's by which coach found the job after sbatch's answer was lost: `StdOut` or `SubmitLine`."""
+    submission: Submission | None = None
+    """What is known where there is no job id; None: not looked for, or not needed."""
 
     @property
     def is_open_drill(self) -> bool:

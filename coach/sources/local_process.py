@@ -24,6 +24,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK_S = 2.0
 """A process's start is derived from the boot time, which moves a little when the clock is set."""
 
+LAUNCH_MAY_LAST_S = 600.0
+"""An order that is older than this never reaches Slurm any more: munge's credentials are valid for five minutes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -43,7 +46,7 @@ Look = Callable[[Mapping[str, Any]], Sighting]
 
 
 def identify(process: psutil.Process) -> dict[str, Any]:
-    """What run.json says of the supervisor, under `supervisor`."""
+    """What run.json says of a process: of the supervisor, or of the launcher while a submission has no answer."""
     return {
         "pid": process.pid,
         "create_time_s": process.create_time(),
@@ -87,9 +90,24 @@ def state_of(run_json: Mapping[str, Any]) -> str | None:
     return look(run_json).state
 
 
+def may_be_launching(run_json: Mapping[str, Any], now_s: float) -> bool:
+    """True while the coach that submits this run lives; of a coach on another machine, for as long as an order can be on its way."""
+    said = _table(run_json, "launcher")
+    if not said:
+        return False
+    if said.get("node") == socket.gethostname():
+        return _find(said) is not None
+    submitted_s = run_json.get("submitted_time_s")
+    return isinstance(submitted_s, (int, float)) and abs(now_s - submitted_s) < LAUNCH_MAY_LAST_S
+
+
 def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
     """The supervisor's process on this machine, None when it has ended, runs elsewhere or was never started."""
-    said = _supervisor(run_json)
+    return _find(_supervisor(run_json))
+
+
+def _find(said: Mapping[str, Any]) -> psutil.Process | None:
+    """The process that `identify` described, None when it has ended or runs elsewhere."""
     if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
         return None
     pid, create_time_s = said.get("pid"), said.get("create_time_s")

@@ -20,10 +20,10 @@ from coach.model.drill import Answer
 from coach.model.errors import UserError
 from coach.model.launch import AppliedFix, Scalar, SweepPoint
 from coach.model.reading import Reading, RunFacts
-from coach.model.run import Checkpoint, RankExit, Refusal, Run, RunExit
+from coach.model.run import Checkpoint, RankExit, Refusal, Run, RunExit, Submission
 from coach.sources.follow import describe, read_whole
 from coach.sources.io import Io
-from coach.sources.local_process import Look, Sighting, look
+from coach.sources.local_process import Look, Sighting, look, may_be_launching
 from coach.sources.values import finite, table, text, whole
 
 LIVE_INTERVAL_S = 2.0
@@ -68,6 +68,10 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         expects=_parse_texts(value.get("expects")),
         sweep=_parse_sweep(table(value.get("sweep"))),
         drill=text(value.get("drill")),
+        found_by=text(value.get("found_by")),
+        submission=Submission.NEVER
+        if job_id is None and value.get("submission") == Submission.NEVER
+        else None,
     )
 
 
@@ -160,6 +164,8 @@ def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
     run = parse_run(value, str(run_dir))
     if run.drill is not None:
         run = replace(run, drill_answer=read_answer(io, run_dir))
+    if run.job_id is None and may_be_launching(value, io.now()):
+        run = replace(run, is_launching=True)
     return as_seen(io, run, look(value)) if run.backend == "local" else run
 
 

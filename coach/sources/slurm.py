@@ -140,7 +140,7 @@ class JobsSource:
             num_bad += self._others[1]
         is_fresh = self._has_fresh(own, answer.time_s)
         self.interval_s = self._fresh_interval_s if is_fresh else self._usual_interval_s
-        payload = JobList((*own, *self._others[0]), self._is_all)
+        payload = JobList((*own, *self._others[0]), self._is_all, has_outputs=not is_whole)
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
 
     def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:

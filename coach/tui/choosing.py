@@ -92,7 +92,8 @@ class ChoosingScreen(CoachScreen):
     def choose_run(self, run: Run) -> Chosen:
         state = self.context.state_of(run)
         job = self.context.job(run.job_id)
-        why = None if run.job_id is not None else "this run has no job yet"
+        standing = run.submission.words if run.submission is not None else "has no job yet"
+        why = None if run.job_id is not None else f"this run: {standing}"
         return Chosen(
             run.run_id, f"{run.run_id} ({state})", state, job.reason if job else None, why_not_mine=why
         )

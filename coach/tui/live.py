@@ -138,6 +138,8 @@ class LiveLauncher:
         self._charge = charge
         self._io = SystemIo(scrubbed_environment(env), before_command=count)
         self._site: tuple[float, Site] | None = None
+        self._lost: dict[str, tuple[str, ...]] = {}
+        """Recipe → launches of it whose answer was lost, as they were when the cluster was looked at."""
         self._previewed: tuple[tuple[str, str], Plan] | None = None
         """The plan of a recipe's defaults, for which key it was made."""
 
@@ -190,7 +192,7 @@ class LiveLauncher:
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         from coach.launch.recipe import get_recipe
         from coach.workflows.backend import resolve_backend
-        from coach.workflows.prepare import look_at_site, with_defaults
+        from coach.workflows.prepare import interrupted_launches, look_at_site, with_defaults
         from coach.workflows.sweep import plan_all
 
         request = with_defaults(request, self._settings)
@@ -204,7 +206,12 @@ class LiveLauncher:
             or self._site[1].backend != backend
         ):
             self._site = (now_s, look_at_site(backend, self._io))
-        return plan_all(request, self._settings, self._env, self._io, self._site[1], self._io.now(), run_id)
+            self._lost = {}
+        site = self._site[1]
+        if request.recipe not in self._lost:
+            self._lost[request.recipe] = interrupted_launches(request, backend, self._settings, self._io)
+        plan = plan_all(request, self._settings, self._env, self._io, site, self._io.now(), run_id)
+        return replace(plan, warnings=(*self._lost[request.recipe], *plan.warnings))
 
     def submit(self, plan: Plan) -> Submitted:
         from coach.workflows.refusal import remember_answers

@@ -12,20 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
+from coach.analysis.submissions import has_lost_its_job
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.cluster import Job, is_final
 from coach.model.elsewhere import place
 from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList
-from coach.model.run import Run
+from coach.model.run import Run, Submission
 from coach.sources.io import Io
-from coach.sources.local_process import is_command_known, processes_of_runs
+from coach.sources.local_process import LAUNCH_MAY_LAST_S, is_command_known, processes_of_runs
 from coach.sources.run_list import RunListSource
 from coach.sources.slurm import JobsSource
+from coach.workflows.submissions import Standing, find_jobs
 
 SILENT_S = 24 * 3600.0
 """A run that nobody can ask about counts as alive until it has written nothing for so long: the sampler writes every second."""
-_JUST_SUBMITTED_S = 600.0
+_JUST_LAUNCHED = "it was launched a moment ago"
 _MAX_SUBMIT_SKEW_S = 300.0
 
 
@@ -52,8 +54,8 @@ class KnownRuns:
 
 
 def may_be_corrected(run: Run) -> bool:
-    """Whether the queue can know better than the run's directory: as long as nobody wrote how it ended."""
-    return run.backend == "slurm" and not is_final(run.state)
+    """Whether the queue can know better than the run's directory: as long as nobody wrote how it ended, or that it never was in it."""
+    return run.backend == "slurm" and not is_final(run.state) and run.submission is None
 
 
 def read_known_runs(
@@ -66,14 +68,17 @@ def read_known_runs(
     if queue is not None:
         # A job that ended in between has written so by now; the other way round it would be in neither answer.
         listed = _list(source)
-    ids = {run.job_id for run in listed.runs}
+    lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
+    standing = find_jobs(lost, queue.values() if queue is not None else None, error, settings, io, user)
     now_s = io.now()
     # After the runs were read: a process that was started since belongs to a run that was not final then.
     processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
     judged = tuple(
         _judge_local(run, processes, io, now_s)
         if run.backend != "slurm"
-        else _judge(run, queue, error, ids, settings, io, now_s)
+        else _judge_lost(standing[run.run_id], settings, io, now_s)
+        if run.run_id in standing
+        else _judge(run, queue, error, settings, io, now_s)
         for run in listed.runs
     )
     return KnownRuns(judged, listed.problems, error)
@@ -99,15 +104,15 @@ def _judge(
     run: Run,
     queue: Mapping[str, Job] | None,
     error: str | None,
-    ids: set[str | None],
     settings: Settings,
     io: Io,
     now_s: float,
 ) -> KnownRun:
-    is_cluster_known = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
-    if is_cluster_known and run.cluster != settings.cluster:
+    if _other_cluster(run, settings):
         why = f"it belongs to cluster {run.cluster}, whose queue is not asked from here"
         return KnownRun(run, None if is_final(run.state) else why)
+    if run.submission is Submission.NEVER:
+        return KnownRun(replace(run, state=None), None)
     if queue is None:
         return KnownRun(run, _without_queue(run, error, now_s))
     row = _row_of(run, queue)
@@ -119,12 +124,29 @@ def _judge(
         return KnownRun(run, None)
     if row is not None:
         return KnownRun(replace(run, state=row.state, ended_time_s=row.end_time_s), None)
-    may_be_launched = _launching(run, queue, ids, now_s)
-    if may_be_launched is not None:
-        return KnownRun(run, may_be_launched)
-    # Where clusters that share a home do not say their names, it may be the job of another one.
-    sound = None if is_cluster_known else _sound_of(run, io, now_s)
+    if run.created_time_s is not None and abs(now_s - run.created_time_s) < LAUNCH_MAY_LAST_S:
+        return KnownRun(run, _JUST_LAUNCHED)
+    sound = _sound_elsewhere(run, settings, io, now_s)
     return KnownRun(replace(run, state=None), sound, is_forgotten=True)
+
+
+def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) -> KnownRun:
+    """A run whose launch was interrupted, by what Slurm knows of it."""
+    run, job = standing.run, standing.job
+    if job is not None:
+        known = replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
+        return KnownRun(known, None if is_final(job.state) else f"job {job.job_id} is {job.state}")
+    known = replace(run, submission=standing.submission)
+    if standing.submission in (Submission.LAUNCHING, Submission.UNKNOWN):
+        return KnownRun(known, standing.words)
+    is_young = run.created_time_s is not None and abs(now_s - run.created_time_s) < LAUNCH_MAY_LAST_S
+    because = _JUST_LAUNCHED if is_young else _sound_elsewhere(run, settings, io, now_s)
+    return KnownRun(replace(known, state=None), because)
+
+
+def _other_cluster(run: Run, settings: Settings) -> bool:
+    is_known = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
+    return is_known and run.cluster != settings.cluster
 
 
 def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
@@ -162,16 +184,10 @@ def _names_its_command(run: Run) -> bool:
         return False
 
 
-def _launching(run: Run, queue: Mapping[str, Job], ids: set[str | None], now_s: float) -> str | None:
-    """Why the queue may not know its job yet, or not by its id."""
-    if run.created_time_s is not None and abs(now_s - run.created_time_s) < _JUST_SUBMITTED_S:
-        return "it was launched a moment ago"
-    if run.job_id is not None:
-        return None
-    # sbatch did not answer, and may have taken the order all the same.
-    unknown = [job for job in queue.values() if job.job_id not in ids and job.name == run.recipe]
-    alive = [job.job_id for job in unknown if not is_final(job.state)]
-    return f"job {alive[0]} may be its job" if alive else None
+def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:
+    """A sign of life where clusters that share a home do not say their names: it may be the job of another one."""
+    has_cluster = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
+    return None if has_cluster else _sound_of(run, io, now_s)
 
 
 def _sound_of(run: Run, io: Io, now_s: float) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from coach import runs
 from coach.analysis.arrays import group_id
+from coach.analysis.submissions import has_lost_its_job
 from coach.config import Settings
 from coach.launch import local
 from coach.launch.submit import is_job_id
@@ -19,7 +20,7 @@ from coach.model.belonging import fits, is_of_another_cluster
 from coach.model.cluster import is_final
 from coach.model.errors import UserError
 from coach.model.job_action import QueuedJob, Step
-from coach.model.run import Run
+from coach.model.run import Run, Submission
 from coach.sources.follow import describe
 from coach.sources.io import Io
 from coach.sources.job_rows import job_rows_query, parse_job_rows
@@ -29,6 +30,7 @@ from coach.sources.run_index import RunIndex
 from coach.sources.run_list import read_listed_run
 from coach.sources.user import user_name
 from coach.workflows.backend import resolve_backend
+from coach.workflows.submissions import Standing, ask_for_jobs
 from coach.workflows.targets import known_cluster, list_runs
 
 
@@ -57,6 +59,7 @@ def look_up(
     found: list[Named | Step | None] = []
     wrong: list[tuple[str, UserError]] = []
     asked: list[tuple[str, str, Run | None]] = []
+    lost: dict[str, Run] = {}
     for target in dict.fromkeys(targets):
         try:
             named = _name(target, settings, env, io)
@@ -65,8 +68,15 @@ def look_up(
             continue
         if isinstance(named, Step):
             found.append(named)
+        elif isinstance(named, Run):
+            lost[target] = named
         else:
             asked.append((target, *named))
+    for target, standing in _find_lost(lost, settings, env, io):
+        try:
+            asked.append((target, *_found(standing, io.now())))
+        except UserError as error:
+            wrong.append((target, error))
     rows = _ask(dict.fromkeys(group_id(job_id) for _, job_id, _ in asked), io) if asked else ()
     for target, job_id, run in asked:
         try:
@@ -112,7 +122,10 @@ def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
     return found
 
 
-def _name(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Step | tuple[str, Run | None]:
+def _name(
+    target: str, settings: Settings, env: Mapping[str, str], io: Io
+) -> Step | Run | tuple[str, Run | None]:
+    """What ends a local run; a run whose job has to be looked for; or a job id, with its run if that was named."""
     run_dir = settings.runs_root / target
     if runs.RUN_ID.match(target) and run_dir.is_dir():
         return _name_run(target, run_dir, settings, io)
@@ -126,17 +139,58 @@ def _name(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> St
     return target, None
 
 
-def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | tuple[str, Run | None]:
+def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | Run | tuple[str, Run | None]:
     run_json = _read(runs.RunPaths(run_dir).run_json)
     if run_json.get("backend") == "local":
         return _end_local(run_id, run_dir, run_json, io)
     job_id = run_json.get("job_id")
-    if not isinstance(job_id, str) or not is_job_id(job_id):
-        raise UserError(f"{run_id}: it has no job id, it was never submitted")
     run, cluster = parse_run(run_json, str(run_dir)), known_cluster(settings)
     if is_of_another_cluster(run, cluster):
-        raise UserError(f"{run_id}: it is job {job_id} of cluster {run.cluster}, and this is {cluster}")
+        job = f"job {job_id}" if job_id else "a run"
+        raise UserError(f"{run_id}: it is {job} of cluster {run.cluster}, and this is {cluster}")
+    if not isinstance(job_id, str) or not is_job_id(job_id):
+        return _without_job_id(run_id, run_dir, io)
     return job_id, run
+
+
+def _without_job_id(run_id: str, run_dir: Path, io: Io) -> Run:
+    """The run, if its job can still be looked for."""
+    try:
+        run = read_listed_run(io, run_dir)
+    except OSError as error:
+        raise UserError(describe(error)) from None
+    if is_final(run.state):
+        raise HasEnded(f"{run_id}: it has ended already ({run.state})")
+    if run.submission is Submission.NEVER:
+        never = Standing(run, None, Submission.NEVER)
+        raise UserError(f"{run_id}: {never.words}", never.hint(io.now()))
+    if not has_lost_its_job(run):
+        raise UserError(f"{run_id}: it has no job id, and it has started: `coach jobs` lists the jobs")
+    return run
+
+
+def _find_lost(
+    lost: Mapping[str, Run], settings: Settings, env: Mapping[str, str], io: Io
+) -> Iterable[tuple[str, Standing]]:
+    """How the submission of each stands, by one question for all."""
+    if not lost:
+        return
+    if resolve_backend("auto", env) != "slurm":
+        for target, run in lost.items():
+            yield target, Standing(run, None, Submission.UNKNOWN, "there is no Slurm on this machine")
+        return
+    standing = ask_for_jobs(list(lost.values()), settings, io, user_name())
+    for target, run in lost.items():
+        yield target, standing[run.run_id]
+
+
+def _found(standing: Standing, now_s: float) -> tuple[str, Run]:
+    run_id, job = standing.run.run_id, standing.job
+    if job is None:
+        raise UserError(f"{run_id}: {standing.words}", standing.hint(now_s))
+    if is_final(job.state):
+        raise HasEnded(f"{run_id}: it has ended already (job {job.job_id} is {job.state})")
+    return job.job_id, standing.run
 
 
 def _end_local(run_id: str, run_dir: Path, run_json: Mapping[str, Any], io: Io) -> Step:

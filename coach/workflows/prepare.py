@@ -36,6 +36,7 @@ from coach.workflows.defaults import locked_fields
 from coach.workflows.defaults import with_defaults as with_defaults
 from coach.workflows.room import with_room
 from coach.workflows.sharing import shared_where
+from coach.workflows.submissions import lines_for_launch
 from coach.workflows.targets import list_runs
 
 _GIT_TIMEOUT_S = 2.0
@@ -47,6 +48,13 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env, settings), io)
     return plan_for(request, settings, env, io, site, now_s)
+
+
+def interrupted_launches(request: LaunchRequest, backend: str, settings: Settings, io: Io) -> tuple[str, ...]:
+    """What to know before a recipe is launched again: launches of it whose answer was lost. A fix follows its parent, not these."""
+    if backend != "slurm" or request.parent_run_id is not None:
+        return ()
+    return lines_for_launch(get_recipe(request.recipe).name, settings, io, user_name())
 
 
 def look_at_site(backend: str, io: Io) -> Site:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from coach import runs
+from coach.config import Settings
 from coach.model.cluster import Job, is_final
 from coach.model.run import Run
 from coach.workflows.sharing import Sharer
+from coach.workflows.submissions import adopt
 
 
 class RunRecords:
@@ -16,6 +18,13 @@ class RunRecords:
     def __init__(self, sharer: Sharer | None) -> None:
         self._sharer = sharer
         self._ends: set[tuple[str, float | None]] = set()
+        self._jobs: set[tuple[str, str]] = set()
+
+    def keep_job(self, run: Run, job_id: str, settings: Settings) -> None:
+        """The job of a run whose submission had no answer."""
+        if (run.run_id, job_id) not in self._jobs:
+            self._jobs.add((run.run_id, job_id))
+            adopt(run, job_id, "StdOut", settings)
 
     def keep_end(self, run: Run, job: Job) -> None:
         """How the job ended."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from coach import runs
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.launch import local
@@ -25,7 +27,7 @@ from coach.model.launch import Plan, Submitted
 from coach.model.run import Run
 from coach.node import share
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
-from coach.sources.local_process import state_of
+from coach.sources.local_process import identify, state_of
 from coach.workflows.prepare import prepare as prepare
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.refusal import explained, keep_question
@@ -80,6 +82,8 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         submitted: dict[str, Any] = {"submitted_time_s": io.now(), "state": "PENDING"}
         if plan.backend == "slurm" and settings.cluster != DEFAULT_CLUSTER:
             submitted["cluster"] = settings.cluster
+        if plan.backend == "slurm":
+            submitted["launcher"] = identify(psutil.Process())
         runs.write_json(paths.run_json, {**plan.run_json, **submitted})
     except OSError as error:
         shutil.rmtree(paths.run_dir, ignore_errors=True)
@@ -88,6 +92,8 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
     try:
         yield
     except slurm.NoAnswer:
+        with contextlib.suppress(OSError, runs.RunFileError):
+            runs.update_json(paths.run_json, {"launcher": None})
         raise
     except UserError as error:
         if isinstance(error, Refused):
@@ -107,7 +113,7 @@ def start(plan: Plan, env: Mapping[str, str], after: Run | None = None) -> Submi
         accepted = slurm.submit(paths.job_script, env, after.job_id if after else None)
     except Refused as refused:
         raise explained(refused, plan, SystemIo(scrubbed_environment(env))) from None
-    runs.update_json(paths.run_json, {"job_id": accepted.job_id})
+    runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None})
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
     return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)
 

@@ -31,7 +31,13 @@ from coach.workflows.backend import resolve_backend
 from coach.workflows.defaults import locked_fields
 from coach.workflows.diagnosing import rules_of
 from coach.workflows.job_actions import perform, plan_action
-from coach.workflows.prepare import look_at_site, num_alive_runs, plan_for, with_defaults
+from coach.workflows.prepare import (
+    interrupted_launches,
+    look_at_site,
+    num_alive_runs,
+    plan_for,
+    with_defaults,
+)
 from coach.workflows.read import read_once
 from coach.workflows.targets import Target, TargetKind, list_runs
 
@@ -44,7 +50,9 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
     request = with_defaults(request, settings)
     get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
     site = look_at_site(resolve_backend(request.backend, env, settings), io)
-    return plan_all(request, settings, env, io, site, now_s)
+    lost = interrupted_launches(request, site.backend, settings, io)
+    plan = plan_all(request, settings, env, io, site, now_s)
+    return replace(plan, warnings=(*lost, *plan.warnings))
 
 
 def plan_all(

@@ -295,6 +295,8 @@ class WatchSession:
             problem = Reading("rules", self._io.now(), 0.0, None, self._told_problem)
             is_news = self._monitor.apply(problem) or is_news
         if is_news and self._can_write and not self._settings.is_readonly:
+            for run, job_id in self._monitor.found_in_queue():
+                self._records.keep_job(run, job_id, self._settings)
             for run, job in self._monitor.ended_in_queue():
                 self._records.keep_end(run, job)
         return is_news

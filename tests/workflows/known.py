@@ -12,7 +12,7 @@ from typing import Any
 from coach import runs
 from coach.config import Settings
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo
-from tests.sources.squeue import squeue
+from tests.sources.squeue import own_squeue
 
 NOW_S = 1_795_280_000.0
 DAY_S = 86400.0
@@ -26,16 +26,23 @@ class World(SystemIo):
         self.settings = Settings(root / "runs", root / "cache", root / "config", cluster="tiger")
         self.rows: tuple[Mapping[str, str], ...] | None = ()
         self.num_asked = 0
+        self.accounting: tuple[tuple[str, ...], ...] | None = None
+        """Rows of sacct, as `JobID User State Submit Start End SubmitLine`; None: accounting is switched off."""
 
     def now(self) -> float:
         return NOW_S
 
     def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        if query.kind == "submit-lines" and self.accounting is not None:
+            lines = [query.separator.join((*row, "\n")) for row in self.accounting]
+            return CommandResult(query, 0, "".join(lines).encode(), "", NOW_S, 0.1)
+        if query.kind == "submit-lines":
+            return CommandResult(query, 1, b"", "Slurm accounting storage is disabled", NOW_S, 0.1)
         if query.kind != "jobs" or self.rows is None:
             words = "squeue: error: Unable to contact slurm controller"
             return CommandResult(query, 1, b"", words, NOW_S, 0.1)
         self.num_asked += 1
-        return CommandResult(query, 0, squeue(*self.rows)(query), "", NOW_S, 0.1)
+        return CommandResult(query, 0, own_squeue(*self.rows)(query), "", NOW_S, 0.1)
 
     def queue(self, *rows: Mapping[str, str]) -> None:
         self.rows = tuple({"user": "ada", **row} for row in rows)

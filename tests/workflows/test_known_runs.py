@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from coach import runs
+from coach.model.run import Submission
 from coach.node import own_run
 from coach.sources.local_process import identify
 from coach.workflows.known_runs import KnownRun, read_known_runs
@@ -109,10 +111,52 @@ def test_a_run_that_is_being_launched_is_alive(world: World) -> None:
     assert only(world).alive_because == "it was launched a moment ago"
 
 
-def test_a_submission_that_had_no_answer_may_be_the_job_that_nobody_knows(world: World) -> None:
+def test_a_submission_that_had_no_answer_is_known_by_the_file_that_its_job_writes_to(world: World) -> None:
+    run_dir = world.make(RUN, "PENDING", job_id=None)
+    twin = world.make(OTHER, "PENDING", job_id=None)
+    output = str(runs.scheduler_logs(run_dir.parent, RUN)[0])
+    world.queue(
+        {"job_id": "98", "state": "PENDING", "name": "ddp", "submit": LATER, "stdout": "/home/ada/other.out"},
+        {"job_id": "99", "state": "PENDING", "name": "ddp", "submit": LATER, "stdout": output},
+    )
+    known = {one.run.run_id: one for one in read_known_runs(world.settings, world, "ada").runs}
+    one, other = known[RUN], known[OTHER]
+    assert (one.run.job_id, one.run.state, one.alive_because) == ("99", "PENDING", "job 99 is PENDING")
+    assert runs.read_json(run_dir / "run.json")["job_id"] == "99"
+    # The other run has the same recipe, and no job is its own.
+    assert (other.run.job_id, other.run.state, other.run.submission) == (None, None, Submission.NOT_QUEUED)
+    assert runs.read_json(twin / "run.json")["job_id"] is None
+    assert world.num_asked == 1
+
+
+def test_accounting_knows_a_lost_job_that_the_queue_has_forgotten(world: World) -> None:
+    run_dir = world.make(RUN, "PENDING", job_id=None)
+    world.make(OTHER, "PENDING", job_id=None)
+    command = f"sbatch --parsable {run_dir}/job.sh"
+    world.accounting = (("41", "ada", "CANCELLED by 7", LATER, "None", LATER, command),)
+    known = {one.run.run_id: one.run for one in read_known_runs(world.settings, world, "ada").runs}
+    assert (known[RUN].job_id, known[RUN].state, known[RUN].submission) == ("41", "CANCELLED", None)
+    assert (known[OTHER].state, known[OTHER].submission) == (None, Submission.NEVER)
+    # What is certain is written down, and Slurm is not asked again.
+    world.make("20261121-142235-ddp-4f2c")
+    world.rows = None
+    again = read_known_runs(world.settings, world, "ada", lambda run: run.run_id == OTHER)
+    assert [one.run.submission for one in again.runs if one.run.run_id == OTHER] == [Submission.NEVER]
+
+
+def test_a_submission_that_nobody_can_be_asked_about_may_be_queued(world: World) -> None:
     world.make(RUN, "PENDING", job_id=None)
-    world.queue({"job_id": "99", "state": "PENDING", "name": "ddp", "submit": LATER})
-    assert only(world).alive_because == "job 99 may be its job"
+    world.rows = None
+    one = only(world)
+    assert one.run.submission is Submission.UNKNOWN
+    assert "it may be queued: Slurm does not answer" in (one.alive_because or "")
+
+
+def test_a_run_whose_launcher_lives_is_being_launched(world: World) -> None:
+    world.make(RUN, "PENDING", age_s=900.0, job_id=None, launcher=identify(psutil.Process()))
+    one = only(world)
+    assert (one.run.state, one.run.submission) == ("PENDING", Submission.LAUNCHING)
+    assert one.alive_because == "its launch is under way: sbatch has not answered yet"
 
 
 def test_a_local_run_of_another_machine_cannot_be_judged_from_here(world: World) -> None:

@@ -83,6 +83,8 @@ def summary_lines(
 
 
 def _state_span(run: Run | None, state: str | None, now_s: float) -> Span:
+    if run is not None and run.submission is not None and state in (None, "PENDING"):
+        return Span(run.submission.words, "warning")
     if run is None or not is_elsewhere(run, state):
         return state_span(state)
     spoke_s = run.last_word_time_s

@@ -115,6 +115,8 @@ def is_elsewhere(run: Run, state: str | None) -> bool:
 def _state_cell(run: Run, state: str | None) -> Cell:
     if is_elsewhere(run, state):
         return Cell(printable(place(run.host)), "muted")
+    if state in (None, "PENDING") and run.submission is not None:
+        return Cell(run.submission.words, "warning")
     return Cell(printable(state) if state else UNKNOWN, job_state_tone(state))
 
 
