@@ -188,10 +188,15 @@ def scheduler_logs(runs_root: Path, run_id: str) -> Tuple[Path, Path]:
     return folder / f"{run_id}.out", folder / f"{run_id}.err"
 
 
+def make_logs_folder(runs_root: Path) -> None:
+    """The folder that must be there before Slurm opens the logs of a job."""
+    (runs_root / LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
+
+
 def link_scheduler_logs(paths: RunPaths) -> None:
     """Make the links, and once the folder to which they lead. The links are relative: the whole root may be moved, or mounted elsewhere."""
+    make_logs_folder(paths.run_dir.parent)
     output, errors = scheduler_logs(paths.run_dir.parent, paths.run_dir.name)
-    output.parent.mkdir(mode=0o700, exist_ok=True)
     paths.stdout_log.symlink_to(Path("..") / LOGS_FOLDER / output.name)
     paths.stderr_log.symlink_to(Path("..") / LOGS_FOLDER / errors.name)
 

@@ -37,7 +37,7 @@ from coach.workflows.lost_work import lost_of_run
 from coach.workflows.read import read_once
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch
-from coach.workflows.submit import make_ready, wait
+from coach.workflows.submit import check_ready, wait
 from coach.workflows.targets import Target, TargetKind
 
 
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     lost = lost_of_run(io, parent)
     _show(remedy, parent, plan, lost)
     if args.dry_run:
-        make_ready(plan)
+        check_ready(plan)
         for line in diff(parent, plan):
             print_line(printable(line))
         return 0

@@ -23,7 +23,7 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.workflows.readonly import refuse_if_readonly
 from coach.workflows.recipes import launch_name
 from coach.workflows.refusal import remember_answers
-from coach.workflows.submit import make_ready, wait
+from coach.workflows.submit import check_ready, wait
 from coach.workflows.sweep import prepare, submit
 
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
@@ -128,7 +128,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
         _say(f"warning: {line}")
     if args.dry_run:
         for each in (plan, *plan.others):
-            make_ready(each)
+            check_ready(each)
             sys.stdout.write(each.script)
         return 0
     submitted = submit(plan, settings, env, io)

@@ -7,6 +7,7 @@ leaves nothing behind.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ from coach.model.errors import UserError
 from coach.model.launch import Plan, Submitted
 from coach.model.run import Run
 from coach.node import share
+from coach.sources.disk import why_not_writable
 from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
 from coach.sources.local_process import identify, state_of
 from coach.workflows.prepare import prepare as prepare
@@ -38,26 +40,53 @@ _FORGOTTEN_WAIT_S = 30.0
 """How long an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
 
 
+_OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
+
+
 def make_ready(plan: Plan) -> None:
-    """What a script that is submitted by hand needs: the run directory, the folder in which Slurm opens the logs, and the code."""
-    run_dir = Path(plan.run_dir)
-    try:
-        files = snapshot_files(Path(plan.own_trainers) if plan.own_trainers else None)
-        if plan.own_trainers and code_dir(run_dir.parent, files) != Path(plan.code_dir):
-            raise UserError(
-                f"{plan.own_trainers}: the trainer was changed since the plan was made", "make the plan again"
-            )
-        make_snapshot(Path(plan.code_dir), files)
-        paths = runs.create_run_dir(run_dir.parent, plan.run_id)
+    """What a run needs before its record: its directory, the folder in which Slurm opens the logs, and the code."""
+    with _told(plan):
+        _make_code(plan)
+        paths = runs.create_run_dir(Path(plan.run_dir).parent, plan.run_id)
         if plan.backend == "slurm":
             runs.link_scheduler_logs(paths)
-    except FileExistsError:
-        raise UserError(f"{run_dir}: this run exists already") from None
-    except OSError as error:
+
+
+def check_ready(plan: Plan) -> None:
+    """Fail where `make_ready` would, and make no run. The code is there afterwards, so that the printed script can be started by hand.
+
+    Such a script makes its run directory itself, but for the folder that Slurm needs before it.
+    """
+    run_dir = Path(plan.run_dir)
+    with _told(plan):
+        if os.path.lexists(run_dir):
+            raise FileExistsError
+        why = why_not_writable(run_dir.parent)
+        if why is not None:
+            raise UserError(why, _OTHER_ROOT)
+        _make_code(plan)
+        if plan.backend == "slurm":
+            runs.make_logs_folder(run_dir.parent)
+
+
+def _make_code(plan: Plan) -> None:
+    files = snapshot_files(Path(plan.own_trainers) if plan.own_trainers else None)
+    if plan.own_trainers and code_dir(Path(plan.run_dir).parent, files) != Path(plan.code_dir):
         raise UserError(
-            f"{error.filename or run_dir}: {error.strerror}",
-            "set runs_root in config.toml to a directory of yours",
-        ) from None
+            f"{plan.own_trainers}: the trainer was changed since the plan was made", "make the plan again"
+        )
+    make_snapshot(Path(plan.code_dir), files)
+
+
+@contextlib.contextmanager
+def _told(plan: Plan) -> Iterator[None]:
+    """What the file system refuses, in words for the user."""
+    try:
+        yield
+    except FileExistsError:
+        raise UserError(f"{plan.run_dir}: this run exists already") from None
+    except OSError as error:
+        raise UserError(f"{error.filename or plan.run_dir}: {error.strerror}", _OTHER_ROOT) from None
 
 
 def submit(

@@ -62,6 +62,7 @@ def test_a_dry_run_prints_the_script_alone_and_fails_where_a_launch_would(coach:
     assert done.stdout.startswith("#!/bin/bash\n")
     assert "--lr=0.1" in done.stdout
     assert "over gloo" in done.stderr or "GPU" not in done.stderr
+    assert [path.name for path in (coach.home / "runs").iterdir()] == [".code"]  # no run, nor a part of one
     assert coach.launch("ddp", "--dry-run", "--set", "lr=0").returncode == 2
 
 

@@ -21,7 +21,7 @@ from coach.sources.user import user_name
 from coach.workflows.job_actions import HasEnded, perform, plan_action
 from coach.workflows.prepare import plan_for, with_defaults
 from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch, request_for_fix, steps_lost
-from coach.workflows.submit import make_ready, submit
+from coach.workflows.submit import check_ready, make_ready, submit
 from tests.launch.examples import CLUSTER
 
 CLIENTS = {
@@ -110,7 +110,29 @@ def test_a_submission_without_an_answer_keeps_the_run_that_may_be_queued(
     assert Path(plan.run_dir, "job.sh").read_text() == plan.script
 
 
-def test_a_dry_run_makes_all_that_the_script_needs_and_no_record(world: World) -> None:
+def test_a_dry_run_makes_the_code_that_the_script_needs_and_no_run(world: World) -> None:
+    plan = world.plan()
+    check_ready(plan)
+    assert sorted(path.name for path in world.settings.runs_root.iterdir()) == [".code", ".logs"]
+    assert Path(plan.code_dir).is_dir()
+    make_ready(plan)
+    with pytest.raises(UserError, match="this run exists already"):
+        check_ready(plan)
+
+
+def test_a_dry_run_fails_where_the_runs_cannot_be_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = world.plan()
+    check_ready(plan)  # the code is there already, so nothing is written the second time
+    monkeypatch.setattr(
+        "coach.workflows.submit.why_not_writable", lambda path: f"{path} is on a read-only file system"
+    )
+    with pytest.raises(UserError, match="read-only file system"):
+        check_ready(plan)
+
+
+def test_a_run_has_links_to_where_slurm_will_write(world: World) -> None:
     plan = world.plan()
     make_ready(plan)
     run_dir = Path(plan.run_dir)
