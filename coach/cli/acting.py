@@ -37,7 +37,7 @@ def run_action(
     time_limit_s: int | None = None,
 ) -> int:
     """Exit status: 0 done to all that were named, 1 not confirmed, 2 refused or left out."""
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_action(verb, targets, settings, os.environ, io, time_limit_s)
     return carry_out(action, args)
 

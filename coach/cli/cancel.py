@@ -24,7 +24,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: see `run_action`."""
     targets = args.targets
     if args.group:
-        io = SystemIo(scrubbed_environment(os.environ))
+        io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
         targets = [run_id for target in targets for run_id in _group_of(target, settings, io)]
     return acting.run_action(Verb.CANCEL, args, settings, targets)
 

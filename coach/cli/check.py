@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.workflows.checking import Checker
     from coach.workflows.diagnosing import rules_of
 
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if args.target in (None, "-") and (args.log or args.metrics):
         raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
     checker = Checker(settings, io, Engine(rules_of(settings)), args.backend)

@@ -74,7 +74,7 @@ def look(
     from coach.sources.user import user_name
     from coach.workflows.backend import resolve_backend
 
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     asked: PollingSource
     if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
         from coach.sources.local_cluster import LocalClusterSource
@@ -137,13 +137,15 @@ def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | 
     return found
 
 
-def read_allocations() -> tuple[tuple[GpuAllocation, ...], str | None]:
+def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str | None]:
     """Which job has which GPUs, of all jobs at once, and why that is not told."""
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.slurm import Client
     from coach.sources.slurm_start import ALLOCATIONS_QUERY, parse_allocations
 
-    answer = Client(SystemIo(scrubbed_environment(os.environ))).ask(ALLOCATIONS_QUERY)
+    answer = Client(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)).ask(
+        ALLOCATIONS_QUERY
+    )
     return ((), answer.error) if answer.error is not None else (parse_allocations(answer.text)[0], None)
 
 

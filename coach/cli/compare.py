@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.workflows.watch import read_once, resolve_target
 
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if args.after is None:
         return _show_group(args.before, settings, io, backend, user, args.format)
     sides = []

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     except UserError as error:
         settings, problem = held_back(without_files(env), env), error
     settings = with_backend(settings, args.backend)
-    io = SystemIo(scrubbed_environment(env))
+    io = SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
     report = examine(settings, env, io, read_terminal(env), config_problem=problem)
     if args.format == "json":
         print_json("checks", [as_json(check) for check in report.checks])

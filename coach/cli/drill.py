@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1; of all 1 when one misses its bar."""
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     backend = args.backend if args.backend != "auto" else settings.launch.backend
     if args.all:
         if args.drill is not None:

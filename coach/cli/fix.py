@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 launched (with --wait: and it completed), 1 not confirmed or not completed, 2 refused."""
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
     if withheld := why_withheld(checked.diagnosis):
         raise UserError(f"{args.run}: {withheld.because}", withheld.how)

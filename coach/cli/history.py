@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     user = user_name()
     vocabulary = past_job_vocabulary(user, expand_nodes)
     listing = read_listing(args, vocabulary)
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
     past = read_past_jobs(settings, io, user, backend, past_s=args.days * _DAY_S, limit=args.limit)
     for note in past.notes:

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.unfold:
         jobs = [row for folded in fold(jobs) for row in unfold(folded)]
     jobs = listing.query.matching(jobs)
-    place = _read_place(user, jobs) if args.why and not args.clusters else None
+    place = _read_place(settings, user, jobs) if args.why and not args.clusters else None
     if args.format == "json":
         more = {} if place is None else {"place": _place_as_json(place)}
         as_json = listing.as_json if listing.columns else _as_json
@@ -107,14 +107,14 @@ def _remember(settings: Settings, own: list[Job]) -> None:
         print(f"coach: {printable(note)}", file=sys.stderr)
 
 
-def _read_place(user: str, jobs: list[Job]) -> PlaceInQueue | None:
+def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue | None:
     """Asked only about a job of Slurm's that waits; local runs have no queue."""
     if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
         return None
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.workflows.place_in_queue import read_place
 
-    return read_place(SystemIo(scrubbed_environment(os.environ)), user)
+    return read_place(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user)
 
 
 def _place_as_json(place: PlaceInQueue) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     """From a request to a run, as `--dry-run`, `--wait` and `--format` say."""
     refuse_if_readonly(settings, "launches nothing")
     env = os.environ
-    io = SystemIo(scrubbed_environment(env))
+    io = SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
     plan = prepare(asked, settings, env, io, time.time())
     for line in plan.notes:
         _say(line)

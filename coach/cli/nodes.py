@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     }
     nodes = listing.query.matching(answer.nodes)
     if args.gpus:
-        return _print_map(args, in_order(nodes, listing.orders), answer.num_bad_rows)
+        return _print_map(args, settings, in_order(nodes, listing.orders), answer.num_bad_rows)
     if args.format == "json":
         as_json = listing.as_json if listing.columns else partial(_as_json, free=free)
         print_json("nodes", [as_json(node) for node in in_order(nodes, listing.orders)], answer.num_bad_rows)
@@ -80,10 +80,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _print_map(args: argparse.Namespace, nodes: Sequence[Node], num_bad_rows: int) -> int:
+def _print_map(args: argparse.Namespace, settings: Settings, nodes: Sequence[Node], num_bad_rows: int) -> int:
     allocations: tuple[GpuAllocation, ...] = ()
     if any(node.gpu_indices for node in nodes):
-        allocations, error = read_allocations()
+        allocations, error = read_allocations(settings)
         if error is not None:
             print(f"coach: which job has which GPU is not told: {printable(error)}", file=sys.stderr)
     slots = allocation_map(nodes, allocations)

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")
     backend = resolve_backend(args.backend or settings.launch.backend, os.environ)
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     python = args.python or sys.executable
     measured = [plan_attach(job, settings, os.environ, io, python) for job in dict.fromkeys(args.jobs)]
     if not all(is_confirmed(" && ".join(each.commands), args.yes, each.notes) for each in measured):

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 submitted, 1 not confirmed, 2 refused."""
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     planned = plan_resubmit(args.target, settings, os.environ, io)
     if isinstance(planned, JobAction):
         return _submit_job(planned, args)

@@ -37,7 +37,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.workflows.clean import SIZES_FILE
     from coach.workflows.known_runs import read_known_runs
 
-    known = read_known_runs(settings, SystemIo(scrubbed_environment(os.environ)), user_name())
+    known = read_known_runs(
+        settings, SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
+    )
     sizes = RunSizes(settings.cache_dir / SIZES_FILE)
     sized = [(one.run, sizes.size_of(Path(one.run.run_dir), is_final(one.run.state))) for one in known.runs]
     sizes.save()

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         args.keep,
         args.checkpoints_only,
     )
-    io, user = SystemIo(scrubbed_environment(os.environ)), user_name()
+    io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
     plan = plan_clean(selection, settings, io, user)
     is_json = args.format == "json"
     if not is_json:

@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: that of the shell; 1 not confirmed, 2 refused."""
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_action(Verb.SHELL, (args.target,), settings, os.environ, io)
     if args.dry_run:
         print_line(printable(action.commands[0]))

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node answered."""
     from coach.workflows.stacks import plan_stacks, take_stacks
 
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     plan = plan_stacks(args.target, settings, os.environ, io, args.python)
     if args.dry_run:
         print_line(printable(plan.command))

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     max_queued_s = parse_time(args.max_queued, "--max-queued")
     plan = read_workshop_plan(args.plan.expanduser().absolute(), args.backend, settings)
     end_as_by_ctrl_c()
-    io = SystemIo(scrubbed_environment(os.environ))
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)
     tried: list[Rehearsed] = []
     try:

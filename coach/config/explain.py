@@ -75,6 +75,8 @@ def _values(settings: Settings) -> Iterator[tuple[str, Any]]:
         "poll.jobs_interval_s": settings.jobs_interval_s,
         "poll.nodes_interval_s": settings.nodes_interval_s,
         "poll.idle_minutes": settings.idle_minutes,
+        "slurm.timeout_s": settings.slurm_timeout_s,
+        "slurm.sbatch_timeout_s": settings.sbatch_timeout_s,
         "rules.mute": settings.muted_rules,
         "limits.max_gpus": limits.max_gpus,
         "limits.max_time": None if limits.max_time_s is None else format_time(limits.max_time_s),

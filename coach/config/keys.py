@@ -22,6 +22,9 @@ MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0
 """Nobody, the site included, has the controller asked more often than this."""
 
+MIN_SLURM_TIMEOUT_S = 1.0
+MAX_SLURM_TIMEOUT_S = 600.0
+
 MAX_IDLE_MINUTES = 7 * 24 * 60.0
 
 
@@ -105,6 +108,14 @@ def seconds(least: float) -> Check:
         return interval_s
 
     return check
+
+
+def patience(value: Any) -> float:
+    """How long an answer may take."""
+    limit_s = number(value)
+    if not MIN_SLURM_TIMEOUT_S <= limit_s <= MAX_SLURM_TIMEOUT_S:
+        raise WrongValueError(f"expected seconds, from {MIN_SLURM_TIMEOUT_S:g} to {MAX_SLURM_TIMEOUT_S:g}")
+    return limit_s
 
 
 def minutes(value: Any) -> float:
@@ -245,6 +256,8 @@ KEYS: Mapping[str, Key] = {
         Key("poll.idle_minutes", minutes, from_text=_from_number),
         Key("poll.min_jobs_interval_s", seconds(MIN_JOBS_INTERVAL_S), is_site_only=True),
         Key("poll.min_nodes_interval_s", seconds(MIN_NODES_INTERVAL_S), is_site_only=True),
+        Key("slurm.timeout_s", patience, from_text=_from_number),
+        Key("slurm.sbatch_timeout_s", patience, from_text=_from_number),
         Key("telemetry.ssh", flag, from_text=_from_flag),
         Key("cohort.roster", path, is_path=True, from_text=str),
         Key("cohort.group", text, from_text=str),

@@ -22,6 +22,9 @@ from coach.config.settings import (
     DEFAULT_CLUSTER,
     DEFAULT_JOBS_INTERVAL_S,
     DEFAULT_NODES_INTERVAL_S,
+    DEFAULT_SBATCH_TIMEOUT_S,
+    DEFAULT_SLURM_TIMEOUT_S,
+    MESSAGE_SLACK_S,
     FileStamp,
     LaunchDefaults,
     Settings,
@@ -31,6 +34,7 @@ from coach.model.errors import UserError
 from coach.model.site import Limits
 from coach.sources.cluster_name import cluster_name
 from coach.sources.disk import choose_root, why_not_writable
+from coach.sources.slurm_conf import kept_message_timeout_s, message_timeout_s
 
 SITE_VARIABLE = "COACH_SITE"
 USER_FILE = "config.toml"
@@ -70,8 +74,10 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
     values = dict(merged.values)
     least_s = _value(values, "poll.min_jobs_interval_s", 0.0)
     raised = _raise_to_floors(values)
+    top = _top(values, env, why_not, is_locked="runs_root" in locks)
     return Settings(
-        **_top(values, env, why_not, is_locked="runs_root" in locks),
+        **top,
+        **_timeouts(values, env, top["cache_dir"], cluster),
         config_dir=config_dir,
         least_jobs_interval_s=least_s,
         launch=LaunchDefaults(**launch_fields(values), sbatch=_table(values, "launch.sbatch.")),
@@ -90,6 +96,25 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
         cluster=cluster,
         files=stamps,
     )
+
+
+def _timeouts(
+    values: dict[str, Said], env: Mapping[str, str], cache_dir: Path, cluster: str
+) -> dict[str, Any]:
+    """How long Slurm and sbatch may take. What slurm.conf says is a default, and is named as the origin of the value."""
+    if "slurm.timeout_s" not in values:
+        said = message_timeout_s(env)
+        kept_s = kept_message_timeout_s(cache_dir, cluster) if said is None else None
+        if said is not None:
+            values["slurm.timeout_s"] = Said(said[0] + MESSAGE_SLACK_S, f"{said[1]}: MessageTimeout")
+        elif kept_s is not None:
+            values["slurm.timeout_s"] = Said(kept_s + MESSAGE_SLACK_S, "Slurm's MessageTimeout")
+    timeout_s = _value(values, "slurm.timeout_s", DEFAULT_SLURM_TIMEOUT_S)
+    longer_s = max(DEFAULT_SBATCH_TIMEOUT_S, 2 * timeout_s)
+    return {
+        "slurm_timeout_s": timeout_s,
+        "sbatch_timeout_s": _value(values, "slurm.sbatch_timeout_s", longer_s),
+    }
 
 
 def site_file_candidates(env: Mapping[str, str], root: Path = Path("/")) -> tuple[Path, ...]:

@@ -19,6 +19,10 @@ BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0
 DEFAULT_NODES_INTERVAL_S = 60.0
 DEFAULT_IDLE_MINUTES = 60.0
+DEFAULT_SLURM_TIMEOUT_S = 12.0
+MESSAGE_SLACK_S = 2.0
+"""Slurm's clients say why they failed when MessageTimeout is over; they are given this much more to say it."""
+DEFAULT_SBATCH_TIMEOUT_S = 60.0
 DEFAULT_CLUSTER = "default"
 """What a cluster is called that does not say its name."""
 
@@ -101,6 +105,10 @@ class Settings:
     """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key `poll.nodes_interval_s`."""
     idle_minutes: float = DEFAULT_IDLE_MINUTES
     """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key `poll.idle_minutes`."""
+    slurm_timeout_s: float = DEFAULT_SLURM_TIMEOUT_S
+    """Seconds that an answer of Slurm's may take. Key `slurm.timeout_s`, by default slurm.conf's MessageTimeout and two more."""
+    sbatch_timeout_s: float = DEFAULT_SBATCH_TIMEOUT_S
+    """Seconds that sbatch may take, which may have to pass a site's plugins and wrapper. Key `slurm.sbatch_timeout_s`."""
     is_ssh_allowed: bool = False
     """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key `telemetry.ssh`."""
     muted_rules: frozenset[str] = frozenset()

@@ -43,9 +43,11 @@ def shell_command(job_id: str, shell: str) -> tuple[str, ...]:
     return ("srun", f"--jobid={job_id}", "--overlap", "--pty", shell)
 
 
-def act(argv: Sequence[str], job_ids: Sequence[str], env: Mapping[str, str]) -> tuple[LeftOut, ...]:
+def act(
+    argv: Sequence[str], job_ids: Sequence[str], env: Mapping[str, str], timeout_s: float
+) -> tuple[LeftOut, ...]:
     """Do it; what was refused, in Slurm's words. Raises UserError when all of it was refused at once, or nothing answered."""
-    returncode, _, lines = run_client(argv, env)
+    returncode, _, lines = run_client(argv, env, timeout_s)
     refused = refusals(lines)
     if returncode != 0 and not refused:
         raise UserError(f"{argv[0]}: {' '.join(lines) or f'exit status {returncode}'}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from coach.launch.refusal import Refused, is_unanswered, slurms_words
 from coach.model.errors import UserError
 from coach.sources.commands import run_command
-from coach.sources.io import COMMAND_TIMEOUT_S, scrubbed_environment
+from coach.sources.io import scrubbed_environment
 
 _JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[[\d,%-]+\]))?(?:\+\d+)?", re.ASCII)
 _LOOK_FIRST = "look at the queue before you try again: the controller may have taken it"
@@ -49,16 +49,16 @@ class Accepted:
     lines: tuple[str, ...]
 
 
-def submit(script: Path, env: Mapping[str, str], after_job: str | None = None) -> Accepted:
+def submit(script: Path, env: Mapping[str, str], timeout_s: float, after_job: str | None = None) -> Accepted:
     """Submit a script. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was taken."""
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
-    return submit_command(sbatch_command(script, after_job), env)
+    return submit_command(sbatch_command(script, after_job), env, timeout_s)
 
 
-def submit_command(argv: Sequence[str], env: Mapping[str, str]) -> Accepted:
+def submit_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Accepted:
     """Run a whole `sbatch --parsable …`. Raises as `submit` does."""
-    returncode, output, lines = run_client(argv, env)
+    returncode, output, lines = run_client(argv, env, timeout_s)
     if returncode != 0:
         raise Refused(lines or (f"exit status {returncode}",))
     job_id = output.strip().split(";")[0]  # with several clusters: JOB;CLUSTER
@@ -76,14 +76,16 @@ def client_environment(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def run_client(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, tuple[str, ...]]:
+def run_client(
+    argv: Sequence[str], env: Mapping[str, str], timeout_s: float
+) -> tuple[int, str, tuple[str, ...]]:
     """Exit status, what it printed, and the lines that it said on its standard error. Raises NoAnswer, or UserError where there is no client."""
     try:
-        done = run_command(argv, client_environment(env), COMMAND_TIMEOUT_S)
+        done = run_command(argv, client_environment(env), timeout_s)
     except FileNotFoundError:
         raise UserError(f"{argv[0]}: command not found", "is Slurm's client on the PATH?") from None
     except subprocess.TimeoutExpired:
-        raise NoAnswer(f"{argv[0]}: no answer within {COMMAND_TIMEOUT_S:.0f} s", _LOOK_FIRST) from None
+        raise NoAnswer(f"{argv[0]}: no answer within {timeout_s:.0f} s", _LOOK_FIRST) from None
     except OSError as error:
         raise UserError(f"{argv[0]}: {error.strerror or error}") from None
     lines = slurms_words(done.stderr.decode("utf-8", "replace"))

@@ -85,6 +85,8 @@ class JobAction:
     """What one should know before one says yes."""
     waiting_run_dirs: tuple[tuple[str, str], ...] = ()
     """(job id, run directory) of runs whose script is not running: nobody but coach writes down how they end."""
+    timeout_s: float = 12.0
+    """How long each command may take."""
     script: str | None = None
     """What is submitted again."""
     script_file: str | None = None

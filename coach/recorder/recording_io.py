@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.recorder.recording import Header, encode_bytes, write_header, write_line
-from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io, Query
 
 FLUSH_INTERVAL_S = 5.0
 _HEAD_BYTES = 64 << 10
@@ -54,7 +54,7 @@ class RecordingIo:
     def now(self) -> float:
         return self._io.now()
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         result = self._io.run(query, timeout_s)
         done, out = result.query, encode_bytes(result.stdout)
         key = "\0".join((done.kind, *normalize(done).argv))

@@ -16,7 +16,7 @@ from typing import Any
 
 from coach.recorder.recording import Entry, Recording, decode_bytes
 from coach.recorder.recording_io import normalize
-from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
+from coach.sources.io import CommandResult, Query
 
 _FIRST_LOOK_S = 1.0
 """What the recorder saw within its first second is there from the beginning: the first picture is not an empty one."""
@@ -92,7 +92,7 @@ class ReplayIo:
     def is_at_end(self) -> bool:
         return self.now() >= self._end_s
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         now_s = self.now()
         timeline = self._answers.get(normalize(query)) or self._only_like(query)
         if timeline is not None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from coach.sources.slurm_conf import conf_files
+
 VARIABLE = "SLURM_CLUSTER_NAME"
-_FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-"""The last is where a cluster without files of its own on each node keeps a copy."""
 
 
 def cluster_name(env: Mapping[str, str]) -> str | None:
     """By the variable that a module or a job sets, else ClusterName in the configuration; None where nothing says it."""
     if env.get(VARIABLE):
         return env[VARIABLE]
-    for file in (env.get("SLURM_CONF"), *_FILES):
-        if file and (name := _name_in(file)):
+    for file in conf_files(env):
+        if name := _name_in(file):
             return name
     return None
 

@@ -21,7 +21,10 @@ from coach.sources.commands import run_command
 from coach.sources.rpc_budget import cost_of
 
 COMMAND_TIMEOUT_S = 12.0
-"""Slurm's clients hang 9 s on a dead controller before they say why: a shorter timeout would lose the message."""
+"""How long a command may take where nobody says otherwise.
+
+Slurm's clients wait for MessageTimeout, 10 s unless the site changed it, before they say why: a shorter limit would lose the message.
+"""
 
 _SCRUBBED_PREFIXES = (
     "SQUEUE_",
@@ -70,7 +73,9 @@ class Io(Protocol):
 
     def now(self) -> float: ...
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult: ...
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        """Run a command, for `timeout_s` at most; None: as long as an answer of Slurm's may take."""
+        ...
 
     def read(self, path: Path, offset: int, limit: int) -> bytes: ...
 
@@ -104,7 +109,7 @@ def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:
 class SystemIo:
     """The real world. `env` is the environment that commands get, already scrubbed.
 
-    `before_command` is told the RPCs of every command before it is run, and may wait; False: it is not to be run any more.
+    `timeout_s` is how long a command may take that is given no limit of its own. `before_command` is told the RPCs of every command before it is run, and may wait; False: it is not to be run any more.
     `on_file_op` is called for every question to a file server.
     """
 
@@ -112,19 +117,27 @@ class SystemIo:
         self,
         env: Mapping[str, str],
         *,
+        timeout_s: float = COMMAND_TIMEOUT_S,
         before_command: Callable[[int], bool] = lambda num_rpcs: True,
         on_file_op: Callable[[], object] = lambda: None,
     ) -> None:
         self._env = dict(env)
+        self._timeout_s = timeout_s
         self._before_command = before_command
         self._on_file_op = on_file_op
 
     def now(self) -> float:
         return time.time()
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         if not self._before_command(query.num_rpcs):
-            return CommandResult(query, None, b"", "", time.time(), 0.0, f"{query.argv[0]}: coach is closing")
+            return self._closing(query)
+        return self._execute(query, self._timeout_s if timeout_s is None else timeout_s)
+
+    def _closing(self, query: Query) -> CommandResult:
+        return CommandResult(query, None, b"", "", time.time(), 0.0, f"{query.argv[0]}: coach is closing")
+
+    def _execute(self, query: Query, timeout_s: float) -> CommandResult:
         start = time.monotonic()
         returncode: int | None = None
         stdout, stderr, error = b"", "", None

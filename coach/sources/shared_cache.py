@@ -39,8 +39,8 @@ _SHARE_OF_PAUSE = 0.9
 FAILURE_AGE_S = 4.0
 """How long a failure answers for all: the next of them tries again."""
 
-LOCK_LIFE_S = COMMAND_TIMEOUT_S + 3.0
-"""A lock that has not changed for so long, by the clock of who waits for it, was left behind."""
+LOCK_SLACK_S = 3.0
+"""A lock that has not changed for so much longer than an answer takes, by the clock of who waits for it, was left behind."""
 
 _MAX_AHEAD_S = 2.0
 """Clocks of login nodes differ a little; what is further in the future than this is not believed."""
@@ -77,8 +77,10 @@ class SharedIo:
     `context` is what else makes two questions the same: which cluster is asked. Everything but these questions passes through.
     """
 
-    def __init__(self, io: Io, folder: Path, context: str) -> None:
+    def __init__(self, io: Io, folder: Path, context: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        """`timeout_s` is how long an answer may take."""
         self._io = io
+        self._lock_life_s = timeout_s + LOCK_SLACK_S
         self._folder = folder
         self._context = context
         self._told_s: dict[Path, float] = {}
@@ -112,7 +114,7 @@ class SharedIo:
         """Wait for nobody any more."""
         self._is_closed.set()
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         if query.kind not in FIRST_AGES_S:
             return self._io.run(query, timeout_s)
         file = self._folder / f"{query.kind}-{self._digest(query)}"
@@ -126,7 +128,7 @@ class SharedIo:
         self._told_s[file] = self._io.now()
         return result
 
-    def _shared(self, file: Path, query: Query, max_age_s: float, timeout_s: float) -> CommandResult:
+    def _shared(self, file: Path, query: Query, max_age_s: float, timeout_s: float | None) -> CommandResult:
         lock = _Lock(file.with_name(f".{file.name}.lock"))
         seen_s, seen = time.monotonic(), lock.identity()
         while not self._is_closed.is_set():
@@ -146,7 +148,7 @@ class SharedIo:
             now = lock.identity()
             if now != seen:
                 seen_s, seen = time.monotonic(), now
-            elif seen is not None and time.monotonic() - seen_s > LOCK_LIFE_S:
+            elif seen is not None and time.monotonic() - seen_s > self._lock_life_s:
                 lock.break_(seen)
             self._is_closed.wait(_LOCK_CHECK_S)
         return self._io.run(query, timeout_s)
@@ -158,7 +160,7 @@ class SharedIo:
             words = [word.replace(token, mark) for word in words] if token else words
         return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
-    def _ask(self, file: Path, query: Query, timeout_s: float) -> CommandResult:
+    def _ask(self, file: Path, query: Query, timeout_s: float | None) -> CommandResult:
         result = self._io.run(query, timeout_s)
         if len(result.stdout) <= MAX_BYTES and not self._is_closed.is_set():
             with contextlib.suppress(OSError):

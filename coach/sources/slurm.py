@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from coach.model.cluster import Job, Node, Partition, is_final
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList, Reading
-from coach.sources.io import COMMAND_TIMEOUT_S, Io, Query
+from coach.sources.io import Io, Query
 from coach.sources.slurm_jobs import jobs_query, parse_jobs
 from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
 from coach.sources.slurm_text import failure_words, is_torn
@@ -65,7 +65,7 @@ class Client:
                 return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
         result = self._io.run(query)
         error = result.error
-        if result.returncode is None and result.duration_s >= COMMAND_TIMEOUT_S:
+        if result.returncode is None and result.duration_s >= PING_TIMEOUT_S:
             # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
             probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
             if b" is DOWN" in probe.stdout:

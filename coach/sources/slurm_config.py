@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from coach.model.reading import Reading
 from coach.sources.io import Io, Query
+from coach.sources.slurm_conf import parse_seconds
 from coach.sources.slurm_text import optional
 
 CONFIG_QUERY = Query("config", ("scontrol", "show", "config"))
@@ -76,12 +77,21 @@ def _count(text: str | None, default: int) -> int:
 
 
 class RateLimitSource:
-    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where there is no limit."""
+    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where there is no limit.
+
+    `on_message_timeout` is told how long Slurm's clients wait for an answer, which the same answer says.
+    """
 
     name = "limits"
 
-    def __init__(self, io: Io, on_limit: Callable[[float | None], object]) -> None:
+    def __init__(
+        self,
+        io: Io,
+        on_limit: Callable[[float | None], object],
+        on_message_timeout: Callable[[float], object] = lambda seconds: None,
+    ) -> None:
         self.interval_s = _RETRY_S
+        self._on_message_timeout = on_message_timeout
         self._is_known = False
         self._io = io
         self._on_limit = on_limit
@@ -91,6 +101,10 @@ class RateLimitSource:
         result = None if self._is_known else self._io.run(CONFIG_QUERY)
         if result is not None and result.returncode == 0:
             self._is_known = True
-            limit = parse_rate_limit(parse_config(result.stdout.decode("utf-8", "replace")))
+            config = parse_config(result.stdout.decode("utf-8", "replace"))
+            limit = parse_rate_limit(config)
             self._on_limit(None if limit is None else limit.per_s)
+            message_timeout_s = parse_seconds(config.get("MessageTimeout", ""))
+            if message_timeout_s is not None:
+                self._on_message_timeout(message_timeout_s)
         yield from ()

@@ -136,7 +136,9 @@ class LiveLauncher:
         self._settings = settings
         self._env = env
         self._charge = charge
-        self._io = SystemIo(scrubbed_environment(env), before_command=count)
+        self._io = SystemIo(
+            scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, before_command=count
+        )
         self._site: tuple[float, Site] | None = None
         self._lost: dict[str, tuple[str, ...]] = {}
         """Recipe → launches of it whose answer was lost, as they were when the cluster was looked at."""

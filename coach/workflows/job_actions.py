@@ -76,6 +76,7 @@ def plan_action(
         tuple(LeftOut(target, _reason(target, error)) for target, error in left_out),
         (*_NOTES.get(verb, ()), *_lost(verb, touched, settings, io)),
         _waiting(touched, settings) if verb is Verb.CANCEL else (),
+        settings.slurm_timeout_s,
     )
 
 
@@ -89,7 +90,7 @@ def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
             done += step.job_ids
             continue
         try:
-            no = job_control.act(step.argv, step.job_ids, env)
+            no = job_control.act(step.argv, step.job_ids, env, action.timeout_s)
         except UserError as error:
             if not done:
                 raise

@@ -119,7 +119,9 @@ def record(
     Raises UserError when the file cannot be made or a run is not known.
     """
     budget, user = RpcBudget(), user_name()
-    system = SystemIo(scrubbed_environment(env), before_command=budget.acquire)
+    system = SystemIo(
+        scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, before_command=budget.acquire
+    )
     if backend == "slurm":
         list(RateLimitSource(system, budget.limit_by_site).poll())
     for run_id in run_ids:

@@ -135,13 +135,13 @@ def relaunch(
         check_running(num_alive_runs(settings, io, io.now()), settings.limits, settings.origins)
     with written_run(plan, settings, io):
         if not is_active or choice is ParentChoice.KEEP:
-            return start(plan, env)
+            return start(plan, settings, env)
         if choice is ParentChoice.WAIT:
-            return start(plan, env, parent)
+            return start(plan, settings, env, parent)
         _cancel_parent(parent, settings, env, io)
         try:
             # A local run takes seconds to end after its cancel, and nobody else keeps its GPUs from the child until then.
-            return start(plan, env, parent if plan.backend == "local" else None)
+            return start(plan, settings, env, parent if plan.backend == "local" else None)
         except UserError as error:
             raise UserError(
                 f"the parent {parent.run_id} was cancelled, but its child was refused: {error.message}",

@@ -52,6 +52,7 @@ def plan_resubmit(
         Verb.RESUBMIT,
         (Step(resubmit_command(facts, name, used), (job_id,)),),
         notes=_notes(facts, named, file, is_there),
+        timeout_s=settings.sbatch_timeout_s,
         script=script,
         script_file=None if is_there else str(kept),
     )
@@ -69,7 +70,7 @@ def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
                 describe(error), "the script of the job is kept there: cache_dir says where"
             ) from None
     (step,) = action.steps
-    accepted = slurm.submit_command(step.argv, env)
+    accepted = slurm.submit_command(step.argv, env, action.timeout_s)
     notes = (f"the new job is {accepted.job_id}", *(f"sbatch: {line}" for line in accepted.lines))
     return Outcome(action.verb, step.job_ids, notes=notes)
 

@@ -94,7 +94,7 @@ def submit(
 ) -> Submitted:
     """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it is refused."""
     with written_run(plan, settings, io):
-        return start(plan, env, after)
+        return start(plan, settings, env, after)
 
 
 @contextlib.contextmanager
@@ -132,16 +132,20 @@ def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
         raise
 
 
-def start(plan: Plan, env: Mapping[str, str], after: Run | None = None) -> Submitted:
+def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | None = None) -> Submitted:
     """Start a run that is written. Raises UserError when it is refused."""
     paths = runs.RunPaths(plan.run_dir)
     if plan.backend == "local":
         local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
         return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
     try:
-        accepted = slurm.submit(paths.job_script, env, after.job_id if after else None)
+        accepted = slurm.submit(
+            paths.job_script, env, settings.sbatch_timeout_s, after.job_id if after else None
+        )
     except Refused as refused:
-        raise explained(refused, plan, SystemIo(scrubbed_environment(env))) from None
+        raise explained(
+            refused, plan, SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
+        ) from None
     runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None})
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
     return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)

@@ -21,11 +21,12 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.monitor import Monitor
 from coach.poller import Poller
 from coach.poller import SourceFactory as AnySource
-from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.io import Io, scrubbed_environment
 from coach.sources.job_files import OutputPaths
 from coach.sources.local_cluster import LocalClusterSource
 from coach.sources.local_process import Look, look
 from coach.sources.overlap import RecordedStream, StreamSource
+from coach.sources.patient_io import PatientIo
 from coach.sources.polling import Pace
 from coach.sources.rpc_budget import RpcBudget
 from coach.sources.run_index import RunIndex
@@ -33,6 +34,7 @@ from coach.sources.run_list import BITE_RUNS, RunListSource
 from coach.sources.seen_jobs import SeenJobs
 from coach.sources.shared_cache import SharedIo, shared_folder
 from coach.sources.slurm import CLUSTER_INTERVAL_S, JobsSource, NodesSource
+from coach.sources.slurm_conf import keep_message_timeout
 from coach.sources.slurm_config import RateLimitSource
 from coach.sources.user import user_name
 from coach.workflows.diagnosing import LazyEngine
@@ -97,6 +99,7 @@ class Manners:
     budget: RpcBudget | None = None
     """None: Slurm is not asked."""
     shared: SharedIo | None = None
+    patient: PatientIo | None = None
 
 
 def live_session(
@@ -113,14 +116,20 @@ def live_session(
     follower = Follower(settings, env, lambda env: held_back(load(env), env))
     pace, budget = Pace(), budget or RpcBudget()
     scrubbed = scrubbed_environment(env)
-    io: Io = SystemIo(scrubbed, before_command=budget.acquire, on_file_op=pace.count_file_op)
+    system = PatientIo(
+        scrubbed,
+        timeout_s=settings.slurm_timeout_s,
+        before_command=budget.acquire,
+        on_file_op=pace.count_file_op,
+    )
+    io: Io = system
     manners = Manners(pace)
     if backend == "slurm":
         folder = shared_folder(env, settings.cache_dir)
         # Where the answers come from: the cluster by name, and the configuration that says where its controller is.
         context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
-        shared = SharedIo(io, folder, context) if folder is not None else None
-        manners, io = Manners(pace, budget, shared), shared or io
+        shared = SharedIo(io, folder, context, settings.slurm_timeout_s) if folder is not None else None
+        manners, io = Manners(pace, budget, shared, system), shared or io
     return WatchSession(
         settings, backend, io, user_name(), follower=follower, on_settings=on_settings, manners=manners
     )
@@ -218,6 +227,8 @@ class WatchSession:
         if self._manners is not None:
             if self._manners.shared is not None:
                 self._manners.shared.refuse_older()
+            if self._manners.patient is not None:
+                self._manners.patient.forget_late()
             if self._manners.budget is not None:
                 self._manners.budget.note_act()
         self._poller.refresh_soon()
@@ -363,7 +374,7 @@ class WatchSession:
             sources.update(self._cluster_sources(io, settings, self._user, watch))
             if self._manners is not None and self._manners.budget is not None:
                 budget = self._manners.budget
-                sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site)
+                sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site, self._keep_timeout)
             # Only a live session knows runs by what another one kept: a recording must hold all that it shows.
             index = RunIndex(settings.cache_dir, settings.runs_root) if self._manners is not None else None
             bite = BITE_RUNS if self._manners is not None else None
@@ -376,6 +387,12 @@ class WatchSession:
             for number, stream in enumerate(streams):
                 sources[f"stream {number}:{name}"] = partial(_same, stream)
         return sources
+
+    def _keep_timeout(self, seconds: float) -> None:
+        """For the next coach, where no slurm.conf lies on this machine."""
+        settings = self._settings
+        if not settings.is_readonly:
+            keep_message_timeout(settings.cache_dir, settings.cluster, seconds)
 
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
         return target_sources(target, self._io, self._engine.signatures, self._output_paths, self._look)

@@ -8,6 +8,7 @@ import pytest
 
 from coach import config
 from coach.model.errors import UserError
+from coach.sources.slurm_conf import keep_message_timeout
 
 
 def load(tmp_path: Path, text: str) -> config.Settings:
@@ -48,6 +49,8 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
         ("[poll]\njobs_interval_s = nan", 2, "at least 2"),
         ("[poll]\nnodes_interval_s = inf", 2, "at least 5"),
         ("[poll]\nidle_minutes = 0", 2, "from 1 to 10080"),
+        ("[slurm]\ntimeout_s = 0", 2, "expected seconds, from 1 to 600"),
+        ("[slurm]\nsbatch_timeout_s = '1 min'", 2, "expected a number"),
         ("readonly = 'yes'", 1, "expected true or false"),
         ("[launch]\nsetup = 'module load x'", 2, "expected a list"),
     ],
@@ -82,3 +85,34 @@ def test_recipes_of_the_user_s_own_and_the_keys_that_launch_them(tmp_path: Path)
     assert settings.origins["keys.6"].endswith("config.toml:3")
     with pytest.raises(UserError, match=r"config.toml:2: unknown key keys.1"):
         load(tmp_path, '[keys]\n1 = "ddp"\n')
+
+
+@pytest.fixture
+def no_slurm_conf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coach.sources.slurm_conf._FILES", ())
+
+
+@pytest.mark.usefixtures("no_slurm_conf")
+def test_slurm_has_as_long_to_answer_as_slurm_conf_lets_its_clients_wait(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=tiger\nMessageTimeout=100\n")
+    env = {"COACH_HOME": str(tmp_path), "SLURM_CONF": str(conf)}
+    settings = config.load(env)
+    assert (settings.slurm_timeout_s, settings.sbatch_timeout_s) == (102.0, 204.0)
+    assert settings.origins["slurm.timeout_s"] == f"{conf}: MessageTimeout"
+    (tmp_path / "config.toml").write_text("[slurm]\ntimeout_s = 30\nsbatch_timeout_s = 45\n")
+    settings = config.load(env)
+    assert (settings.slurm_timeout_s, settings.sbatch_timeout_s) == (30.0, 45.0)
+    settings = config.load({**env, "COACH_SLURM_TIMEOUT_S": "20"})
+    assert settings.slurm_timeout_s == 20.0
+
+
+@pytest.mark.usefixtures("no_slurm_conf")
+def test_without_slurm_conf_slurm_has_as_long_as_the_controller_said_last_else_12_s(tmp_path: Path) -> None:
+    env = {"COACH_HOME": str(tmp_path), "SLURM_CLUSTER_NAME": "tiger"}
+    assert (config.load(env).slurm_timeout_s, config.load(env).sbatch_timeout_s) == (12.0, 60.0)
+    keep_message_timeout(tmp_path / "cache", "lion", 50.0)
+    assert config.load(env).slurm_timeout_s == 12.0
+    keep_message_timeout(tmp_path / "cache", "tiger", 20.0)
+    assert config.load(env).slurm_timeout_s == 22.0
+    assert config.load({**env, "SLURM_CLUSTER_NAME": "lion"}).slurm_timeout_s == 52.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.sources import cluster_name as module
+from coach.sources import slurm_conf as module
 from coach.sources.cluster_name import cluster_name
 
 

@@ -158,7 +158,7 @@ def test_only_one_asks_while_the_others_wait_for_what_it_gets(controller: Contro
 def test_a_lock_that_a_killed_coach_left_behind_holds_nobody_up_for_ever(
     controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_cache, "LOCK_LIFE_S", 0.3)
+    monkeypatch.setattr(shared_cache, "LOCK_SLACK_S", 0.3 - COMMAND_TIMEOUT_S)
     first, second = coaches(controller, tmp_path)
     first.run(NODES_QUERY)
     (file,) = tmp_path.glob("nodes-*")

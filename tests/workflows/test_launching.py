@@ -99,13 +99,13 @@ def test_a_refused_submission_shows_slurm_s_words_and_leaves_nothing(world: Worl
 
 
 def test_a_submission_without_an_answer_keeps_the_run_that_may_be_queued(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
-    monkeypatch.setattr("coach.launch.submit.COMMAND_TIMEOUT_S", 0.2)
+    settings = replace(world.settings, sbatch_timeout_s=0.2)
     world.client("sbatch", "exec sleep 30")
     plan = world.plan()
     with pytest.raises(UserError, match="no answer within") as caught:
-        submit(plan, world.settings, world.env, world.io)
+        submit(plan, settings, world.env, world.io)
     assert "may have taken it" in (caught.value.hint or "")
     assert Path(plan.run_dir, "job.sh").read_text() == plan.script
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coach.model.doctor import Check, CheckState
 from coach.model.errors import UserError
-from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query
+from coach.sources.io import CommandResult, Io, Query
 
 Probe = Callable[[], Sequence[Check]]
 
@@ -37,7 +37,7 @@ class HurriedIo:
         self._lock = threading.Lock()
         self._asked: dict[tuple[str, ...], _Asked] = {}
 
-    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         with self._lock:
             asked = self._asked.setdefault(query.argv, _Asked())
         with asked.lock:
@@ -45,8 +45,9 @@ class HurriedIo:
                 asked.result = self._run(query, timeout_s)
             return asked.result
 
-    def _run(self, query: Query, timeout_s: float) -> CommandResult:
-        left_s = min(timeout_s, self._limit_s, self._deadline_s - time.monotonic())
+    def _run(self, query: Query, timeout_s: float | None) -> CommandResult:
+        limit_s = self._limit_s if timeout_s is None else min(timeout_s, self._limit_s)
+        left_s = min(limit_s, self._deadline_s - time.monotonic())
         if left_s <= 0:
             error = f"{query.argv[0]}: not asked, no time was left"
             return CommandResult(query, None, b"", "", self._inner.now(), 0.0, error)

@@ -1,0 +1,98 @@
+"""Answers that come after the limit are used at the next look, and a question that is still open is not put a second time.
+
+A controller that is busy answers after the limit again and again. If each of its answers were thrown away and asked for anew, the
+screens would never get one, and the controller would have the more to do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from coach.sources.io import CommandResult, Query, SystemIo
+
+KINDS = ("jobs", "nodes", "partitions")
+"""Questions that are put again and again, and whose readers take the separators of the query that was really run."""
+
+_PING = "ping"
+
+
+@dataclass(slots=True)
+class _Open:
+    """A question that is being asked, or was answered late."""
+
+    has_ended: threading.Event = field(default_factory=threading.Event)
+    result: CommandResult | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        return self.result is not None and self.result.returncode is None
+
+
+class PatientIo(SystemIo):
+    """The real world for a session that looks again and again."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        timeout_s: float,
+        before_command: Callable[[int], bool],
+        on_file_op: Callable[[], object],
+    ) -> None:
+        super().__init__(env, timeout_s=timeout_s, before_command=before_command, on_file_op=on_file_op)
+        self._open: dict[tuple[str, ...], _Open] = {}
+        self._lock = threading.Lock()
+
+    def forget_late(self) -> None:
+        """Something was changed just now: what was asked before no longer counts."""
+        with self._lock:
+            self._open.clear()
+
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        if query.kind == _PING and self._has_answer():
+            # A controller that has just answered is up; on the way to its answer the reader asks for that first.
+            return CommandResult(query, 0, b"Slurmctld is UP\n", "", self.now(), 0.0)
+        if query.kind not in KINDS:
+            return super().run(query, timeout_s)
+        key, limit_s = _without_separators(query), self._timeout_s if timeout_s is None else timeout_s
+        with self._lock:
+            known = self._open.pop(key, None)
+        if known is not None and not known.has_failed:
+            return self._wait(key, known, query, limit_s)
+        if not self._before_command(query.num_rpcs):
+            return self._closing(query)
+        asked = _Open()
+        # It goes on for as long again; when coach ends before that, its client ends with it.
+        threading.Thread(
+            target=self._ask, args=(asked, query, 2 * limit_s), name="asker", daemon=True
+        ).start()
+        return self._wait(key, asked, query, limit_s)
+
+    def _ask(self, asked: _Open, query: Query, limit_s: float) -> None:
+        asked.result = self._execute(query, limit_s)
+        asked.has_ended.set()
+
+    def _wait(self, key: tuple[str, ...], asked: _Open, query: Query, limit_s: float) -> CommandResult:
+        start = time.monotonic()
+        if asked.has_ended.wait(limit_s) and asked.result is not None:
+            return asked.result
+        with self._lock:
+            self._open[key] = asked
+        words = f"{query.argv[0]}: no answer within {limit_s:.0f} s"
+        return CommandResult(query, None, b"", "", self.now(), time.monotonic() - start, words)
+
+    def _has_answer(self) -> bool:
+        with self._lock:
+            ended = [one.result for one in self._open.values() if one.has_ended.is_set()]
+        return any(result is not None and result.returncode == 0 for result in ended)
+
+
+def _without_separators(query: Query) -> tuple[str, ...]:
+    """The question without its random parts."""
+    words = query.argv
+    for token, mark in ((query.separator, "\ue001"), (query.record_end, "\ue002")):
+        words = tuple(word.replace(token, mark) for word in words) if token else words
+    return query.kind, *words

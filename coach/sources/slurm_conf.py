@@ -1,0 +1,92 @@
+"""What slurm.conf says, as far as it lies on this machine: known without a word from the controller, which may be dead.
+
+A cluster without files of its own on each node ("configless") may keep no copy here. What the controller itself said last is kept in
+coach's cache for that case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from coach import runs
+
+_FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+"""The last is where slurmd or sackd of a configless cluster keeps its copy."""
+_MAX_BYTES = 4 << 20
+_MAX_INCLUDES = 20
+_INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE)
+_KEPT_FILE = "message-timeouts.json"
+
+
+def conf_files(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Where slurm.conf may lie, the likeliest first."""
+    named = env.get("SLURM_CONF")
+    return (*((named,) if named else ()), *_FILES)
+
+
+def conf_value(env: Mapping[str, str], key: str) -> tuple[str, str] | None:
+    """A value and the file that says it; None where no file does."""
+    for file in conf_files(env):
+        value = _value_in(Path(file), key, [])
+        if value is not None:
+            return value, file
+    return None
+
+
+def message_timeout_s(env: Mapping[str, str]) -> tuple[float, str] | None:
+    """How long Slurm's clients wait for an answer, and the file that says it."""
+    found = conf_value(env, "MessageTimeout")
+    seconds = parse_seconds(found[0]) if found is not None else None
+    return (seconds, found[1]) if found is not None and seconds is not None else None
+
+
+def parse_seconds(text: str) -> float | None:
+    """`100`, or `100 sec` as scontrol says it."""
+    number = text.split()[0] if text.split() else ""
+    return float(number) if number.isdecimal() and 0 < int(number) <= 3600 else None
+
+
+def kept_message_timeout_s(cache_dir: Path, cluster: str) -> float | None:
+    """What this cluster's controller said last."""
+    with contextlib.suppress(runs.RunFileError):
+        said = runs.read_json(cache_dir / _KEPT_FILE).get(cluster)
+        if isinstance(said, (int, float)) and not isinstance(said, bool) and 0 < said <= 3600:
+            return float(said)
+    return None
+
+
+def keep_message_timeout(cache_dir: Path, cluster: str, seconds: float) -> None:
+    """For a later coach that cannot ask. Where it cannot be written, the default holds there."""
+    file = cache_dir / _KEPT_FILE
+    with contextlib.suppress(OSError, runs.RunFileError):
+        if kept_message_timeout_s(cache_dir, cluster) != seconds:
+            cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            kept = runs.read_json(file) if file.exists() else {}
+            runs.write_json(file, {**kept, cluster: seconds})
+
+
+def _value_in(file: Path, key: str, seen: list[Path]) -> str | None:
+    """The last value of a key, as Slurm takes it, in a file and those that it includes."""
+    if file in seen or len(seen) >= _MAX_INCLUDES:
+        return None
+    seen.append(file)
+    try:
+        if not file.is_file():
+            return None
+        with file.open(encoding="utf-8", errors="replace") as config:
+            lines = config.read(_MAX_BYTES).splitlines()
+    except (OSError, ValueError):
+        return None
+    pattern = re.compile(rf"(?:^|\s){key}\s*=\s*(\S+)", re.IGNORECASE)
+    value = None
+    for line in lines:
+        text = line.split("#")[0]
+        included = _INCLUDE.match(text)
+        if included is not None:
+            value = _value_in(file.parent / included[1], key, seen) or value
+        elif (found := pattern.search(text)) is not None:
+            value = found[1]
+    return value
