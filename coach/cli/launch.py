@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coach.cli.text import printable
+from coach.cli.waiting import TellingIo, telling_of_wait
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
@@ -120,7 +121,7 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     """From a request to a run, as `--dry-run`, `--wait` and `--format` say."""
     refuse_if_readonly(settings, "launches nothing")
     env = os.environ
-    io = SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
+    io = TellingIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, tell=_say)
     plan = prepare(asked, settings, env, io, time.time())
     for line in plan.notes:
         _say(line)
@@ -131,7 +132,8 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
             check_ready(each)
             sys.stdout.write(each.script)
         return 0
-    submitted = submit(plan, settings, env, io)
+    with telling_of_wait(_say) if plan.backend == "slurm" else contextlib.nullcontext():
+        submitted = submit(plan, settings, env, io)
     notes = [line for each in submitted for line in each.notes]
     for line in (*notes, *remember_answers(plan, settings)[1]):
         _say(line)

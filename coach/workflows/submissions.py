@@ -114,12 +114,18 @@ def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
 
 
 def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tuple[str, ...]:
-    """What to know before a recipe is launched again: launches of it that were interrupted. Slurm is asked only if there are any."""
+    """What to know before a recipe is launched again: launches of it that were interrupted. Slurm is asked only if there are any.
+
+    Raises UserError when it does not answer: one of them may be queued, and a launch would wait for the same controller.
+    """
     now_s = io.now()
     waiting = [run for run in _recent(recipe, settings, io, now_s) if _is_waiting(run)]
     if not waiting:
         return ()
     queue, error = _ask_queue(io, user)
+    if error is not None:
+        unknown = f"a launch of this recipe was interrupted and may be queued: {waiting[0].run_id}"
+        raise UserError(f"Slurm does not answer: {error}", unknown)
     lost = [run for run in waiting if has_lost_its_job(run)]
     standing = find_jobs(lost, queue, error, settings, io, user)
     rows = {job.job_id: job for job in queue or ()}
@@ -142,9 +148,6 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
     match one.submission:
         case Submission.LAUNCHING:
             return f"a launch of this recipe is under way: {run_id}"
-        case Submission.UNKNOWN:
-            words = f"a launch of this recipe was interrupted and may be queued: {run_id}"
-            return f"{words}; Slurm does not answer: {one.doubt}"
         case Submission.NEVER if _age_s(one.run, now_s) < _TOLD_FOR_S:
             return f"a launch of this recipe was interrupted and never reached Slurm: {run_id}"
         case Submission.NOT_QUEUED if _age_s(one.run, now_s) < _TOLD_FOR_S:

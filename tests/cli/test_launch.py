@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from coach.cli.waiting import TellingIo
+from coach.sources.io import Query
+
 SMALL = ("max_steps=4", "width=8", "num_workers=0", "num_train_samples=256", "eval_every_epoch=false")
 
 
@@ -110,3 +113,22 @@ def test_a_printed_script_started_by_hand_makes_the_same_run(coach: Coach) -> No
     (run_dir,) = [path for path in (coach.home / "runs").iterdir() if path.name != ".code"]
     assert json.loads((run_dir / "run.json").read_text())["recipe"] == "baseline"
     assert json.loads((run_dir / "exit.json").read_text())["state"] == "COMPLETED"
+
+
+def test_a_launch_that_waits_for_the_controller_says_so(tmp_path: Path) -> None:
+    told: list[str] = []
+    client = tmp_path / "scontrol"
+    client.write_text('#!/bin/sh\nwhile [ ! -e "$0.may" ]; do sleep 0.02; done\n')
+    client.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    def tell(line: str) -> None:
+        told.append(line)
+        (tmp_path / "scontrol.may").touch()
+
+    io = TellingIo(env, timeout_s=20.0, tell=tell, after_s=0.1)
+    assert io.run(Query("nodes", ("scontrol",))).returncode == 0
+    assert told == ["waiting for the controller"]
+    assert io.run(Query("git", ("sleep", "0.3"))).returncode == 0  # not a client of Slurm's
+    assert io.run(Query("nodes", ("scontrol",))).returncode == 0
+    assert told == ["waiting for the controller"]
