@@ -154,12 +154,8 @@ def _user_home(env: Mapping[str, str]) -> Path:
 def new_run_id(recipe: str, time_s: float) -> str:
     """For example 20261121-142233-ddp-4f2a: sorts by time, says what it is, unique within a second."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(time_s))
-    return f"{stamp}-{slug_of(recipe)}-{secrets.token_hex(2)}"
-
-
-def slug_of(recipe: str) -> str:
-    """A recipe's name as it stands in a run id."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", recipe).strip("-") or "run"
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", recipe).strip("-") or "run"
+    return f"{stamp}-{name}-{secrets.token_hex(2)}"
 
 
 def make_private(folder: Path) -> None:
@@ -188,15 +184,10 @@ def scheduler_logs(runs_root: Path, run_id: str) -> Tuple[Path, Path]:
     return folder / f"{run_id}.out", folder / f"{run_id}.err"
 
 
-def make_logs_folder(runs_root: Path) -> None:
-    """The folder that must be there before Slurm opens the logs of a job."""
-    (runs_root / LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
-
-
 def link_scheduler_logs(paths: RunPaths) -> None:
     """Make the links, and once the folder to which they lead. The links are relative: the whole root may be moved, or mounted elsewhere."""
-    make_logs_folder(paths.run_dir.parent)
     output, errors = scheduler_logs(paths.run_dir.parent, paths.run_dir.name)
+    output.parent.mkdir(mode=0o700, exist_ok=True)
     paths.stdout_log.symlink_to(Path("..") / LOGS_FOLDER / output.name)
     paths.stderr_log.symlink_to(Path("..") / LOGS_FOLDER / errors.name)
 

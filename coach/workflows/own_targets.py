@@ -67,7 +67,8 @@ def own_targets(settings: Settings, io: Io, user: str, backend: str) -> OwnTarge
     targets += [Target(job.job_id, TargetKind.JOB) for job in gone]
     ended = [job for job in gone if is_final(job.state)]
     num_left_out = max(0, len(recent) - MAX_TARGETS) + max(0, len(targets) - MAX_TARGETS)
-    return OwnTargets(tuple(targets[:MAX_TARGETS]), JobList((*jobs, *ended), False), paths, num_left_out)
+    queue = JobList((*jobs, *ended), False, has_outputs=backend == "slurm")
+    return OwnTargets(tuple(targets[:MAX_TARGETS]), queue, paths, num_left_out)
 
 
 def _ask(settings: Settings, io: Io, user: str, backend: str) -> tuple[Job, ...]:

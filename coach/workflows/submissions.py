@@ -157,13 +157,14 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
 
 def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
     """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are read."""
-    slug = runs.slug_of(recipe)
-    oldest = runs.new_run_id(recipe, now_s - MAX_AGE_S)[:15]
+    oldest = runs.new_run_id(recipe, now_s - MAX_AGE_S)
     try:
         names = io.list_dir(settings.runs_root)
     except OSError:
         return []
-    own = [name for name in names if runs.RUN_ID.match(name) and name[16:-5] == slug and name[:15] >= oldest]
+    own = [
+        name for name in names if runs.RUN_ID.match(name) and name[16:-5] == oldest[16:-5] and name >= oldest
+    ]
     found = []
     for name in sorted(own, reverse=True)[:_MAX_LOOKED_AT]:
         with contextlib.suppress(OSError, UserError):

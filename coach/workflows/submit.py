@@ -66,7 +66,7 @@ def check_ready(plan: Plan) -> None:
             raise UserError(why, _OTHER_ROOT)
         _make_code(plan)
         if plan.backend == "slurm":
-            runs.make_logs_folder(run_dir.parent)
+            (run_dir.parent / runs.LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
 
 
 def _make_code(plan: Plan) -> None:

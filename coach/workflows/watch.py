@@ -374,7 +374,8 @@ class WatchSession:
             sources.update(self._cluster_sources(io, settings, self._user, watch))
             if self._manners is not None and self._manners.budget is not None:
                 budget = self._manners.budget
-                sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site, self._keep_timeout)
+                keep_timeout = partial(keep_message_timeout, settings.cache_dir, settings.cluster)
+                sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site, keep_timeout)
             # Only a live session knows runs by what another one kept: a recording must hold all that it shows.
             index = RunIndex(settings.cache_dir, settings.runs_root) if self._manners is not None else None
             bite = BITE_RUNS if self._manners is not None else None
@@ -387,12 +388,6 @@ class WatchSession:
             for number, stream in enumerate(streams):
                 sources[f"stream {number}:{name}"] = partial(_same, stream)
         return sources
-
-    def _keep_timeout(self, seconds: float) -> None:
-        """For the next coach, where no slurm.conf lies on this machine."""
-        settings = self._settings
-        if not settings.is_readonly:
-            keep_message_timeout(settings.cache_dir, settings.cluster, seconds)
 
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
         return target_sources(target, self._io, self._engine.signatures, self._output_paths, self._look)

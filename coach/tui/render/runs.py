@@ -9,7 +9,7 @@ from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, is_final
 from coach.model.elsewhere import place
 from coach.model.finding import Diagnosis, Finding
-from coach.model.run import Run
+from coach.model.run import Run, Submission
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
@@ -116,7 +116,9 @@ def _state_cell(run: Run, state: str | None) -> Cell:
     if is_elsewhere(run, state):
         return Cell(printable(place(run.host)), "muted")
     if state in (None, "PENDING") and run.submission is not None:
-        return Cell(run.submission.words, "warning")
+        # The column has no room for "never submitted", which the run's own page says.
+        short = Submission.NOT_QUEUED if run.submission is Submission.NEVER else run.submission
+        return Cell(short.words, "warning")
     return Cell(printable(state) if state else UNKNOWN, job_state_tone(state))
 
 
