@@ -16,6 +16,9 @@ from coach.sources.io import CommandResult, Query, SystemIo
 KINDS = ("jobs", "nodes", "partitions")
 """Questions that are put again and again, and whose readers take the separators of the query that was really run."""
 
+MAX_AGE_S = 60.0
+"""A late answer that is older than this is not used: it is time to ask again."""
+
 _PING = "ping"
 
 
@@ -26,9 +29,11 @@ class _Open:
     has_ended: threading.Event = field(default_factory=threading.Event)
     result: CommandResult | None = None
 
-    @property
-    def has_failed(self) -> bool:
-        return self.result is not None and self.result.returncode is None
+    def is_of_use(self, now_s: float) -> bool:
+        """False for a failure, and for an answer that came long ago."""
+        if self.result is None:
+            return True
+        return self.result.returncode is not None and 0 <= now_s - self.result.time_s < MAX_AGE_S
 
 
 class PatientIo(SystemIo):
@@ -60,7 +65,7 @@ class PatientIo(SystemIo):
         key, limit_s = _without_separators(query), self._timeout_s if timeout_s is None else timeout_s
         with self._lock:
             known = self._open.pop(key, None)
-        if known is not None and not known.has_failed:
+        if known is not None and known.is_of_use(self.now()):
             return self._wait(key, known, query, limit_s)
         if not self._before_command(query.num_rpcs):
             return self._closing(query)
@@ -85,9 +90,10 @@ class PatientIo(SystemIo):
         return CommandResult(query, None, b"", "", self.now(), time.monotonic() - start, words)
 
     def _has_answer(self) -> bool:
+        now_s = self.now()
         with self._lock:
-            ended = [one.result for one in self._open.values() if one.has_ended.is_set()]
-        return any(result is not None and result.returncode == 0 for result in ended)
+            known = tuple(self._open.values())
+        return any(one.result is not None and one.is_of_use(now_s) for one in known)
 
 
 def _without_separators(query: Query) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ FAILURE_AGE_S = 4.0
 """How long a failure answers for all: the next of them tries again."""
 
 LOCK_SLACK_S = 3.0
-"""A lock that has not changed for so much longer than an answer takes, by the clock of who waits for it, was left behind."""
+"""A lock that is older than an answer may take, and this, was left behind. The waiter's clock counts."""
 
 _MAX_AHEAD_S = 2.0
 """Clocks of login nodes differ a little; what is further in the future than this is not believed."""

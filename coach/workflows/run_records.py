@@ -22,7 +22,7 @@ class RunRecords:
 
     def keep_job(self, run: Run, job_id: str, settings: Settings) -> None:
         """The job of a run whose submission had no answer."""
-        if (run.run_id, job_id) not in self._jobs:
+        if not run.is_launching and (run.run_id, job_id) not in self._jobs:
             self._jobs.add((run.run_id, job_id))
             adopt(run, job_id, "StdOut", settings)
 

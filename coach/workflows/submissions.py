@@ -104,8 +104,8 @@ def ask_for_jobs(lost: Sequence[Run], settings: Settings, io: Io, user: str) -> 
 
 
 def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
-    """Write down which job it is. Where that cannot be written, it is looked for again the next time."""
-    if settings.is_readonly:
+    """Write down which job it is, unless its launcher will. Where that cannot be written, it is looked for again the next time."""
+    if settings.is_readonly or run.is_launching:
         return
     path = runs.RunPaths(run.run_dir).run_json
     with contextlib.suppress(OSError, runs.RunFileError):
@@ -140,14 +140,14 @@ def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tupl
 
 def _line_for_launch(one: Standing, now_s: float) -> str | None:
     run_id = one.run.run_id
+    if one.run.is_launching:
+        return f"a launch of this recipe is under way: {run_id}"
     if one.job is not None:
         if is_final(one.job.state):
             return None
         words = f"a run of this recipe is queued as job {one.job.job_id} ({one.job.state}): its launch was interrupted"
         return f"{words}; `coach cancel {run_id}` ends it"
     match one.submission:
-        case Submission.LAUNCHING:
-            return f"a launch of this recipe is under way: {run_id}"
         case Submission.NEVER if _age_s(one.run, now_s) < _TOLD_FOR_S:
             return f"a launch of this recipe was interrupted and never reached Slurm: {run_id}"
         case Submission.NOT_QUEUED if _age_s(one.run, now_s) < _TOLD_FOR_S:

@@ -146,7 +146,7 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
         raise explained(
             refused, plan, SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
         ) from None
-    runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None})
+    runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None, "found_by": None})
     notes = tuple(f"sbatch: {line}" for line in accepted.lines)
     return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)
 

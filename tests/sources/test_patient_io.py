@@ -84,6 +84,15 @@ def test_what_was_asked_before_something_was_changed_does_not_count(slow: Slow) 
     assert slow.num_asked == 2
 
 
+def test_a_late_answer_of_long_ago_is_not_used(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slow.io.run(jobs_query("ada")).returncode is None
+    slow.let_answer()
+    wait_until(has_ended(slow), 10, "the answer comes")
+    monkeypatch.setattr("coach.sources.patient_io.MAX_AGE_S", 0.0)
+    assert slow.io.run(jobs_query("ada")).returncode == 0
+    assert slow.num_asked == 2
+
+
 def test_other_questions_pass_through(slow: Slow) -> None:
     assert slow.io.run(Query("job-state", ("squeue",)), 0.2).error == "squeue: no answer within 0 s"
     assert slow.io.run(Query("x", ("no-such-client",))).error == "no-such-client: command not found"

@@ -152,6 +152,14 @@ def test_a_submission_that_nobody_can_be_asked_about_may_be_queued(world: World)
     assert "it may be queued: Slurm does not answer" in (one.alive_because or "")
 
 
+def test_a_job_is_not_written_down_while_its_launcher_lives_to_do_it(world: World) -> None:
+    run_dir = world.make(RUN, "PENDING", job_id=None, launcher=identify(psutil.Process()))
+    output = str(runs.scheduler_logs(run_dir.parent, RUN)[0])
+    world.queue({"job_id": "99", "state": "PENDING", "submit": LATER, "stdout": output})
+    assert only(world).run.job_id == "99"
+    assert runs.read_json(run_dir / "run.json")["job_id"] is None
+
+
 def test_a_run_whose_launcher_lives_is_being_launched(world: World) -> None:
     world.make(RUN, "PENDING", age_s=900.0, job_id=None, launcher=identify(psutil.Process()))
     one = only(world)
