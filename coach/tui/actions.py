@@ -99,6 +99,11 @@ class ActionApp(App[None]):
             screen.is_done = True
         return False
 
+    @property
+    def recipes(self) -> tuple[RecipeKey, ...]:
+        """The recipes that can be launched; none before they have been read."""
+        return self._recipes or ()
+
     def load_recipes(self) -> None:
         """Learn which keys launch what."""
         self.desk.do(self.launcher.recipe_keys, self._set_recipes, self._say)
@@ -128,15 +133,25 @@ class ActionApp(App[None]):
         if self.context.mode is not Mode.LIVE:
             return
 
+        if recipe is not None:
+            self.launch(recipe)
+            return
+
         def request() -> LaunchRequest:
-            recipes = self._recipes if self._recipes is not None else self.launcher.recipe_keys()
-            name = next((r.name for r in recipes if r.key == key), None)
+            name = next((r.name for r in self.launcher.recipe_keys() if r.key == key), None)
             if name is None:
                 raise UserError(f"no recipe has the key {key}")
             return LaunchRequest(name, self.backend)
 
-        draft = LaunchRequest(recipe.name, self.backend) if recipe is not None else None
-        self._open_plan(recipe.word if recipe else "", request, draft)
+        self._open_plan("", request, None)
+
+    def launch(self, recipe: RecipeKey) -> None:
+        """Open the plan of this recipe."""
+        if self.context.mode is not Mode.LIVE:
+            self._say(READ_ONLY)
+            return
+        request = LaunchRequest(recipe.name, self.backend)
+        self._open_plan(recipe.word, lambda: request, request)
 
     def _open_plan(
         self, name: str, make_request: Callable[[], LaunchRequest], draft: LaunchRequest | None

@@ -20,6 +20,7 @@ from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.arranging import put_keys_first
+from coach.tui.base import CoachScreen
 from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.drilling import DrillingApp
 from coach.tui.following import Following
@@ -27,6 +28,7 @@ from coach.tui.keys import Mode
 from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
 from coach.tui.looking import Looking
+from coach.tui.palette import Commands, commands_of
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.theme import NIGHT
 
@@ -74,6 +76,7 @@ class CoachApp(DrillingApp):
 
     CSS_PATH = "styles/coach.tcss"
     TITLE = "coach"
+    COMMANDS = {Commands}  # noqa: RUF012 (Textual's own spelling)
     BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
@@ -219,13 +222,14 @@ class CoachApp(DrillingApp):
             self.pop_screen()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: the same keys as in the footer and the help, those that are off with their reason."""
-        if not isinstance(screen, ClusterScreen) and self.top is None:
-            return
-        for key in self.top.keys() if self.top else ():
-            reason = self.top.reason_off(key) if self.top else None
-            said = f"off: {reason}" if reason else f"{key.label}  {key.tooltip}"
-            yield SystemCommand(key.description, said, lambda key=key: self.simulate_key(key.key))
+        """What the palette offers. `screen` is the one below it."""
+        if isinstance(screen, CoachScreen):
+            yield from commands_of(screen, self.recipes, self._act_on, self.launch)
+
+    async def _act_on(self, screen: CoachScreen, action: str) -> None:
+        if screen is self.screen:
+            screen.note("")
+            await self.run_action(action, screen)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return dict(NIGHT.variables)

@@ -350,6 +350,7 @@ def launch_keys(recipes: Iterable[RecipeKey]) -> tuple[Key, ...]:
             True,
         )
         for recipe in recipes
+        if recipe.key is not None
     )
 
 

@@ -60,9 +60,10 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecipeKey:
-    """A recipe that one key launches."""
+    """A recipe that can be launched from any screen."""
 
-    key: str
+    key: str | None
+    """The digit that launches it; None: only the palette and the list of recipes do."""
     name: str
     """What a launch calls it: its name, or its path."""
     title: str
@@ -101,7 +102,9 @@ PARENT_CHOICES = ("cancel", "keep", "wait")
 class Launcher(Protocol):
     """What changes something. Every method may take long or raise UserError: called in a worker thread, one at a time."""
 
-    def recipe_keys(self) -> tuple[RecipeKey, ...]: ...
+    def recipe_keys(self) -> tuple[RecipeKey, ...]:
+        """All recipes, first those with a key."""
+        ...
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         """`run_id` keeps the name of a plan that is being changed."""

@@ -38,7 +38,7 @@ class Page:
     @property
     def launch_name(self) -> str:
         """What a launch calls it: one of coach's own by its name, another by its path."""
-        return self.recipe.name if is_shipped(self.recipe) else str(self.recipe.path)
+        return launch_name_of(self.recipe)
 
 
 def known_recipes(settings: Settings) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
@@ -89,6 +89,11 @@ def launch_name(name: str, settings: Settings) -> str:
         recipe = find_recipe(name, settings)
     except UserError:
         return name
+    return launch_name_of(recipe)
+
+
+def launch_name_of(recipe: Recipe) -> str:
+    """What a launch calls it: one of coach's own by its name, another by its path."""
     return recipe.name if is_shipped(recipe) else str(recipe.path)
 
 
@@ -140,16 +145,16 @@ def key_of(recipe: Recipe, settings: Settings) -> str | None:
     return next((key for key, name in said if name in names), None)
 
 
-def recipe_keys(settings: Settings) -> tuple[tuple[str, str, str], ...]:
-    """What each key launches: (key, what a launch calls the recipe, its title).
+def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
+    """All recipes as (key, what a launch calls it, its title): first by their keys, then those without one, as the ladder has them.
 
     A recipe that the config names and that is not there keeps its key: pressed, it says what is wrong.
     """
-    recipes, _ = find_recipes()
+    recipes, _ = known_recipes(settings)
     keys = {
         recipe.key: (recipe.name, recipe.title)
         for recipe in recipes
-        if recipe.key and recipe.key not in settings.recipe_keys
+        if is_shipped(recipe) and recipe.key and recipe.key not in settings.recipe_keys
     }
     for key, name in settings.recipe_keys.items():
         try:
@@ -157,8 +162,11 @@ def recipe_keys(settings: Settings) -> tuple[tuple[str, str, str], ...]:
         except UserError as problem:
             keys[key] = (name, problem.message)
         else:
-            keys[key] = (recipe.name if is_shipped(recipe) else str(recipe.path), recipe.title)
-    return tuple((key, *keys[key]) for key in sorted(keys))
+            keys[key] = (launch_name_of(recipe), recipe.title)
+    names = {name for name, _ in keys.values()}
+    launches = ((launch_name_of(recipe), recipe.title) for recipe in recipes)
+    rest = ((None, name, title) for name, title in launches if name not in names)
+    return (*((key, *keys[key]) for key in sorted(keys)), *rest)
 
 
 def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:

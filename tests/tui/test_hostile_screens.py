@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from textual.command import CommandList
 
 from coach.model.accounting import PastJob
 from coach.model.job_action import Verb
@@ -130,8 +131,17 @@ async def test_no_screen_lets_hostile_text_do_anything(
 
 async def test_the_palette_shows_recipes_as_they_are_named() -> None:
     async with opened(launcher=_Poisoning(STRANGE)) as driver:  # type: ignore[arg-type]
-        await driver.press("ctrl+p")
-        for key in ("", "a", "down"):
-            if key:
-                await driver.press(key)
+        await driver.press("ctrl+p", *"launch")
+        await driver.until(lambda: "launch" in _commands(driver), "the launches")
+        commands = _commands(driver)
+        assert len(commands.split("launch ")) == 3, "both recipes"
+        assert "[@click=app.quit]x" in commands, "shown, not obeyed"
+        for key in ("down", "down", "up"):
             check(driver, "palette")
+            await driver.press(key)
+
+
+def _commands(driver: Driver) -> str:
+    """What the palette lists, once its search has come to an end."""
+    listed = "\n".join(str(option.prompt) for option in driver.app.screen.query_one(CommandList).options)
+    return listed if "All your runs" not in listed else ""

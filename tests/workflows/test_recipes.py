@@ -138,6 +138,18 @@ def test_the_config_s_keys_launch_what_they_name(mine: Path, settings: Settings)
     assert "unknown recipe 'compil'" in keys["9"][1]
 
 
+def test_a_recipe_without_a_key_comes_behind_those_that_have_one(mine: Path, settings: Settings) -> None:
+    own = replace(settings, recipe_keys={"6": "compile"}, recipe_paths=(mine,))
+    found = recipe_keys(own)
+    keys = [key for key, _, _ in found]
+    assert keys[:6] == ["1", "2", "3", "4", "5", "6"]
+    assert set(keys[6:]) == {None}
+    names = [name for _, name, _ in found]
+    assert names[-1] == str(mine / "ddp.toml")
+    assert {"tf32", "profile"} <= set(names)
+    assert len(names) == len(set(names))
+
+
 def test_recipes_on_the_command_line_eject_show_and_diff(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path)}
 
