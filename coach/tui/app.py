@@ -12,7 +12,6 @@ from textual._time import get_time
 from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
-from textual.widgets import Input
 
 from coach.analysis.ranking import ranked_findings
 from coach.config import Settings
@@ -20,6 +19,7 @@ from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
 from coach.tui.arranging import put_keys_first
+from coach.tui.at_once import done_at_once
 from coach.tui.base import CoachScreen
 from coach.tui.desk import FINISH_TIMEOUT_S
 from coach.tui.drilling import DrillingApp
@@ -33,7 +33,6 @@ from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.theme import NIGHT
 
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
-_KEYS_OUT_OF_A_FIELD = frozenset({"tab", "shift+tab", "up", "down", "escape", "enter"})
 _LIKE_BEFORE = frozenset(
     {"help", "plan", "confirm", "doctor", "recipes", "drills", "job", "node", "where", "history", "stacks"}
     | {"cohort"}
@@ -161,22 +160,9 @@ class CoachApp(DrillingApp):
             self.context.key_time_s = self.context.clock() - max(0.0, get_time() - event.time)
             if self.top is not None:
                 self.top.note("")
-                if await self._handle_at_once(event.key):
-                    return
+        if await done_at_once(self, event):
+            return
         await super().on_event(event)
-
-    async def _handle_at_once(self, key: str) -> bool:
-        """Run a key's action before the next key is looked at.
-
-        Left to bubble, it would run after the keys behind it were given to the widget that has the focus now: `Tab 2` in one packet
-        would type the 2 into the field before.
-        """
-        if isinstance(self.focused, Input) and key not in _KEYS_OUT_OF_A_FIELD:
-            return False
-        active = self.screen.active_bindings.get(key)
-        if active is None or not active.enabled:
-            return False
-        return await self.run_action(active.binding.action, active.node)
 
     def on_screen_shown(self) -> None:
         self._follow()

@@ -29,6 +29,7 @@ from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
 from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
+from coach.tui.widgets.text_field import TextField
 from coach.workflows.views import View
 
 
@@ -243,6 +244,15 @@ class CoachScreen(Screen[None]):
         key = next((key for key in self.keys() if key.id == message.key_id), None)
         if key is not None:
             self.app.simulate_key(key.key)
+
+    def set_focus(
+        self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False
+    ) -> None:
+        """Give the focus. A field that gets it has its text selected before the next key comes."""
+        before = self.focused
+        super().set_focus(widget, scroll_visible, from_app_focus)
+        if isinstance(widget, TextField) and widget is self.focused is not before and not from_app_focus:
+            widget.select_all()
 
     def go_back(self) -> bool:
         """Handle Esc here. False: leave the screen."""

@@ -5,8 +5,6 @@ Screens whose filters are kept from one start to the next, with columns and an o
 
 from __future__ import annotations
 
-from textual.widgets import Input
-
 from coach.tui.base import CoachScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
@@ -29,7 +27,7 @@ class ListingScreen(CoachScreen):
     def on_keyed_table_opened(self) -> None:
         self.action_open()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: FilterLine.Changed) -> None:
         if isinstance(event.input, FilterLine):
             event.input.apply()
             self.refresh_all()

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from textual.widgets import Input
-
 from coach.tui.base import CoachScreen, Context
 from coach.tui.messages import ViewsChanged
 from coach.tui.table_view import TableView
@@ -80,7 +78,7 @@ class ViewingScreen(CoachScreen):
         self.post_message(ViewsChanged())
         self.refresh_all()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: FilterLine.Changed) -> None:
         self.query_one(FilterLine).apply()
         self.refresh_all()
 

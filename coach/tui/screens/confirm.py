@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from textual.containers import Horizontal
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
@@ -19,6 +19,7 @@ from coach.tui.messages import ActionConfirmed, LimitEntered
 from coach.tui.render.action import action_lines, heading
 from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.text_field import TextField
 
 
 class ConfirmScreen(AskingScreen):
@@ -48,17 +49,14 @@ class ConfirmScreen(AskingScreen):
         if self._verb is Verb.TIMELIMIT:
             with Horizontal(id="limit"):
                 yield Static(" new time limit", classes="plan-label", markup=False)
-                yield Input(
-                    placeholder="30:00 or 1-12:00:00",
-                    restrict=r"[0-9:\-]*",
-                    compact=True,
-                    classes="plan-field",
+                yield TextField(
+                    placeholder="30:00 or 1-12:00:00", restrict=r"[0-9:\-]*", classes="plan-field"
                 )
         yield LinesView(id="body")
         yield LinesView(id="answer", can_focus=False)
 
     def on_mount(self) -> None:
-        self.query_one("#body" if self._verb is not Verb.TIMELIMIT else Input).focus()
+        self.query_one("#body" if self._verb is not Verb.TIMELIMIT else TextField).focus()
 
     def set_action(self, action: JobAction) -> None:
         self._action = action
@@ -66,24 +64,19 @@ class ConfirmScreen(AskingScreen):
 
     def refuse(self, error: UserError) -> None:
         super().refuse(error)
-        for field in self.query(Input):
+        for field in self.query(TextField):
             field.focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: TextField.Changed) -> None:
         """What is shown no longer is what was typed."""
         if event.input.value != self.entered:
             self.entered, self._action = None, None
             self.ask()
 
-    def on_input_submitted(self) -> None:
-        # In one packet `30⏎`, Enter is handled at once, and the digits come in after it.
-        self.call_after_refresh(self._enter)
-
-    def _enter(self) -> None:
-        field = self.query_one(Input)
-        self.entered = field.value
+    def on_input_submitted(self, event: TextField.Submitted) -> None:
+        self.entered = event.value
         try:
-            limit_s = whole_minutes(parse_time(field.value, "new time limit"))
+            limit_s = whole_minutes(parse_time(event.value, "new time limit"))
         except UserError as error:
             self.refuse(error)
             return
@@ -105,6 +98,8 @@ class ConfirmScreen(AskingScreen):
 
     def action_confirm(self) -> None:
         if self._action is None or not self.admits_key():
+            return
+        if any(field.value != self.entered for field in self.query(TextField)):
             return
         self.work(f"{self._verb}…")
         self.post_message(ActionConfirmed(self._action))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
-from textual.widgets import Input
 
 from coach.analysis.gpu_quantities import GpuKey, measured_quantities
 from coach.model.history import History
@@ -166,7 +165,7 @@ class GpusScreen(CoachScreen):
     def _filter(self, text: str) -> None:
         self._words = tuple(text.lower().split())
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: FilterLine.Changed) -> None:
         self.query_one(FilterLine).apply()
         self.refresh_all()
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from coach.launch.refusal import Choice, Refused, field_named
 from coach.model.errors import UserError
@@ -35,6 +34,7 @@ from coach.tui.render.plan import (
 from coach.tui.render.text import clip, line, muted
 from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.text_field import TextField
 
 EDIT_PAUSE_S = 0.25
 """The plan is made again when typing has paused this long."""
@@ -42,7 +42,7 @@ EDIT_PAUSE_S = 0.25
 _MAX_ANSWER_LINES = 9
 
 
-class PlanField(Input):
+class PlanField(TextField):
     """One value of the plan."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,8 +58,7 @@ class PlanField(Input):
             self.choice = choice
 
     def __init__(self, field: Field) -> None:
-        super().__init__(field.value, compact=True, classes="plan-field", disabled=field.lock is not None)
-        self.cursor_blink = False
+        super().__init__(field.value, field.value, classes="plan-field", disabled=field.lock is not None)
         self.field = field
         self.said = field.value
         """The text that the plan was last asked for with: an edit and its way back are two edits."""
@@ -69,6 +68,7 @@ class PlanField(Input):
     def show(self, field: Field) -> None:
         """The plan's own value, unless it is being typed."""
         self.field = field
+        self.placeholder = field.value
         self.disabled = field.lock is not None
         if not self.has_focus and self.value != field.value:
             self.put(field.value)
@@ -76,19 +76,29 @@ class PlanField(Input):
     def put(self, text: str) -> None:
         """Have a value that nobody typed."""
         self.said = text
-        with self.prevent(Input.Changed):
+        with self.prevent(TextField.Changed):
             self.value = text
 
+    def take_over(self, old: PlanField) -> None:
+        """Stand where another field stood. What was typed there since the plan was asked for is still an edit."""
+        self.said = old.said
+        self.value = old.value
+
+    @property
+    def is_said(self) -> bool:
+        """True if the plan was asked for with the text that is shown."""
+        return self.value == self.said
+
     def on_blur(self) -> None:
-        if not self.value:
+        if not self.value and self.screen.focused is not self:
             self.put(self.field.value)
 
-    def on_key(self, event: events.Key) -> None:
-        number = "123456789".find(event.character) if event.character else -1
+    def type_text(self, text: str) -> None:
+        number = "123456789".find(text) if len(text) == 1 else -1
         if 0 <= number < len(self.choices):
-            event.stop()
-            event.prevent_default()
             self.post_message(self.Picked(self.choices[number]))
+        else:
+            super().type_text(text)
 
 
 class PlanRow(Horizontal):
@@ -153,6 +163,8 @@ class PlanScreen(AskingScreen):
 
     def refuse(self, error: UserError) -> None:
         super().refuse(error)
+        for field in self.query(PlanField):
+            field.is_held = False
         if not self.query(PlanField):
             self._show_draft(error)
         row = self._refused_row()
@@ -202,10 +214,9 @@ class PlanScreen(AskingScreen):
         await holder.mount_all(rows)
         for row in rows:
             if isinstance(focused, PlanField) and row.input.field.name == focused.field.name:
-                row.input.put(focused.value)
-                row.input.select_on_focus = False
-                row.input.focus()
-                self.call_after_refresh(setattr, row.input, "select_on_focus", True)
+                row.input.take_over(focused)
+                self.set_focus(row.input)
+                row.input.selection = focused.selection
 
     def show(self) -> None:
         width, height = self.app.size
@@ -229,16 +240,16 @@ class PlanScreen(AskingScreen):
         self.pane("#answer").styles.height = len(rows)
         self.pane("#answer").set_lines(rows)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: TextField.Changed) -> None:
         if self._request is None or not isinstance(event.input, PlanField):
             return
-        if event.value == event.input.said:
+        if event.input.is_said:
             return
-        event.input.said = event.value
+        text = event.input.said = event.input.value
         self._forget_refusal()
         self._edit += 1
         try:
-            self._request = edited(self._request, event.input.field.name, event.value)
+            self._request = edited(self._request, event.input.field.name, text)
         except UserError as error:
             self.refuse(error)
             return
@@ -262,7 +273,10 @@ class PlanScreen(AskingScreen):
             self.post_message(PlanRequested(self._request, edit))
 
     def action_submit(self) -> None:
-        if self.plan is None or not self.admits_key():
+        fields = self.query(PlanField)
+        if self.plan is None or not self.admits_key() or not all(field.is_said for field in fields):
             return
+        for field in fields:
+            field.is_held = True
         self.work("submitting…")
         self.post_message(SubmitRequested(self.plan))

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from coach.launch import parameters
 from coach.launch.parameters import Parameter, show
@@ -31,6 +31,7 @@ from coach.tui.widgets.field_list import FieldList
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
+from coach.tui.widgets.text_field import TextField
 from coach.workflows.recipes import Page
 
 EDIT_PAUSE_S = 0.25
@@ -38,17 +39,16 @@ EDIT_PAUSE_S = 0.25
 VIEWS = ("lesson", "diff", "script")
 
 
-class ParameterField(Input):
+class ParameterField(TextField):
     """One parameter's value; empty: the default."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "Field above", show=False),
-        Binding("down", "app.focus_next", "Field below", show=False),
+        Binding("up", "app.focus_previous", "TextField above", show=False),
+        Binding("down", "app.focus_next", "TextField below", show=False),
     ]
 
     def __init__(self, parameter: Parameter, value: str) -> None:
-        super().__init__(value, placeholder=show(parameter.default), compact=True, classes="plan-field")
-        self.cursor_blink = False
+        super().__init__(value, show(parameter.default), classes="plan-field")
         self.parameter = parameter
         self.said = value
 
@@ -189,15 +189,15 @@ class RecipesScreen(ListingScreen):
     def on_descendant_focus(self) -> None:
         self._show_meaning()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, event: TextField.Changed) -> None:
         field, page = event.input, self.page
-        if not isinstance(field, ParameterField) or page is None or event.value == field.said:
+        if not isinstance(field, ParameterField) or page is None or field.value == field.said:
             return
-        field.said = event.value
+        text = field.said = field.value  # newer than the event's, where several keys came at once
         values = self._said.setdefault(page.launch_name, {})
         values.pop(field.parameter.name, None)
-        if event.value.strip():
-            values[field.parameter.name] = event.value.strip()
+        if text.strip():
+            values[field.parameter.name] = text.strip()
         self._view, self._problem = "script", None
         self._ask_for_script(EDIT_PAUSE_S)
         self.show()
@@ -234,12 +234,12 @@ class RecipesScreen(ListingScreen):
         self.pane("#page").scroll_home(animate=False)
         self.show()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    def on_input_submitted(self, event: TextField.Submitted) -> None:
         if isinstance(event.input, ParameterField):
             self.action_open()
 
     def go_back(self) -> bool:
         if isinstance(self.app.focused, ParameterField):
-            self.table.focus()
+            self.set_focus(self.table)
             return True
         return super().go_back()

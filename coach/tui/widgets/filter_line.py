@@ -6,22 +6,21 @@ from collections.abc import Callable, Iterable
 
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input
 
 from coach.tui.widgets.keyed_table import KeyedTable
+from coach.tui.widgets.text_field import TextField
 
 WORDS = "filter: every word must occur"
 
 
-class FilterLine(Input):
+class FilterLine(TextField):
     """What is typed works while one types."""
 
     class Left(Message):
         """What was typed stays."""
 
     def __init__(self) -> None:
-        super().__init__(id="filter", compact=True)
-        self.cursor_blink = False
+        super().__init__(id="filter")
         self.can_focus = False
         self._table: Widget | None = None
         self._on_typed: Callable[[str], object] = lambda text: None
@@ -45,7 +44,7 @@ class FilterLine(Input):
         self.value = value
         self.display = True
         self.can_focus = True
-        self.focus()
+        self.screen.set_focus(self)  # now: `focus` would come after the keys that are here already
 
     def apply(self) -> None:
         if self._table is not None:
@@ -61,6 +60,7 @@ class FilterLine(Input):
         return was_open or bool(filtered)
 
     async def action_submit(self) -> None:
+        self.apply()
         self.close()
         self.post_message(self.Left())
 
@@ -71,8 +71,8 @@ class FilterLine(Input):
     def close(self) -> None:
         """Go away, with the focus back where it was."""
         table, self._table = self._table, None
+        if table is not None:
+            self.screen.set_focus(table)
         self.value = ""
         self.display = False
         self.can_focus = False
-        if table is not None:
-            table.focus()

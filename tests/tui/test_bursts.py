@@ -1,0 +1,160 @@
+"""Keys that arrive bunched are done in the order in which they were typed, in every field."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from textual import events
+from textual.widgets import Input
+
+from coach.tui.screens.plan import PlanField
+from coach.tui.screens.recipes import ParameterField
+from coach.tui.widgets.filter_line import FilterLine
+from tests.tui.driving import Driver, opened
+from tests.tui.fake_session import FakeLauncher
+
+
+async def burst(driver: Driver, *keys: str) -> None:
+    """All keys before any of them is looked at, as one read of the terminal gives them. What begins with `paste:` is pasted."""
+    for key in keys:
+        kind, _, text = key.partition("paste:")
+        if text and not kind:
+            driver.app.post_message(events.Paste(text))
+        else:
+            name = {"/": "slash", " ": "space"}.get(key, key)
+            driver.app.post_message(events.Key(name, key if len(key) == 1 else None))
+    await driver.settle()
+
+
+async def open_form(driver: Driver) -> list[ParameterField]:
+    await driver.press("R")
+    await driver.reaches("recipes")
+    await driver.until(lambda: driver.app.screen.query(ParameterField), "the form")
+    fields = list(driver.app.screen.query(ParameterField))
+    driver.app.screen.set_focus(fields[0])
+    await driver.settle()
+    return fields
+
+
+async def open_plan(driver: Driver) -> PlanField:
+    await driver.press("2")
+    await driver.sees("submits exactly this script")
+    await driver.press("tab")
+    field = driver.app.focused
+    assert isinstance(field, PlanField)
+    return field
+
+
+async def test_backspaces_and_digits_in_one_packet_replace_a_value() -> None:
+    async with opened() as driver:
+        field, *_ = await open_form(driver)
+        await burst(driver, *"100")
+        await burst(driver, *["backspace"] * 3, *"200")
+        assert field.value == "200"
+        await burst(driver, "home", "delete", "right", "left", *"1", "end", "backspace", *"9", "ctrl+a", *"7")
+        assert field.value == "7109"
+        await burst(driver, "ctrl+u", *"a b", "ctrl+w", "paste:c\x1bd\nrest", "left", *"x", "end", *"!")
+        assert field.value == "a cxd109!"
+        await burst(driver, "left", "left", "ctrl+k", *"8")
+        assert field.value == "a cxd108"
+
+
+async def test_tab_in_a_packet_leads_to_the_next_field_and_selects_its_value() -> None:
+    async with opened() as driver:
+        first, second, *_ = await open_form(driver)
+        await burst(
+            driver, *"11", "tab", *"22", "tab", "shift+tab", *"33", "backspace", "shift+tab", "end", *"4"
+        )
+        assert (first.value, second.value) == ("114", "3")
+
+
+async def test_enter_in_a_packet_submits_what_stands_before_it() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field, *_ = await open_form(driver)
+        await burst(driver, *"0.13", "backspace", "enter")
+        await driver.reaches("plan")
+        await driver.until(lambda: launcher.requests, "the plan")
+        assert dict(launcher.requests[-1].set) == {field.parameter.name: "0.1"}
+
+
+async def test_a_filter_typed_and_entered_in_one_packet_stands() -> None:
+    async with opened() as driver:
+        before = driver.text()
+        await burst(driver, *"/zzq", "backspace", "enter", "slash")
+        line = driver.app.screen.query_one(FilterLine)
+        assert line.display
+        assert line.value == "zz"
+        await burst(driver, "ctrl+u", "enter")
+        assert not line.display
+        await driver.until(lambda: driver.text().splitlines()[2:-2] == before.splitlines()[2:-2], "all rows")
+
+
+async def test_what_is_typed_in_the_palette_stays_in_order() -> None:
+    async with opened() as driver:
+        await driver.press("ctrl+p")
+        await driver.until(lambda: isinstance(driver.app.focused, Input), "the palette")
+        await burst(driver, *"qui", "backspace", "backspace", *"x", "home", *"a")
+        assert isinstance(driver.app.focused, Input)
+        assert driver.app.focused.value == "aqx"
+
+
+async def test_enter_behind_an_edit_launches_nothing_until_the_new_plan_was_shown() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field = await open_plan(driver)
+        driver.clock.turn(5)
+        await burst(driver, *"4", "enter", "tab", "enter")
+        await driver.until(lambda: len(launcher.requests) == 2, "the new plan")
+        await driver.sees("submits exactly this script")
+        assert not launcher.submitted
+        assert field.value == "4"
+        await driver.press("enter")
+        assert not launcher.submitted, "the plan has just been painted"
+        driver.clock.turn(0.4)
+        await driver.press("enter")
+        await driver.until(lambda: launcher.submitted, "the submission")
+        assert launcher.submitted[-1].resources.num_nodes == 4
+
+
+async def test_what_is_typed_behind_enter_changes_neither_the_launch_nor_the_value_shown() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field = await open_plan(driver)
+        driver.clock.turn(5)
+        shown = field.value
+        await burst(driver, "enter", *"4", "backspace", "paste:7")
+        await driver.until(lambda: launcher.submitted, "the submission")
+        assert field.value == shown
+        assert str(launcher.submitted[-1].resources.num_nodes) == shown
+        assert len(launcher.requests) == 1
+
+
+async def test_a_value_that_no_plan_was_asked_for_yet_stops_the_launch() -> None:
+    """The field's own message has not come round: what counts is the text that stands there."""
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field = await open_plan(driver)
+        driver.clock.turn(5)
+        with field.prevent(Input.Changed):
+            field.value = "4"
+        await driver.press("enter")
+        assert not launcher.submitted
+
+
+async def test_a_new_form_keeps_what_was_typed_while_it_was_built() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field = await open_plan(driver)
+        screen = driver.app.screen
+        rows = [row.field for row in screen.query(PlanField)]
+        field.said = "3"
+        with field.prevent(Input.Changed):
+            field.value = "34"
+        await screen._replace_fields(tuple(replace(row, value=row.value) for row in rows))
+        await driver.until(lambda: len(launcher.requests) == 2, "the plan of what is shown")
+        focused = driver.app.focused
+        assert isinstance(focused, PlanField)
+        assert focused is not field
+        assert focused.value == "34"
+        assert launcher.requests[-1].num_nodes == 34
