@@ -11,6 +11,8 @@ from textual import events
 from textual._time import get_time
 from textual.app import SystemCommand
 from textual.binding import Binding
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from coach.analysis.ranking import ranked_findings
@@ -30,6 +32,7 @@ from coach.tui.live import Opening, demo_recording_path, open_live, open_recorde
 from coach.tui.looking import Looking
 from coach.tui.palette import Commands, commands_of
 from coach.tui.screens.cluster import ClusterScreen
+from coach.tui.terminal_input import PatientDriver
 from coach.tui.theme import NIGHT
 
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
@@ -90,6 +93,10 @@ class CoachApp(DrillingApp):
         self._following = Following(self.context)
         self._looking = Looking(opening.session, clock)
         self._terminal_modes = terminal_modes()
+
+    def get_driver_class(self) -> type[Driver]:
+        found = super().get_driver_class()
+        return PatientDriver if found is LinuxDriver else found
 
     def on_mount(self) -> None:
         if not self.is_headless:

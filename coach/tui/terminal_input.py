@@ -1,0 +1,145 @@
+"""Reads the terminal: an escape sequence counts when it is whole, however slowly its parts come in.
+
+Textual waits 0.1 s for the rest of a sequence and then types it: over a slow line an arrow becomes Esc and the text `[A`. And whatever comes
+behind Esc within that time becomes one sequence with it, so that a longer wait alone would swallow Esc and the keys typed after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+from codecs import getincrementaldecoder
+from collections import deque
+from collections.abc import Iterator
+
+from textual import constants, events
+from textual._time import get_time
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+ESC = "\x1b"
+ESCAPE_WAIT_S = 0.4
+"""Esc alone is the key when nothing has followed it for so long. ESCDELAY (milliseconds) sets another time, as for other programs."""
+REST_WAIT_S = 2.0
+"""The rest of a sequence is waited for that long. Then its beginning is dropped: nobody typed it."""
+_TICK_S = 0.1
+
+_WHOLE = re.compile(
+    r"\x1b(?:"
+    r"\[\[.|"  # function keys of the Linux console
+    r"\[M...|"  # the mouse as old terminals report it
+    r"\[\d+\$|"  # keys with Shift of rxvt
+    r"\[(?![\[M])[0-?]*[ -/]*[@-~]|"  # CSI: keys, mouse, reports, pastes
+    r"O[0-9;]*[ -/:-~])",  # SS3: function keys
+    re.DOTALL,
+)
+_BEGUN = re.compile(r"\x1b(?:\[(?:\[|M.{0,2}|[0-?]*[ -/]*)|O[0-9;]*)?\Z", re.DOTALL)
+_BROKEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O[0-9;]*)")
+_WITH_ALT = frozenset({"\x1b\x7f", "\x1b\t", "\x1bf", "\x1bb"})
+"""Alt and a key, where Textual knows the two as one key. Any other character behind Esc is a key of its own."""
+
+
+class WholeSequences:
+    """Cuts what the terminal sends into text, whole sequences, Esc, and pastes (which begin with their first mark)."""
+
+    def __init__(self, escape_wait_s: float = ESCAPE_WAIT_S) -> None:
+        self._escape_wait_s = escape_wait_s
+        self._held = ""
+        self._held_s = 0.0
+        self._is_pasting = False
+
+    def add(self, text: str, now_s: float) -> Iterator[str]:
+        """All that is whole now. The rest is held until more comes, or `waited` gives it up."""
+        num_held, data, self._held = len(self._held), self._held + text, ""
+        at = 0
+        while at < len(data):
+            if self._is_pasting:
+                end = data.find(BRACKETED_PASTE_END, at)
+                if end < 0:
+                    self._hold(data[at:], now_s)
+                    return
+                self._is_pasting = False
+                yield BRACKETED_PASTE_START + data[at:end]
+                at = end + len(BRACKETED_PASTE_END)
+            elif data[at] != ESC:
+                end = data.find(ESC, at)
+                end = len(data) if end < 0 else end
+                yield data[at:end]
+                at = end
+            elif data[at : at + 2] in _WITH_ALT and at >= num_held:
+                yield data[at : at + 2]
+                at += 2
+            elif (whole := _WHOLE.match(data, at)) is not None:
+                at = whole.end()
+                self._is_pasting = whole[0] == BRACKETED_PASTE_START
+                if not self._is_pasting:
+                    yield whole[0]
+            elif _BEGUN.match(data, at) is not None:
+                self._hold(data[at:], now_s)
+                return
+            elif (broken := _BROKEN.match(data, at)) is not None:
+                at = broken.end()
+            else:
+                yield ESC
+                at += 1
+
+    def _hold(self, text: str, now_s: float) -> None:
+        self._held, self._held_s = text, now_s
+
+    def waited(self, now_s: float) -> Iterator[str]:
+        """Esc, if nothing has followed it for long enough. A longer beginning is dropped in its time; a paste is waited for."""
+        if self._is_pasting or not self._held:
+            return
+        is_escape = self._held == ESC
+        if now_s - self._held_s >= (self._escape_wait_s if is_escape else REST_WAIT_S):
+            self._held = ""
+            if is_escape:
+                yield ESC
+
+
+class PatientParser(XTermParser):
+    """Textual's parser, given whole sequences only. One that it does not know is dropped, not typed."""
+
+    def __init__(self, escape_wait_s: float = ESCAPE_WAIT_S) -> None:
+        super().__init__()
+        self._sequences = WholeSequences(escape_wait_s)
+
+    def feed(self, data: str) -> Iterator[Message]:
+        for part in self._sequences.add(data, get_time()):
+            yield from self._messages(part)
+
+    def tick(self) -> Iterator[Message]:
+        for part in self._sequences.waited(get_time()):
+            yield from self._messages(part)
+
+    def _messages(self, part: str) -> Iterator[Message]:
+        if part == ESC:
+            yield events.Key("escape", ESC)
+        elif part.startswith(BRACKETED_PASTE_START):
+            yield events.Paste(part.removeprefix(BRACKETED_PASTE_START).replace("\0", ""))
+        else:
+            yield from super().feed(part)
+            if self._timeout_time is not None:  # it waits for more
+                self._timeout_time = 0.0
+                deque(super().tick(), maxlen=0)
+
+
+class PatientDriver(LinuxDriver):
+    """The terminal, read by the patient parser."""
+
+    def run_input_thread(self) -> None:
+        parser = PatientParser(constants.ESCAPE_DELAY if "ESCDELAY" in os.environ else ESCAPE_WAIT_S)
+        decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                if selector.select(_TICK_S):
+                    data = os.read(self.fileno, 4096)
+                    if not data:
+                        return  # the terminal is gone: asking it again would never end
+                    for message in parser.feed(decode(data)):
+                        self.process_message(message)
+                for message in parser.tick():
+                    self.process_message(message)
