@@ -10,7 +10,6 @@ from typing import Any
 
 from textual import events
 from textual.app import App, ScreenStackError
-from textual.widget import Widget
 from textual.widgets import Input
 
 from coach.tui.widgets.text_field import TextField
@@ -26,19 +25,15 @@ async def done_at_once(app: App[Any], event: events.Event) -> bool:
         return False
     field = screen.focused
     if isinstance(event, events.Paste):
-        return _type(field, next(iter(event.text.splitlines()), ""))
-    if event.is_printable and _type(field, event.character or ""):
+        if isinstance(field, Input):
+            line = next(iter(event.text.splitlines()), "")
+            field.replace("".join(filter(str.isprintable, line)), *field.selection)
+        return isinstance(field, Input)
+    if isinstance(field, Input) and event.character is not None and event.is_printable:
+        if not (isinstance(field, TextField) and field.takes(event.character)):
+            field.replace(event.character, *field.selection)
         return True
     active = screen.active_bindings.get(event.key)
     if active is None or not active.enabled:
         return False
     return await app.run_action(active.binding.action, active.node)
-
-
-def _type(field: Widget | None, text: str) -> bool:
-    shown = "".join(filter(str.isprintable, text))
-    if isinstance(field, TextField):
-        field.type_text(shown)
-    elif isinstance(field, Input):
-        field.replace(shown, *field.selection)
-    return isinstance(field, Input)

@@ -78,6 +78,18 @@ async def test_enter_in_a_packet_submits_what_stands_before_it() -> None:
         assert dict(launcher.requests[-1].set) == {field.parameter.name: "0.1"}
 
 
+async def test_a_value_belongs_to_the_recipe_in_whose_form_it_was_typed() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field, *_ = await open_form(driver)
+        await burst(driver, *"0.5", "escape", *"j")
+        await driver.until(lambda: field not in driver.app.screen.query(ParameterField), "the next form")
+        await burst(driver, "enter")
+        await driver.until(lambda: launcher.requests, "the plan")
+        assert launcher.requests[-1].recipe != field.launch_name
+        assert dict(launcher.requests[-1].set) == {}
+
+
 async def test_a_filter_typed_and_entered_in_one_packet_stands() -> None:
     async with opened() as driver:
         before = driver.text()

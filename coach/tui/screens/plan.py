@@ -93,12 +93,12 @@ class PlanField(TextField):
         if not self.value and self.screen.focused is not self:
             self.put(self.field.value)
 
-    def type_text(self, text: str) -> None:
-        number = "123456789".find(text) if len(text) == 1 else -1
-        if 0 <= number < len(self.choices):
-            self.post_message(self.Picked(self.choices[number]))
-        else:
-            super().type_text(text)
+    def takes(self, character: str) -> bool:
+        number = "123456789".find(character)
+        if not 0 <= number < len(self.choices):
+            return False
+        self.post_message(self.Picked(self.choices[number]))
+        return True
 
 
 class PlanRow(Horizontal):

@@ -47,8 +47,9 @@ class ParameterField(TextField):
         Binding("down", "app.focus_next", "TextField below", show=False),
     ]
 
-    def __init__(self, parameter: Parameter, value: str) -> None:
+    def __init__(self, launch_name: str, parameter: Parameter, value: str) -> None:
         super().__init__(value, show(parameter.default), classes="plan-field")
+        self.launch_name = launch_name
         self.parameter = parameter
         self.said = value
 
@@ -151,7 +152,7 @@ class RecipesScreen(ListingScreen):
         rows = [
             Horizontal(
                 Static(self._label(parameter), classes="plan-label", markup=False),
-                ParameterField(parameter, said.get(name, "")),
+                ParameterField(page.launch_name, parameter, said.get(name, "")),
                 Static(f" {parameter.help}", classes="parameter-help", markup=False),
                 classes="parameter-row",
             )
@@ -190,17 +191,21 @@ class RecipesScreen(ListingScreen):
         self._show_meaning()
 
     def on_input_changed(self, event: TextField.Changed) -> None:
-        field, page = event.input, self.page
-        if not isinstance(field, ParameterField) or page is None or field.value == field.said:
-            return
-        text = field.said = field.value  # newer than the event's, where several keys came at once
-        values = self._said.setdefault(page.launch_name, {})
+        if isinstance(event.input, ParameterField) and self._take(event.input):
+            self._view, self._problem = "script", None
+            self._ask_for_script(EDIT_PAUSE_S)
+            self.show()
+
+    def _take(self, field: ParameterField) -> bool:
+        """Keep the text of a field. False: it is kept already."""
+        if field.value == field.said:
+            return False
+        text = field.said = field.value
+        values = self._said.setdefault(field.launch_name, {})
         values.pop(field.parameter.name, None)
         if text.strip():
             values[field.parameter.name] = text.strip()
-        self._view, self._problem = "script", None
-        self._ask_for_script(EDIT_PAUSE_S)
-        self.show()
+        return True
 
     def _ask_for_script(self, after_s: float) -> None:
         self.edit += 1
@@ -225,6 +230,8 @@ class RecipesScreen(ListingScreen):
         self.show()
 
     def action_open(self) -> None:
+        for field in self.query(ParameterField):
+            self._take(field)
         page, request = self.page, self._request()
         if page is None or request is None:
             return

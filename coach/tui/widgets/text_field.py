@@ -36,9 +36,9 @@ class TextField(Input):
         self.is_held = False
         """True while its text must stay as it is."""
 
-    def type_text(self, text: str) -> None:
-        """Put a text in place of what is selected."""
-        self.replace(text, *self.selection)
+    def takes(self, character: str) -> bool:
+        """True if a typed character is no text here, but did something else."""
+        return False
 
     def replace(self, text: str, start: int, end: int) -> None:
         """Every edit comes through here."""
