@@ -7,7 +7,7 @@ from dataclasses import replace
 from textual import events
 from textual.widgets import Input
 
-from coach.tui.screens.plan import PlanField
+from coach.tui.screens.plan import PlanField, PlanScreen
 from coach.tui.screens.recipes import ParameterField
 from coach.tui.widgets.filter_line import FilterLine
 from tests.tui.driving import Driver, opened
@@ -154,11 +154,26 @@ async def test_a_value_that_no_plan_was_asked_for_yet_stops_the_launch() -> None
         assert not launcher.submitted
 
 
+async def test_a_plan_that_comes_in_leaves_what_was_typed_meanwhile() -> None:
+    launcher = FakeLauncher()
+    async with opened(launcher=launcher) as driver:
+        field = await open_plan(driver)
+        screen = driver.app.screen
+        assert isinstance(screen, PlanScreen)
+        assert screen.plan is not None
+        with field.prevent(Input.Changed):
+            field.value = "4"
+        screen.set_focus(None)
+        await screen.set_plan(screen.plan, launcher.requests[-1], screen.edit)
+        assert field.value == "4"
+
+
 async def test_a_new_form_keeps_what_was_typed_while_it_was_built() -> None:
     launcher = FakeLauncher()
     async with opened(launcher=launcher) as driver:
         field = await open_plan(driver)
         screen = driver.app.screen
+        assert isinstance(screen, PlanScreen)
         rows = [row.field for row in screen.query(PlanField)]
         field.said = "3"
         with field.prevent(Input.Changed):

@@ -70,7 +70,7 @@ class PlanField(TextField):
         self.field = field
         self.placeholder = field.value
         self.disabled = field.lock is not None
-        if not self.has_focus and self.value != field.value:
+        if self.is_said and self.screen.focused is not self and self.value != field.value:
             self.put(field.value)
 
     def put(self, text: str) -> None:
