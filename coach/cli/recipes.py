@@ -169,6 +169,8 @@ def _fields(recipe: Recipe, key: str | None) -> dict[str, Any]:
         "watch": list(recipe.watch),
         "next": recipe.next,
         "expects": list(recipe.expects),
+        "uneven_by_design": recipe.uneven_by_design,
+        "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},
         "sweep": {"parameter": sweep.parameter, "values": list(sweep.values)} if sweep else None,
         "is_own": not is_shipped(recipe),
         "path": str(recipe.path),

@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -44,12 +44,13 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _CODE = re.compile(r"[A-Z]{3}\d{3}", re.ASCII)
 _RECIPE_KEYS = (
     *("schema", "name", "title", "summary", "trainer", "devices", "key", "time", "torch", "requires"),
-    *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects"),
-    *("environment", "ranks", "max_restarts", "sweep", "drill", "parameters_of", "parameters"),
+    *("teaches", "expect", "duration", "gpu_hours", "watch", "next", "expects", "uneven_by_design"),
+    *("environment", "ranks", "max_restarts", "sweep", "drill", "remedies", "parameters_of", "parameters"),
 )
 _DEVICES = ("single", "multiple", "one process")
 _PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
 _SWEEP_KEYS = ("parameter", "values")
+_REMEDIES = ("shard", "rank_per_device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,11 @@ class Recipe:
     """The next step of the ladder: a recipe's name."""
     expects: tuple[str, ...] = ()
     """Codes of findings that it shows on purpose; for its runs they are `info`."""
+    uneven_by_design: bool = False
+    """True if its ranks do unequal work on purpose, as the stages of a pipeline do: rules do not compare them."""
+    remedies: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    """Remedy → the changes of a launch that carry it out for this recipe. `shard`: model and optimizer in shares, one per rank;
+    `rank_per_device`: one rank for each device. A change is another `recipe`, or a parameter's value."""
     ranks: int | None = None
     """Ranks in all, unless the launch says; None: one for each device, or two."""
     max_restarts: int | None = None
@@ -137,6 +143,12 @@ def read_recipe_file(path: Path, trainers: Path) -> Recipe:
     return _Reader(path, text).recipe(table, trainers)
 
 
+def _merged(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Inherited parameters with what the recipe itself says of them, and its own ones."""
+    merged = {key: {**values, **own.get(key, {})} for key, values in inherited.items()}
+    return {**merged, **{key: values for key, values in own.items() if key not in merged}}
+
+
 class _Reader(TableReader):
     """Checks one parsed file key by key."""
 
@@ -162,7 +174,9 @@ class _Reader(TableReader):
         torch = self.get(table, "torch", str, _REQUIREMENT, None)
         if torch is not None and satisfies("2.0", torch) is None:
             raise self.error("torch", f"torch = {torch!r}: expected {_REQUIREMENT}")
-        tables = self._with_inherited(table, self.get(table, "parameters", dict, "a table", {}), trainers)
+        base = self._base(table, trainers)
+        own: Mapping[str, Any] = self.get(table, "parameters", dict, "a table", {})
+        tables = _merged(base.get("parameters", {}), own)
         read = MappingProxyType({key: self._parameter(key, tables[key]) for key in tables})
         return Recipe(
             name=name,
@@ -184,6 +198,8 @@ class _Reader(TableReader):
             watch=self.words(table, "watch", _CODE, 'codes of rules, for example ["GPU005"]'),
             next=self.matching(table, "next", _NAME, "a recipe's name") if "next" in table else None,
             expects=self.words(table, "expects", _CODE, 'codes of rules, for example ["DST016"]'),
+            uneven_by_design=self.get(table, "uneven_by_design", bool, "true or false", False),
+            remedies=self._remedies(table if "remedies" in table else base, read),
             ranks=self.get(table, "ranks", int, "a whole number", None),
             max_restarts=self._max_restarts(table),
             sweep=self._sweep(self.get(table, "sweep", dict, "a table", None), read, devices),
@@ -191,25 +207,45 @@ class _Reader(TableReader):
             own_trainers=beside if is_own else None,
         )
 
-    def _with_inherited(
-        self, table: Mapping[str, Any], own: Mapping[str, Any], trainers: Path
-    ) -> Mapping[str, Any]:
-        """The parameters with those of the recipe that `parameters_of` names; what this one says of them wins, key by key."""
+    def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
+        """The recipe that `parameters_of` names; empty where none is named. What this one says itself wins, key by key."""
         if "parameters_of" not in table:
-            return own
+            return {}
         name = self.matching(table, "parameters_of", _NAME, "a recipe's name")
         places = (self.path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
         base = next((place for place in places if place.is_file()), None)
         if base is None or base == self.path:
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
-            inherited = tomllib.loads(base.read_text(encoding="utf-8")).get("parameters", {})
+            return tomllib.loads(base.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise self.error(
                 "parameters_of", f"parameters_of = {name!r}: {base} cannot be read: {error}"
             ) from None
-        merged = {key: {**values, **own.get(key, {})} for key, values in inherited.items()}
-        return {**merged, **{key: values for key, values in own.items() if key not in merged}}
+
+    def _remedies(
+        self, table: Mapping[str, Any], known: Mapping[str, Parameter]
+    ) -> Mapping[str, Mapping[str, Scalar]]:
+        remedies: Mapping[str, Any] = self.get(table, "remedies", dict, "a table", {})
+        self.check_keys("remedies", remedies, _REMEDIES)
+        return MappingProxyType({name: self._changes(remedies, name, known) for name in remedies})
+
+    def _changes(
+        self, remedies: Mapping[str, Any], name: str, known: Mapping[str, Parameter]
+    ) -> Mapping[str, Scalar]:
+        where = f"remedies.{name}"
+        changes = self.get(remedies, where, dict, 'a table of changes, for example { recipe = "fsdp" }')
+        if set(changes) == {"recipe"}:
+            return MappingProxyType(
+                {"recipe": self.matching(changes, f"{where}.recipe", _NAME, "a recipe's name")}
+            )
+        self.check_keys(where, changes, (*known, "recipe"))
+        if not changes or "recipe" in changes:
+            raise self.error(where, f"{where}: expected another recipe alone, or values of parameters")
+        at = f"{self.at(where)}: {where}"
+        return MappingProxyType(
+            {key: parameters.convert(known[key], value, f"{at}.{key}") for key, value in changes.items()}
+        )
 
     def _gpu_hours(self, table: Mapping[str, Any]) -> float | None:
         hours = self.number(table, "gpu_hours")

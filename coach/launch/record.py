@@ -60,6 +60,8 @@ def run_record(
         "parent_run_id": request.parent_run_id,
         "fix": None if request.fix is None else _fix(request.fix),
         "resume_from": request.resume_from,
+        "uneven_by_design": recipe.uneven_by_design,
+        "remedies": {name: dict(changes) for name, changes in recipe.remedies.items()},
         **({"expects": list(recipe.expects)} if recipe.expects else {}),
         **({"drill": recipe.name} if is_drill(request, recipe) else {}),
         **({"sweep": asdict(request.sweep_point)} if request.sweep_point else {}),

@@ -58,6 +58,10 @@ class Run:
     """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is ordinary."""
     expects: tuple[str, ...] = ()
     """Codes of findings that its recipe shows on purpose."""
+    is_uneven_by_design: bool | None = None
+    """True if its recipe declares that its ranks do unequal work; None: run.json does not say, and nothing is declared."""
+    remedies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Remedy → the changes by which its recipe carries it out; empty where run.json does not say."""
     sweep: SweepPoint | None = None
     """Its place in the group it was launched with."""
     user: str | None = None

@@ -18,9 +18,8 @@ def num_gpus_asked(snapshot: TargetSnapshot) -> int | None:
 
 
 def has_uneven_ranks(run: Run | None) -> bool:
-    """Whether its ranks do unequal work by design: the stages of a pipeline, and DataParallel's first GPU."""
-    recipe = run.recipe if run is not None else ""
-    return any(word in recipe for word in ("pipeline", "3d", "data_parallel"))
+    """True if its recipe declares that its ranks do unequal work: the stages of a pipeline, DataParallel's first GPU."""
+    return run is not None and run.is_uneven_by_design is True
 
 
 def without_node(snapshot: TargetSnapshot, why: str) -> Iterable[Fix]:

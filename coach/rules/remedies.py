@@ -89,13 +89,23 @@ def sharding(run: Run | None) -> Iterable[Fix]:
     if run is None or (run.num_gpus or 0) < 2:
         return
     title = "Shard parameters, gradients and optimizer over the GPUs: each keeps its share alone"
-    stage = int_parameter(run, "stage")
-    if run.recipe == "ddp":
-        yield Fix(title, {"recipe": "fsdp"})
-    elif run.recipe == "deepspeed_zero" and stage is not None and stage < 3:
-        yield Fix(f"ZeRO stage {stage} → 3: {title[0].lower()}{title[1:]}", {"stage": 3})
-    elif not run.recipe:
+    changes = declared(run, "shard")
+    if not run.recipe:
         yield Fix(f"{title} (FSDP, or ZeRO stage 3)")
+    elif "recipe" in changes:
+        yield Fix(title, changes)
+    elif changes:
+        steps = ", ".join(f"{name} {run.parameters.get(name)} → {value}" for name, value in changes.items())
+        yield Fix(f"{steps}: {title[0].lower()}{title[1:]}", changes)
+
+
+def declared(run: Run | None, remedy: str) -> dict[str, Any]:
+    """The changes by which the run's recipe carries out a remedy; empty where it declares none, or has made them already."""
+    if run is None:
+        return {}
+    now = {**run.parameters, "recipe": run.recipe}
+    changes = run.remedies.get(remedy, {})
+    return {name: value for name, value in changes.items() if now.get(name) != value}
 
 
 def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> Iterable[Fix]:

@@ -66,6 +66,8 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
         submitted_time_s=finite(value.get("submitted_time_s")),
         user=text(value.get("user")),
         expects=_parse_texts(value.get("expects")),
+        is_uneven_by_design=_parse_flag(value.get("uneven_by_design")),
+        remedies=_parse_remedies(table(value.get("remedies"))),
         sweep=_parse_sweep(table(value.get("sweep"))),
         drill=text(value.get("drill")),
         found_by=text(value.get("found_by")),
@@ -77,6 +79,21 @@ def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
 
 def _parse_texts(value: Any) -> tuple[str, ...]:
     return tuple(filter(text, value)) if isinstance(value, list) else ()
+
+
+def _parse_flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _parse_remedies(value: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Those that change something to a plain value."""
+    return {
+        name: changes
+        for name, changes in value.items()
+        if isinstance(changes, dict)
+        and changes
+        and all(isinstance(each, Scalar) for each in changes.values())
+    }
 
 
 def _parse_sweep(value: Mapping[str, Any]) -> SweepPoint | None:

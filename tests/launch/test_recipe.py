@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from coach.launch.recipe import find_recipes, get_recipe, read_recipe, resolve_parameters
+from coach.launch.plan import Facts, make_plan
+from coach.launch.recipe import Recipe, find_recipes, get_recipe, read_recipe, resolve_parameters
 from coach.model.errors import UserError
-from tests.launch.examples import PARAMETERS, RECIPE, recipe, write_recipe
+from coach.model.launch import LaunchRequest
+from coach.sources.run_files import parse_run
+from tests.launch.examples import MACHINE, PARAMETERS, PATHS, RECIPE, RUN_ID, recipe, write_recipe
 
 WHOLE = RECIPE.format(name="ddp", devices="multiple") + PARAMETERS
 
@@ -174,4 +178,57 @@ def test_a_mistake_in_them_is_told_with_file_and_line(
     with pytest.raises(UserError) as caught:
         read_recipe(path, tmp_path)
     assert caught.value.message.startswith(f"{path}:{line}: ")
+    assert words in caught.value.message
+
+
+DECLARED = """
+uneven_by_design = true
+remedies = { shard = { batch_size = 32 }, rank_per_device = { recipe = "ddp" } }
+"""
+
+
+def declaring(tmp_path: Path, text: str = DECLARED, name: str = "own") -> Recipe:
+    whole = RECIPE.format(name=name, devices="multiple") + text + PARAMETERS
+    return read_recipe(write_recipe(tmp_path, name, text=whole), tmp_path)
+
+
+def test_a_recipe_declares_uneven_ranks_and_its_remedies_and_run_json_has_them(tmp_path: Path) -> None:
+    declared = declaring(tmp_path)
+    remedies = {"shard": {"batch_size": 32}, "rank_per_device": {"recipe": "ddp"}}
+    assert (declared.uneven_by_design, declared.remedies) == (True, remedies)
+    facts = Facts(PATHS, "anna", 1795271000.0, "0.1.0", None)
+    made = make_plan(LaunchRequest("own"), declared, MACHINE, facts, RUN_ID).run_json
+    read = parse_run(made, "/runs/own")
+    assert (read.is_uneven_by_design, read.remedies) == (True, remedies)
+    silent = parse_run({}, "/runs/old")
+    assert (silent.is_uneven_by_design, silent.remedies) == (None, {})
+
+
+def test_remedies_are_taken_over_with_the_parameters_they_change(tmp_path: Path) -> None:
+    declaring(tmp_path)
+    heir = RECIPE.format(name="heir", devices="multiple") + 'parameters_of = "own"\n'
+    assert read_recipe(write_recipe(tmp_path, "heir", text=heir), tmp_path).remedies["shard"] == {
+        "batch_size": 32
+    }
+    without = read_recipe(write_recipe(tmp_path, "heir", text=f"{heir}remedies = {{}}\n"), tmp_path)
+    assert (without.remedies, without.uneven_by_design) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("uneven_by_design = 1", "expected true or false"),
+        ('remedies = { shards = { recipe = "a" } }', "unknown key remedies.shards"),
+        ('remedies = { shard = "fsdp" }', "expected a table of changes"),
+        ("remedies = { shard = {} }", "another recipe alone, or values of parameters"),
+        ('remedies = { shard = { recipe = "../x" } }', "expected a recipe's name"),
+        ('remedies = { shard = { recipe = "fsdp", lr = 1 } }', "another recipe alone"),
+        ("remedies = { shard = { stage = 3 } }", "unknown key remedies.shard.stage"),
+        ("remedies = { shard = { batch_size = 0 } }", "must be at least 1"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_with_file_and_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        declaring(tmp_path, f"{text}\n")
+    assert re.match(r".*/own\.toml:9: ", caught.value.message), caught.value.message
     assert words in caught.value.message

@@ -133,7 +133,8 @@ def record(name: str) -> None:
         record = {
             "schema": 1,
             "run_id": f"20261121-040000-{name}-0000",
-            "recipe": "ddp",
+            "recipe": "own",
+            "remedies": {"rank_per_device": {"recipe": "ddp"}},
             "state": "COMPLETED",
         }
         record |= {"backend": "slurm", "resources": {"num_nodes": 1, "nproc_per_node": int(ranks)}}

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,8 @@ def four(own_s: Sequence[float], count: int = 120) -> list[Step]:
     ]
 
 
-def judged(own_s: Sequence[float], recipe: str = "ddp", count: int = 120) -> Diagnosis:
-    return judge(four(own_s, count), run=run(recipe=recipe))
+def judged(own_s: Sequence[float], count: int = 120, **of_run: Any) -> Diagnosis:
+    return judge(four(own_s, count), run=run(**of_run))
 
 
 def test_how_far_behind_decides_and_most_of_the_ranks_are_never_behind() -> None:
@@ -64,10 +65,19 @@ def test_how_far_behind_decides_and_most_of_the_ranks_are_never_behind() -> None
 
 
 def test_stages_that_differ_by_design_and_short_runs_are_left_alone() -> None:
-    assert not loud(judged([0.1, 0.1, 0.1, 0.3], recipe="pipeline_parallel"))
+    assert not loud(judged([0.1, 0.1, 0.1, 0.3], is_uneven_by_design=True))
     stages = [replace(step, num_samples=16, num_samples_global=16) for step in four([0.1, 0.1, 0.1, 0.3])]
     assert not loud(judge(stages, run=run())), "whatever it is called: they say that they share their samples"
     assert not loud(judged([0.1, 0.1, 0.1, 0.3], count=20))
+
+
+@pytest.mark.parametrize(
+    "recipe", ["unet3d", "my-3d-segmentation", "data_pipeline_bench", "pipeline_parallel"]
+)
+def test_a_straggler_is_told_whatever_the_recipe_is_called(recipe: str) -> None:
+    for declared in (None, False):
+        diagnosis = judged([0.1, 0.1, 0.1, 0.3], recipe=recipe, is_uneven_by_design=declared)
+        assert only(diagnosis, "DST008").subject.rank == 3
 
 
 def test_ranks_that_do_not_wait_for_each_other_are_compared_by_their_steps() -> None:
@@ -80,6 +90,12 @@ def test_ranks_that_were_started_and_make_no_step_are_counted() -> None:
     assert (finding.severity, finding.subject.rank) == (Severity.WARNING, 1)
     assert finding.summary.startswith("1 of 2 ranks trains")
     assert finding.fixes[0].changes == {"recipe": "ddp"}
+
+
+def test_a_recipe_that_declares_no_way_gets_advice_in_words() -> None:
+    (advice, _) = only(alone(), "DST011").fixes
+    assert not advice.changes
+    assert "DistributedDataParallel" in advice.title
 
 
 def alone(world_size: int | None = 1, num_gpus: int = 4, busy: int = 1, count: int = 100) -> Diagnosis:

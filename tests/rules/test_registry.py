@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import ast
 import time
+from collections.abc import Iterator
 
 import pytest
 
+from coach.launch.recipe import find_drills, find_recipes
 from coach.model.errors import UserError
 from coach.rules.documentation import HEADINGS, page_text, rule_page
 from coach.rules.registry import build, find, rule_classes
+from tests.installed import REPOSITORY
 
 
 def test_every_rule_file_is_found_and_no_code_is_used_twice() -> None:
@@ -74,3 +78,43 @@ def test_a_rule_is_found_by_code_name_or_cause_and_a_slip_gets_a_hint() -> None:
     with pytest.raises(UserError) as raised:
         find("MEM01")
     assert raised.value.hint == "did you mean MEM001?"
+
+
+def names_of_recipes() -> set[str]:
+    return {recipe.name for found in (find_recipes, find_drills) for recipe in found()[0]}
+
+
+def texts_beside_a_recipe(source: str) -> Iterator[str]:
+    """The texts of each function that reads `.recipe`, and those given as `recipe` in a dictionary or a call."""
+    for node in ast.walk(ast.parse(source)):
+        texts: list[ast.AST] = []
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)) and any(
+            isinstance(each, ast.Attribute) and each.attr == "recipe" for each in ast.walk(node)
+        ):
+            texts = [node]
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            texts = [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "recipe"]
+        elif isinstance(node, ast.keyword) and node.arg == "recipe":
+            texts = [node.value]
+        for text in texts:
+            yield from (
+                each.value
+                for each in ast.walk(text)
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+
+
+def test_no_rule_knows_a_recipe_by_its_name() -> None:
+    names = names_of_recipes()
+    parts = names | {part for name in names for part in name.split("_")}
+    assert "data_parallel" in names
+    sources = (REPOSITORY / "coach" / "rules").rglob("*.py")
+    known = {path.name: parts & set(texts_beside_a_recipe(path.read_text())) for path in sources}
+    assert {name: words for name, words in known.items() if words} == {}, "declare it in the recipe's TOML"
+
+
+def test_a_recipes_name_in_a_rule_is_noticed() -> None:
+    by_word = 'def is_uneven(run):\n    return any(word in run.recipe for word in ("pipeline", "3d"))'
+    assert {"pipeline", "3d"} <= set(texts_beside_a_recipe(by_word))
+    assert "ddp" in set(texts_beside_a_recipe('fix = Fix("x", {"recipe": "ddp"})'))

@@ -53,10 +53,13 @@ def test_a_batch_of_one_cannot_be_halved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "recipe", "is_offered"), [(2, "ddp", True), (1, "ddp", False), (2, "fsdp", False)]
+    ("gpus", "remedies", "is_offered"),
+    [(2, {"shard": {"recipe": "fsdp"}}, True), (1, {"shard": {"recipe": "fsdp"}}, False), (2, {}, False)],
 )
-def test_sharding_needs_several_gpus_that_each_hold_all(gpus: int, recipe: str, is_offered: bool) -> None:
-    launched = replace(run({}, {"num_nodes": 1, "gpus_per_node": gpus}), recipe=recipe)
+def test_sharding_needs_several_gpus_and_a_recipe_that_declares_its_way(
+    gpus: int, remedies: dict[str, dict[str, str]], is_offered: bool
+) -> None:
+    launched = replace(run({}, {"num_nodes": 1, "gpus_per_node": gpus}), recipe="own", remedies=remedies)
     assert [fix.changes for fix in sharding(launched)] == [{"recipe": "fsdp"}] * is_offered
 
 
@@ -94,7 +97,8 @@ def test_a_node_is_left_out_beside_those_that_are_and_only_where_there_are_other
 
 @pytest.mark.parametrize(("stage", "changes"), [(1, [{"stage": 3}]), (3, [])])
 def test_zero_is_taken_to_its_last_stage(stage: int, changes: list[dict[str, int]]) -> None:
-    launched = replace(run({"stage": stage}, {"num_nodes": 2, "gpus_per_node": 1}), recipe="deepspeed_zero")
+    asked = {"num_nodes": 2, "gpus_per_node": 1}
+    launched = replace(run({"stage": stage}, asked), recipe="own", remedies={"shard": {"stage": 3}})
     assert [dict(fix.changes) for fix in sharding(launched)] == changes
 
 

@@ -67,6 +67,14 @@ def test_a_copy_has_all_that_it_needs_and_runs_by_hand(mine: Path) -> None:
     assert subprocess.run([sys.executable, "-I", "-c", code], cwd=mine, timeout=60).returncode == 0
 
 
+def test_a_copy_by_another_name_keeps_what_its_recipe_declares(tmp_path: Path) -> None:
+    eject(get_recipe("pipeline_parallel"), tmp_path / "stages")
+    toml = tmp_path / "stages" / "pipeline_parallel.toml"
+    toml.write_text(toml.read_text().replace('name = "pipeline_parallel"', 'name = "unet"', 1))
+    copied = get_recipe(str(tmp_path / "stages"))
+    assert (copied.name, copied.uneven_by_design) == ("unet", True)
+
+
 def test_a_copy_overwrites_nobody_s_work(mine: Path) -> None:
     with pytest.raises(UserError, match="is there already, and not empty"):
         eject(get_recipe("baseline"), mine)

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.launched import int_resource
 from coach.rules.placement import has_uneven_ranks, num_gpus_asked
 from coach.rules.quoting import ranks_text
+from coach.rules.remedies import declared
 
 _MIN_SAMPLES = 20
 """Of a GPU: short kernels may fall between fewer."""
@@ -79,11 +81,7 @@ class IdleRanks(Rule):
             confidence=0.9,
             subject=Subject(rank=idle[0]) if len(idle) == 1 else Subject(),
             fixes=(
-                Fix(
-                    "One rank per device, each on its own part of the data: the recipe ddp",
-                    {"recipe": "ddp"},
-                    changes_learning=True,
-                ),
+                _a_rank_per_device(snapshot.run),
                 Fix("Or ask for one device: one is all that is used"),
             ),
             severity=Severity.CRITICAL if gpus == expected else None,
@@ -94,6 +92,16 @@ class IdleRanks(Rule):
         steps = history.steps(history.ranks[0])
         seconds = sum(step.step_time_s or 0.0 for step in steps)
         return len(steps) >= self.values["min_steps"] and seconds >= least_s
+
+
+def _a_rank_per_device(run: Run | None) -> Fix:
+    changes = declared(run, "rank_per_device")
+    way = (
+        f"the recipe {changes['recipe']}" if "recipe" in changes else "DistributedDataParallel under torchrun"
+    )
+    return Fix(
+        f"One rank per device, each on its own part of the data: {way}", changes, changes_learning=True
+    )
 
 
 def _world_size(snapshot: TargetSnapshot) -> int | None:
