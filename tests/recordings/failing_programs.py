@@ -39,6 +39,7 @@ FAILING = {
     "stacked-samples": "import torch\ntorch.utils.data.default_collate([torch.zeros(3, 32, 32), torch.zeros(3, 30, 32)])",
     "state-dict-mismatch": "import torch\ntorch.nn.Linear(4, 10).load_state_dict(torch.nn.Linear(4, 100).state_dict())",
     "device-mismatch": "import torch\ntorch.nn.Linear(4, 2)(torch.zeros(1, 4, device='meta'))",
+    "dtype-mismatch": "import torch\nmodel = torch.nn.Conv2d(3, 8, 3).double()\nmodel(torch.zeros(1, 3, 8, 8))",
     "compile-failed": "import torch\ndef backend(graph, inputs):\n    raise AssertionError('no kernel for this graph')\n"
     "torch.compile(torch.nn.Linear(4, 2), backend=backend)(torch.zeros(1, 4))",
     "inplace": "import torch\nx = torch.ones(3, requires_grad=True)\ny = x.exp()\ny += 1\ny.sum().backward()",

@@ -17,6 +17,7 @@ ENDED = {
     "shape-mismatch": ("TOR001", "shape_mismatch"),
     "stacked-samples": ("TOR001", "shape_mismatch"),
     "state-dict-mismatch": ("TOR002", "state_dict_mismatch"),
+    "dtype-mismatch": ("TOR004", "dtype_mismatch"),
     "compile-failed": ("TOR003", "torch_compile_error"),
     "device-mismatch": ("CUD006", "device_mismatch"),
     "inplace": ("DST023", "ddp_inplace_or_marked_ready_twice"),
@@ -100,7 +101,44 @@ DEADLY = {
         "AssertionError: Invalid device id",
         "RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1. Please use …",
     ],
+    "dtype_mismatch": [
+        "RuntimeError: expected scalar type Half but found Float",
+        "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+        "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.HalfTensor) should be the same or input should be a MKLDNN tensor …",
+        "RuntimeError: Input type (CUDAFloatTensor) and weight type (CUDAHalfTensor) should be the same",
+        "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.cuda.FloatTensor) should be the same",
+        "RuntimeError: Input type (float) and bias type (c10::Half) should be the same",
+        "RuntimeError: mat1 and mat2 must have the same dtype, but got Half and Float",
+        "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != c10::BFloat16",
+        "RuntimeError: Expected query, key, and value to have the same dtype, but got query.dtype: float key.dtype: float and value.dtype: c10::Half instead.",
+        "RuntimeError: Expected object of scalar type Long but got scalar type Float for argument #2 'target'",
+        "RuntimeError: Expected object of type torch.cuda.LongTensor but found type torch.cuda.FloatTensor for argument #2 'target'",
+        "RuntimeError: Expected object of type torch.FloatTensor but found type torch.DoubleTensor for argument #2 'mat2'",
+        "RuntimeError: Expected object of type Variable[torch.cuda.FloatTensor] but found type Variable[torch.cuda.DoubleTensor] for argument #1 'mat1'",
+        "RuntimeError: Expected object of type torch.cuda.HalfTensor but got torch.cuda.FloatTensor",
+        "RuntimeError: Expected tensor for argument #1 'indices' to have scalar type Long; but got torch.cuda.FloatTensor instead (while checking …)",
+        "RuntimeError: Expected tensor for argument #1 'input' to have the same type as tensor for argument #2 'weight'; but type torch.cuda.HalfTensor "
+        "does not equal torch.cuda.FloatTensor (while checking arguments for cudnn_convolution)",
+        "TypeError: expected torch.LongTensor (got torch.FloatTensor)",
+        "RuntimeError: expected device cuda:0 and dtype Float but got device cuda:0 and dtype Half",
+        "RuntimeError: expected type torch.cuda.FloatTensor but got torch.cuda.HalfTensor",
+        "RuntimeError: Found dtype Double but expected Float",
+        "RuntimeError: expected dtype float for end but got dtype c10::BFloat16",
+        "RuntimeError: Expected out tensor to have dtype c10::BFloat16, but got float instead",
+        "RuntimeError: result type Float can't be cast to the desired output type Long",
+        "RuntimeError: Index put requires the source and destination dtypes match, got Half for the destination and Float for the source.",
+    ],
     "device_mismatch": [
+        "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.HalfTensor) should be the same",
+        "RuntimeError: Input type (CUDAHalfType) and weight type (CPUHalfType) should be the same",
+        "RuntimeError: Input type (MPSFloatType) and weight type (torch.FloatTensor) should be the same",
+        "RuntimeError: Expected object of type torch.FloatTensor but found type torch.cuda.FloatTensor for argument #2 'weight'",
+        "RuntimeError: Expected object of backend CPU but got backend CUDA for argument #4 'mat1'",
+        "RuntimeError: expected device cuda:0 and dtype Float but got device cpu and dtype Float",
+        "RuntimeError: expected device cuda:0 but got device cuda:1",
+        "TypeError: expected torch.cuda.FloatTensor (got torch.FloatTensor)",
+        "RuntimeError: Expected tensor for argument #1 'input' to have the same type as tensor for argument #2 'weight'; but type torch.FloatTensor "
+        "does not equal torch.cuda.FloatTensor (while checking arguments for cudnn_convolution)",
         "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!",
         "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
         "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
@@ -511,6 +549,14 @@ def test_a_loss_scale_that_collapses_asks_for_bf16_and_never_for_a_higher_scale(
 )
 def test_a_scale_about_one_is_an_ordinary_one_in_fairseq(lines: list[str]) -> None:
     assert of_a_whole_log(*lines) == []
+
+
+def test_two_devices_of_one_name_are_not_told_as_two_dtypes() -> None:
+    line = "RuntimeError: expected device cpu and dtype Float but got device cpu and dtype Double"
+    assert diagnose_log(line).findings[0].summary.endswith("expected " + line.partition("expected ")[2])
+    silent = ["WARNING: Input type (torch.HalfTensor) and weight type (torch.FloatTensor) should be the same"]
+    silent += ["TypeError: expected type str but got int", "INFO scalar type Half found, Float expected"]
+    assert all("TOR004" not in [f.rule for f in diagnose_log(line).findings] for line in silent)
 
 
 @pytest.mark.parametrize("first", ["state_dict_mismatch", "shape_mismatch"])

@@ -9,19 +9,18 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.tensor_types import are_on_two_devices, two_types
 
 _MISMATCH = re.compile(
     UNHEEDED
     + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running|\bERROR\b|^(?=Expected all tensors to be on the same device, but)))"
     r".*?(?:"
     r"[Ee]xpected all tensors to be on the same device(?:.*?, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?)!)?"
-    r"|Input type \(\S+\) and weight type \(\S+\) should be the same"
-    r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but|[Ee]xpected object of (?:backend|type) \S*(?:CPU|CUDA|cuda)\S* but got"
-    r"|[Ee]xpected object of type (?:Variable\[)?torch\.(?:cuda\.\w+\]? but found type (?:Variable\[)?torch\.(?!cuda)|(?!cuda)\w+\]? but found type (?:Variable\[)?torch\.cuda)"
+    r"|Expected (?:object|tensor|a '?\w+'?).{0,60}?device type.{0,60}?but"
     r"|should be a 1D CPU int64 tensor, but got \dD cuda|must be on the (?:same|current) device|can't convert CUDA tensor to numpy"
     r"|tensors are not at the same device|to have the same device as tensor|(?:arguments|tensors) are located on different GPUs|expected both inputs to be on same device|should be either on (?:the )?(?:cpu|same device)|must have its parameters and buffers on device"
     r"|can't convert \w+(?::\d+)? device type tensor to numpy|tensor to be on (?:CPU|GPU)|is on (?:CPU|GPU|cpu|cuda).{0,20}?, but expected"
-    r"|expected device \S+ but got|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
+    r"|cannot be accessed from Triton \(cpu tensor|No backend type associated with device type"
     r"|(?:[Ee]xpect(?:s|ed)?|[Mm]ust|need)\b.{0,80}?\b(?:on|in|have) (?:the )?same device\b|need to be on the same GPU"
     r"|\b\w+ must be (?:on CUDA\b|(?:a )?CUDA tensor)|Tensors must be CUDA and dense|Expected \w+\.is_cuda\(\) to be true, but got false"
     r"|on device \S+ to a graph on device|Received incompatible devices for jitted computation|Trying to access resource \S+ located in device \S+ from device"
@@ -41,7 +40,8 @@ class DeviceMismatch(EndingRule):
     Why it matters
         The program ends at that operation: nothing moves data between devices by itself.
     When it stays silent
-        Where a logger gives it as a warning; info when the program caught it and went on.
+        Where the types that are named lie on one device and differ in dtype alone (TOR004). Where a logger gives it as a warning; info
+        when the program caught it and went on.
     What to do
         Move what the traceback's line uses to one device. Often forgotten: tensors made inside `forward` (give them `device=x.device`),
         plain attributes (use `register_buffer`), the loss's weights, the batch's other fields. cuda:0 beside cuda:1: call
@@ -63,9 +63,7 @@ class DeviceMismatch(EndingRule):
                 "current device",
                 "1D CPU int64 tensor",
                 "CUDA tensor to numpy",
-                "weight type (",
                 "device type",
-                "xpected object of ",
                 "different GPUs",
                 "either on",
                 "parameters and buffers on device",
@@ -90,12 +88,15 @@ class DeviceMismatch(EndingRule):
             ),
             _MISMATCH,
         ),
+        two_types("CUD006"),
     )
 
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature != "types" or are_on_two_devices(hit)
+
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        one = hit.fields.get("one") or hit.fields.get("found")
-        other = hit.fields.get("other") or hit.fields.get("expected")
-        where = f": {one} and {other}" if one and other else ""
+        named = list(hit.fields.values())
+        where = f": {named[0]} and {named[1]}" if len(named) == 2 else ""
         return f"Tensors of one operation are on different devices{where}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

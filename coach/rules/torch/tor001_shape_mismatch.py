@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _WORDINGS = (
     ("mat1 and mat2", r"mat1 and mat2 shapes cannot be multiplied"),
-    ("mat1 and mat2", r"mat1 and mat2 must have the same"),
+    ("mat1 and mat2", r"mat1 and mat2 must have the same(?! dtype)"),
     ("must match the size of tensor", r"The size of tensor a \(\d+\) must match the size of tensor b"),
     ("is invalid for input of size", r"shape '\[.*?\]' is invalid for input of size"),
     ("Given normalized_shape", r"Given normalized_shape="),

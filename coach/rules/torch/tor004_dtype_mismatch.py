@@ -1,0 +1,81 @@
+"""TOR004: tensors of one operation have different dtypes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.tensor_types import are_on_two_devices, two_types
+
+_MISMATCH = re.compile(
+    UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?(?P<words>\b.{0,60}?(?:"
+    r"expected scalar type \w+ but found \w+"
+    r"|Expected object of scalar type \w+ but got scalar type \w+"
+    r"|to have (?:one of the following scalar types: [\w, ]+|scalar type \w+); but got (?:torch\.[\w.]+|[A-Z]\w+Type(?<!CUDAType)(?<!CPUType)) instead"
+    r"|(?:must|to) have the same dtype|are not the same dtype|source and destination dtypes match"
+    r"|Found dtype \w+ but expected \w+|[Ee]xpected dtype [\w:.]+ for \S+ but got dtype"
+    r"|to have dtype [\w:.]+, but got [\w:.]+ instead"
+    r"|result type \w+ can't be cast to the desired output type \w+"
+    r"|Expected [\w.]+dtype\b.{0,40}? to be equal to \S*dtype"
+    r").*)"
+)
+
+
+class DtypeMismatch(EndingRule):
+    """Tensors of one operation have different dtypes.
+
+    What it sees
+        "expected scalar type Half but found Float", "mat1 and mat2 must have the same dtype", "Found dtype Double but expected Float", and
+        "Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same", where both types are of one device.
+    Why it matters
+        The program ends at that operation. Nothing is wrong with devices or shapes.
+    When it stays silent
+        Where the two types name different devices (CUD006), and where a logger gives it as a warning. Info when the program went on.
+    What to do
+        Look at the line of the own code that is shown. Often: half or bf16 weights without autocast around the forward pass, inputs that
+        NumPy made as float64, class numbers given as floats (a target for cross_entropy is int64), a part of the model that was loaded
+        in another precision. Take the dtype from the weights: x.to(layer.weight.dtype).
+    Sources
+        torch aten dtype checks (0.4 to 2.13); torch.autocast's documentation.
+    """
+
+    code = "TOR004"
+    name = "dtype-mismatch"
+    cause = "dtype_mismatch"
+    signatures = (
+        Signature(
+            "TOR004",
+            "mismatch",
+            (
+                "scalar type",
+                "the same dtype",
+                "destination dtypes match",
+                "Found dtype ",
+                "xpected dtype ",
+                "to have dtype ",
+                "result type ",
+                "to be equal to ",
+            ),
+            _MISMATCH,
+        ),
+        two_types("TOR004"),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        return hit.signature != "types" or not are_on_two_devices(hit)
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        words = hit.fields.get("words", "")[:160]
+        if not words:  # two devices that are named alike say nothing of dtypes: the line itself does
+            names = tuple(hit.fields.values())
+            words = " and ".join(names) if len(set(names)) > 1 else hit.text.rpartition("Error: ")[2][:160]
+        return f"Tensors of one operation have different dtypes: {words}"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        yield Fix(
+            "Give that operation one dtype: autocast around the forward pass, or x.to(layer.weight.dtype) at that line"
+        )
