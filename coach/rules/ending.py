@@ -64,6 +64,10 @@ class EndingRule(Rule):
         """Another cause than the rule's own, where the words say so."""
         return None
 
+    def confidence_of(self, hit: LogHit) -> float:
+        """How sure the rule is, where the words of some lines say less than those of others."""
+        return self.confidence
+
     def more_evidence(self, hit: LogHit, snapshot: TargetSnapshot) -> Iterable[Evidence]:
         """What proves it beside the line itself and the program's own frame."""
         return ()
@@ -136,7 +140,7 @@ class EndingRule(Rule):
         return Hit(
             summary=summary if deadly else f"{summary}; the program went on",
             evidence=(quote(first), *([frame] if frame else []), *self.more_evidence(first, snapshot)),
-            confidence=self.confidence if deadly else min(self.confidence, 0.6),
+            confidence=self.confidence_of(first) if deadly else min(self.confidence_of(first), 0.6),
             subject=Subject(rank=ranks[0] if len(ranks) == 1 else None),
             fixes=tuple(self.fixes(first, snapshot)),
             severity=severity,

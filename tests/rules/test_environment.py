@@ -138,6 +138,41 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("line", "words", "confidence"),
+    [
+        (
+            "OSError: [Errno 122] Disk quota exceeded: '/home/user/model.pt'",
+            "quota was used up at /home/user/model.pt",
+            0.9,
+        ),
+        ("OSError: [Errno 28]", "No space was left on the disk", 0.9),
+        ("sqlite3.OperationalError: database or disk is full", "No space was left on the disk", 0.9),
+        (
+            "RuntimeError: Not enough free disk space to download the file",
+            "No space was left on the disk",
+            0.9,
+        ),
+        (
+            "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs 13216421968",
+            "could not be written whole: the disk is full, or a quota is used up",
+            0.6,
+        ),
+        (
+            "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed writing file data/53: file write failed",
+            "could not be written whole",
+            0.6,
+        ),
+        ("OSError: 268435456 requested and 203423744 written", "could not be written whole", 0.6),
+    ],
+)
+def test_a_quota_is_told_only_where_the_words_say_quota(line: str, words: str, confidence: float) -> None:
+    finding = diagnose_log(line).findings[0]
+    assert words in finding.summary
+    assert ("quota was used up" in finding.summary) is ("quota" in line)
+    assert finding.confidence == confidence
+
+
 def refused(cause: str, text: str, **more: object) -> Finding:
     """The primary finding of a run whose job said why it stopped."""
     launched = run(resources={"num_nodes": 2, "gpus_per_node": 1, "exclude": "node7"}, state="FAILED")

@@ -375,6 +375,54 @@ def test_a_rank_that_called_another_collective_is_a_mismatch_and_not_a_slow_netw
     assert "BROADCAST" in finding.summary
 
 
+def timed_out(*calls: str) -> str:
+    """What each rank's watchdog says of the call it waits in."""
+    return "\n".join(
+        f"[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL({call}, Timeout(ms)=1800000) "
+        "ran for 1800412 milliseconds before timing out."
+        for rank, call in enumerate(calls)
+    )
+
+
+def test_two_ranks_that_differ_are_both_named_with_what_differs() -> None:
+    by_name = diagnose_log(timed_out("SeqNum=7, OpType=BROADCAST", "SeqNum=7, OpType=ALLREDUCE")).findings[0]
+    assert by_name.cause == "rank_mismatch_collective"
+    assert "rank 0 called BROADCAST, rank 1 called ALLREDUCE" in by_name.summary
+    assert by_name.subject.rank is None, "of two ranks neither is the odd one"
+    of_size = "SeqNum=7, OpType=BROADCAST, NumelIn={0}, NumelOut={0}"
+    by_size = diagnose_log(timed_out(of_size.format(1), of_size.format(64))).findings[0]
+    assert by_size.cause == "rank_mismatch_collective"
+    assert "rank 0 called BROADCAST of 1 elements, rank 1 called BROADCAST of 64 elements" in by_size.summary
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ["SeqNum=7, OpType=BROADCAST, NumelIn=64, NumelOut=64"] * 2,
+        ["SeqNum=7, OpType=BROADCAST", "SeqNum=6, OpType=BROADCAST"],
+        [
+            "SeqNum=7, OpType=GATHER, NumelIn=64, NumelOut=0",
+            "SeqNum=7, OpType=GATHER, NumelIn=32, NumelOut=96",
+        ],
+    ],
+)
+def test_ranks_that_made_the_same_call_are_no_mismatch(calls: list[str]) -> None:
+    finding = diagnose_log(timed_out(*calls)).findings[0]
+    assert finding.cause == "nccl_timeout"
+    assert "where the others called" not in finding.summary
+
+
+def test_a_mismatch_is_told_by_the_aspects_in_which_the_calls_differ() -> None:
+    call = "CollectiveFingerPrint(SequenceNumber={}, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Float)"
+    line = (
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: "
+        f"{call.format(3, 1)}, but Rank 1 is running collective: {call.format(4, 64)}."
+        "Collectives differ in the following aspects: \t Sequence number: 3vs 4  Tensor Tensor shapes: 1vs 64"
+    )
+    told = "Ranks 0 and 1 did not make the same call: sequence number 3 and 4, tensor shapes 1 and 64"
+    assert diagnose_log(line).findings[0].summary == told
+
+
 def test_the_rank_that_ran_out_of_memory_is_the_cause_and_the_others_timeout_its_consequence() -> None:
     findings = diagnose("typed/out-of-memory-then-timeout.log").findings
     assert [(f.cause, f.consequence_of) for f in findings] == [("cuda_oom", None), ("nccl_timeout", "MEM001")]

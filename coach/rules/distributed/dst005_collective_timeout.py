@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coach.model.finding import Evidence, Fix, Hit, Subject
@@ -18,7 +18,7 @@ from coach.rules.quoting import hits_of, ranks_text
 
 _TIMEOUT = re.compile(
     r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
-    r"OpType=(?P<op>\w+)(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
+    r"OpType=(?P<op>\w+)(?:, NumelIn=(?P<numel>\d+))?(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
     r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
     r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w+).*?\) timed out in blocking wait"
@@ -32,6 +32,18 @@ _STATUS = re.compile(
     r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"
 )
 _MAX_RANKS_SHOWN = 8
+_EVEN = frozenset(
+    {
+        "ALLREDUCE",
+        "BROADCAST",
+        "REDUCE",
+        "ALLGATHER",
+        "_ALLGATHER_BASE",
+        "REDUCE_SCATTER",
+        "_REDUCE_SCATTER_BASE",
+    }
+)
+"""Operations to which every rank brings as many elements."""
 
 
 @dataclass(slots=True)
@@ -40,12 +52,15 @@ class _Rank:
 
     seq: int | None = None
     op: str | None = None
+    num_elements: int | None = None
+    """Of its own input."""
     enqueued: int | None = None
     completed: int | None = None
 
     def __str__(self) -> str:
         where = f"waits in {self.op}" if self.op else "says no operation"
         where += f" {self.seq}" if self.seq is not None else ""
+        where += f" of {self.num_elements} elements" if self.num_elements is not None else ""
         if self.enqueued is None:
             return where
         return f"{where}, enqueued up to {self.enqueued}, completed up to {self.completed}"
@@ -146,6 +161,7 @@ class CollectiveTimeout(EndingRule):
             rank = ranks.setdefault(who, _Rank())
             if "op" in hit.fields and rank.op is None:
                 rank.op, rank.seq = hit.fields["op"], _int(hit.fields.get("seq"))
+                rank.num_elements = _int(hit.fields.get("numel"))
             if "enqueued" in hit.fields and rank.enqueued is None:
                 rank.enqueued, rank.completed = int(hit.fields["enqueued"]), int(hit.fields["completed"])
         return ranks
@@ -180,13 +196,9 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
             tuple(n for n, rank in waiting.items() if rank.seq == first),
             f"stands at {first}, behind the others",
         )
-    operations = Counter(rank.op for rank in waiting.values())
-    if len(operations) > 1 and sequences:
-        rarest, count = min(operations.items(), key=lambda item: item[1])
-        common = operations.most_common(1)[0][0]
-        if count < operations[common] or len(waiting) == 2:
-            odd = tuple(number for number, rank in waiting.items() if rank.op == rarest)
-            return OddRanks(odd, f"called {rarest} where the others called {common}", is_mismatch=True)
+    mismatch = _called_otherwise(waiting) if sequences else None
+    if mismatch is not None:
+        return mismatch
     enqueued = {number: rank.enqueued for number, rank in ranks.items() if rank.enqueued is not None}
     if len(enqueued) > 1 and min(enqueued.values()) < max(enqueued.values()):
         least = min(enqueued.values())
@@ -196,6 +208,30 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
             if len(odd) < len(enqueued)
             else None
         )
+    return None
+
+
+def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
+    """The ranks that called another operation than the others under the same number, or brought another size to it."""
+    calls = {number: rank.op or "" for number, rank in waiting.items()}
+    if len(set(calls.values())) == 1 and set(calls.values()) <= _EVEN:
+        calls = {
+            number: f"{rank.op} of {rank.num_elements} elements"
+            for number, rank in waiting.items()
+            if rank.num_elements is not None
+        }
+    counts = Counter(calls.values())
+    if len(counts) < 2:
+        return None
+    common, most = counts.most_common(1)[0]
+    rarest = min(counts, key=lambda call: counts[call])
+    if counts[rarest] < most:
+        odd = tuple(number for number, call in calls.items() if call == rarest)
+        return OddRanks(odd, f"called {rarest} where the others called {common}", is_mismatch=True)
+    if len(waiting) == 2:
+        (one, its), (other, others) = sorted(calls.items())
+        how = f"did not make the same call: rank {one} called {its}, rank {other} called {others}"
+        return OddRanks((one, other), how, is_mismatch=True)
     return None
 
 

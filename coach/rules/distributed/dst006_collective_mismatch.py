@@ -33,6 +33,14 @@ _GLOO = re.compile(
 """What ranks say that gloo has kept waiting for each other."""
 
 
+_WHO = re.compile(r"mismatch between collectives on ranks\. Rank (\d+) .*?, but Rank (\d+) ")
+_ASPECTS = re.compile(r"differ in the following aspects:(?P<aspects>.*)")
+_ASPECT = re.compile(
+    r"(?P<name>Sequence number|Op type|Tensor \w+): ?(?P<one>\S.*?)vs ?(?P<other>\S.*?)(?=\s{2,}|\s*$)"
+)
+"""torch prints no space between the first value and `vs`."""
+
+
 class CollectiveMismatch(EndingRule):
     """Ranks called different collectives, or the same one with different shapes.
 
@@ -96,6 +104,9 @@ class CollectiveMismatch(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if hit.signature == "waited":
             return f"The ranks waited for each other in different calls: {hit.fields['waited']}"
+        who, differences = _WHO.search(hit.fields["words"]), _differences(hit.fields["words"])
+        if who is not None and differences:
+            return f"Ranks {who[1]} and {who[2]} did not make the same call: {differences}"
         return f"The ranks did not make the same call: {hit.fields['words'][:180]}"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
@@ -103,6 +114,15 @@ class CollectiveMismatch(EndingRule):
             "Make all ranks call the same collectives in the same order with the same shapes; see what differs by rank"
         )
         yield Fix("Have the calls compared as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})
+
+
+def _differences(words: str) -> str:
+    """The aspects in which two calls differ, as torch lists them at the end of its line."""
+    found = _ASPECTS.search(words)
+    aspects = _ASPECT.finditer(found["aspects"]) if found is not None else ()
+    return ", ".join(
+        f"{aspect['name'].lower()} {aspect['one'][:60]} and {aspect['other'][:60]}" for aspect in aspects
+    )
 
 
 def _places(hit: LogHit, snapshot: TargetSnapshot) -> list[Evidence]:

@@ -17,12 +17,19 @@ _FULL = re.compile(
 )
 
 
+_QUOTA = re.compile(r"quota exceeded|QuotaExceeded|\[Errno 122\]")
+_SPACE = re.compile(r"o space left|\[Errno 28\]|disk is full|free disk space|Not enough disk space")
+_UNSAID = 0.6
+"""The confidence where a write failed and the words do not say why: it can be the file system itself."""
+
+
 class DiskFull(EndingRule):
     """A file system took no more of the job's data.
 
     What it sees
         "Disk quota exceeded" (errno 122) or "No space left on device" (errno 28) in an error that ended the program; or what the job's
-        own first look found: a real file that could not be written, too little space, too few inodes.
+        own first look found: a real file that could not be written, too little space, too few inodes. torch's "unexpected pos" and
+        "failed writing file" say only that a write failed: then either is possible, with less confidence.
     Why it matters
         Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the smallest quota, and caches
         (Hugging Face, torch, pip) fill it unseen.
@@ -72,7 +79,14 @@ class DiskFull(EndingRule):
             return f"No space (or no inode) was left{where}"
         if hit.fields["what"].startswith("No usable"):
             return "No directory for temporary files can be written: they are full, or are read-only"
-        return f"The disk quota was used up{where}"
+        if _QUOTA.search(hit.text):
+            return f"The disk quota was used up{where}"
+        if _SPACE.search(hit.text):
+            return f"No space was left on the disk{where}"
+        return f"A file could not be written whole{where}: the disk is full, or a quota is used up"
+
+    def confidence_of(self, hit: LogHit) -> float:
+        return self.confidence if _QUOTA.search(hit.text) or _SPACE.search(hit.text) else _UNSAID
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
