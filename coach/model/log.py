@@ -17,6 +17,8 @@ class Signature:
     """Case-sensitive; every line that `pattern` can match contains at least one."""
     pattern: re.Pattern[str]
     """Named groups become the hit's fields."""
+    reads_source: bool = False
+    """True for the rare words that stand in a traceback's source line. Everybody else is told of its exception alone."""
 
 
 ATTEMPT = Signature(

@@ -23,6 +23,7 @@ from coach.sources.log_text import (
     decoder_of,
     end_of_line,
     is_inside_frames,
+    is_source_line,
     is_traceback_head,
     parse_time_s,
     split_prefix,
@@ -258,13 +259,17 @@ class LogScanner:
         for place, index, match in found:
             line_start, line_end = start + place, start + kept.lines.end_of(place)
             signature, line = self._signatures[index], lines[place]
+            nearest = bisect_left(heads, line_end) - 1
+            is_near = nearest >= 0 and heads[nearest] >= line_start - _CONTEXT_BYTES
+            before = self._lines_before(text, line_start) if is_near else ()
+            if not signature.reads_source and is_source_line(line.words, line.rank, before):
+                continue
             fields = {key: value for key, value in match.groupdict().items() if value is not None}
             number, time_s = newlines.before(line_start) + 1, parse_time_s(line.raw)
             hit = LogHit(
                 signature.rule, signature.name, self._file, number, line.text, fields, line.rank, time_s
             )
-            nearest = bisect_left(heads, line_end) - 1
-            if nearest >= 0 and heads[nearest] >= line_start - _CONTEXT_BYTES:
+            if is_near:
                 yield index, self._with_traceback(hit, line.words, text, line_start, line_end)
             else:
                 yield index, hit

@@ -10,6 +10,7 @@ import codecs
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import islice
 
 ANSI = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\^_=>78])"
@@ -40,6 +41,12 @@ _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
+
+_FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')
+_SHOWN_BESIDE_A_NUMBER = re.compile(r"│\s*(?:❱\s*)?\d+ │|-{2,}> ?\d+ ")
+"""The program's lines as rich and notebooks show them."""
+_MAX_LINES_BELOW_A_FRAME = 16
+"""Python shows a statement of several lines, and marks below it."""
 
 
 def decode(data: bytes) -> str:
@@ -123,6 +130,36 @@ def is_traceback_head(words: str) -> bool:
 def is_inside_frames(words: str) -> bool:
     """Whether a line can stand between the head of a traceback and its exception: frames are indented."""
     return words[:1] in (" ", "\t", "") or words.startswith(("+", "|"))
+
+
+def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | None, str]]) -> bool:
+    """True for a line of a traceback that shows the program and not its error: a frame, the source line below it, the marks below that.
+
+    `before` are (rank, words) of the lines before it, the nearest first. A source line is indented further than its frame, and the
+    exception less, wherever the whole traceback stands; the bars before an exception group's lines count as nothing.
+    """
+    if _SHOWN_BESIDE_A_NUMBER.match(words):
+        return True
+    depth = _depth(words)
+    if depth == 0:
+        return False
+    if _FRAME.match(words):
+        return True
+    for line_rank, line in islice(before, _MAX_LINES_BELOW_A_FRAME):
+        if line_rank != rank:
+            continue
+        if _FRAME.match(line):
+            return depth > _depth(line)
+        depth = min(depth, _depth(line))
+        if depth == 0:
+            return False
+    return False
+
+
+def _depth(words: str) -> int:
+    """How far a line is indented, without the bars of exception groups."""
+    text = words.lstrip(" |\t")
+    return len(words) - len(text) if text else 0
 
 
 def traceback_before(lines: Iterable[tuple[int | None, str]], rank: int | None) -> tuple[str, ...] | None:

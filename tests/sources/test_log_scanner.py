@@ -21,7 +21,7 @@ LIMIT = Signature(
     "JOB002", "limit", ("DUE TO TIME LIMIT",), re.compile(r"JOB (?P<job>\d+) ON .* DUE TO TIME LIMIT")
 )
 KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
-FRAME = Signature("DAT001", "frame", ("loader.py",), re.compile(r"loader\.py"))
+FRAME = Signature("DAT001", "frame", ("loader.py",), re.compile(r"loader\.py"), reads_source=True)
 ALL = (OOM, LIMIT, KILLED, FRAME)
 
 TRACEBACK = b"""\

@@ -134,7 +134,7 @@ class FileNotFound(EndingRule):
             ),
             _MISSING,
         ),
-        Signature("DAT011", "asserted", ("assert ",), _ASSERTED),
+        Signature("DAT011", "asserted", ("assert ",), _ASSERTED, reads_source=True),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -1,0 +1,77 @@
+"""A traceback shows lines of the program beside its error: what stands in them was not said, and is nobody's evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.examples import causes, diagnose_log, of_a_whole_log
+
+HEAD = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise RuntimeError(f"NCCL error in: {file}") from error',
+        'raise RuntimeError(f"Error: CUDA out of memory. Tried to allocate {n} MiB")',
+        'assert loss == loss, "loss: nan"',
+        'raise RuntimeError(\n        "RuntimeError: Expected all tensors to be on the same device"\n    )',
+        "raise FileNotFoundError(\n    ^^^^^^^^^^^^^^^^^^^^^^^^\n        \"FileNotFoundError: [Errno 2] '/x'\",\n    )",
+    ],
+)
+def test_what_a_source_line_says_is_not_what_happened(source: str) -> None:
+    diagnosis = diagnose_log(f"{HEAD}    {source}\nValueError: bad label")
+    assert causes(diagnosis) == ["code_error"]
+    assert diagnosis.findings[0].summary.endswith("ValueError: bad label")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "[rank1]: "
+        + HEAD.replace("\n", "\n[rank1]: ")
+        + '    raise RuntimeError("NCCL error in: x")\n[rank1]: ValueError: bad label',
+        HEAD.replace("/home/user/", "/home/user/RuntimeError: CUDA error: unspecified launch failure/")
+        + "    step()\nValueError: bad label",
+        "╭──────────── Traceback (most recent call last) ────────────╮\n"
+        "│ /home/user/train.py:12 in main                             │\n"
+        "│   10 │   if x:                                             │\n"
+        '│ ❱ 12 │   │   raise RuntimeError("Error: NCCL error in: x")  │\n'
+        "╰────────────────────────────────────────────────────────────╯\nValueError: bad label",
+        "Traceback (most recent call last)\n"
+        '----> 3 raise RuntimeError("Error: NCCL error in: x")\n\nValueError: bad label',
+    ],
+    ids=["rank-prefix", "frame", "box", "notebook"],
+)
+def test_neither_under_a_rank_nor_in_a_box_nor_in_the_name_of_a_file(log: str) -> None:
+    assert of_a_whole_log(*log.splitlines()) == ["code_error"]
+
+
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/home/user/train.py", line 3, in main
+  |     raise ExceptionGroup("RuntimeError: NCCL error in: x", [x])
+  | ExceptionGroup: bad (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/home/user/train.py", line 2, in main
+    |     raise y
+    | torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
+    +------------------------------------"""
+INDENTED = """[ERROR] Traceback (most recent call last):
+    File "/home/user/train.py", line 3, in main
+      raise RuntimeError("NCCL error in: x")
+    torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"""
+SUMMARY = """  traceback : Traceback (most recent call last):
+    File "/home/user/train.py", line 3, in main
+      raise RuntimeError("NCCL error in: x")
+  torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"""
+
+
+@pytest.mark.parametrize("log", [GROUP, INDENTED, SUMMARY], ids=["group", "logger", "torchrun"])
+def test_an_exception_that_is_indented_with_its_whole_traceback_is_said(log: str) -> None:
+    assert causes(diagnose_log(log)) == ["cuda_oom"]
+
+
+def test_a_path_that_is_asserted_is_read_from_the_source_as_the_error_has_no_words() -> None:
+    log = f"{HEAD}    assert os.path.exists(path)\n           ^^^^^^^^^^^^^^^^^^^^\nAssertionError"
+    assert causes(diagnose_log(log))[0] == "file_not_found"
