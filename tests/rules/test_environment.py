@@ -302,3 +302,41 @@ def test_every_rule_of_an_ending_knows_coachs_own_line() -> None:
     families = [rule for rule in rule_classes() if rule.__module__.startswith("coach.rules.environment.")]
     assert len(families) >= 8
     assert all("refused" in {signature.name for signature in rule.signatures} for rule in families)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "hostname_resolution"),
+        ("ssh: Could not resolve hostname github.com: Name or service not known", "hostname_resolution"),
+        (
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='head-node', port=8265): Max retries exceeded with url: / (Caused by "
+            "NameResolutionError(\"<x>: Failed to resolve 'head-node' ([Errno -2] Name or service not known)\"))",
+            "hostname_resolution",
+        ),
+        (
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='head-node', port=8265): Max retries exceeded with url: / (Caused by "
+            "NewConnectionError('<x>: Failed to establish a new connection: [Errno 111] Connection refused'))",
+            "code_error",
+        ),
+        ("OSError: [Errno 113] No route to host", "code_error"),
+        ("RuntimeError: Error downloading train-images-idx3-ubyte.gz", "code_error"),
+        (
+            "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.",
+            "file_not_found",
+        ),
+    ],
+)
+def test_a_host_of_the_cluster_is_no_download(line: str, cause: str) -> None:
+    frames = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
+    assert causes(diagnose_log(frames + line)) == [cause]
+
+
+def test_a_download_is_to_be_fetched_where_there_is_a_network_and_not_named_otherwise() -> None:
+    finding = diagnose_log(
+        "urllib.error.URLError: <urlopen error [Errno 101] Network is unreachable>"
+    ).findings[0]
+    assert "login node" in finding.fixes[0].title
+    assert "HF_HOME" in finding.fixes[0].title
+    tracker = "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max retries exceeded (Caused by ConnectTimeoutError(1))"
+    assert diagnose_log(tracker).findings[0].fixes[0].changes == {"env": {"WANDB_MODE": "offline"}}

@@ -30,7 +30,7 @@ ENDED = {
     "rendezvous-nobody": ("DST003", "rendezvous_timeout"),
     "rendezvous-unreachable": ("DST003", "rendezvous_timeout"),
     "hostname-resolution": ("DST021", "hostname_resolution"),
-    "hostname-of-a-download": ("DST021", "hostname_resolution"),
+    "hostname-of-a-download": ("ENV021", "no_network"),
     "gloo-peer-died": ("DST020", "gloo_connect"),
     "gloo-timeout": ("DST020", "gloo_connect"),
     "collective-mismatch": ("DST006", "rank_mismatch_collective"),

@@ -177,7 +177,7 @@ WORDINGS = {
         "/w/native/cuda/Indexing.cu:1422: indexSelectLargeIndex: block: [31,0,0], thread: [0,0,0] Assertion `srcIndex < srcSelectDimSize`\nfailed.",
         "../aten/src/ATen/native/cuda/Indexing.cu:1308: indexSelectLargeIndex: block: [6,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
     ],
-    "file_not_found": [
+    "no_network": [
         "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files\n"
         "Checkout your internet connection or see how to run the library in offline mode at 'https://huggingface.co/docs/transformers/installation#offline-mode'.",
     ],

@@ -52,7 +52,6 @@ WORDINGS = {
         "XlaRuntimeError: UNAVAILABLE: DNS resolution failed for node01:12345: C-ares status is not ARES_SUCCESS",
         "n1:55:55 [0] misc/socket.cc:237 NCCL WARN Net : error encountered when getting address info : Name or service not known",
         "[proxy:0:1@n02] HYDU_sock_connect (utils/sock/sock.c:113): unable to get host address for n01.cluster (1)",
-        "wget: unable to resolve host address ‘github.com’",
     ],
     "pg_not_initialized": [
         "AssertionError: Local process group is not created! Please use launch() to spawn processes!",

@@ -12,6 +12,32 @@ from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 WORDINGS = {
+    "no_network": [
+        "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files",
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
+        "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the file on the Hub and we cannot find the requested "
+        "files in the local cache. Please check your connection and try again or make sure your Internet connection is on.",
+        "ValueError: Connection error, and we cannot find the requested files in the cached path. Please try again or make sure your Internet connection is on.",
+        "urllib.error.URLError: <urlopen error [Errno 101] Network is unreachable>",
+        "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
+        "urllib.error.URLError: <urlopen error [Errno 110] Connection timed out>",
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /gpt2/resolve/main/config.json "
+        "(Caused by NameResolutionError(\"<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to resolve 'huggingface.co' ([Errno -2] Name or service not known)\"))",
+        "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='download.pytorch.org', port=443): Max retries exceeded with url: /models/resnet18.pth "
+        "(Caused by ConnectTimeoutError(<urllib3.connection.HTTPSConnection object at 0x7f>, 'Connection to download.pytorch.org timed out. (connect timeout=10)'))",
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max retries exceeded with url: /graphql (Caused by "
+        "NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection: [Errno 101] Network is unreachable'))",
+        "ConnectionError: Couldn't reach https://raw.githubusercontent.com/huggingface/datasets/2.0/datasets/squad/squad.py (ConnectionError(MaxRetryError()))",
+        "ConnectionError: Couldn't reach 'wikitext' on the Hub (LocalEntryNotFoundError)",
+        "httpx.ConnectError: [Errno -3] Temporary failure in name resolution",
+        "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host s3.amazonaws.com:443 ssl:default [Network is unreachable]",
+        "curl: (6) Could not resolve host: huggingface.co",
+        "fatal: unable to access 'https://github.com/user/data.git/': Could not resolve host: github.com",
+        "wget: unable to resolve host address ‘github.com’",
+        "Failed to download (trying next):\n<urlopen error [Errno -2] Name or service not known>\n"
+        + FRAMES
+        + "RuntimeError: Error downloading train-images-idx3-ubyte.gz",
+    ],
     "dataloader_pickle": [
         "TypeError: cannot serialize '_io.TextIOWrapper' object",
         "multiprocessing.pool.MaybeEncodingError: Error sending result: '<x>'. Reason: 'PicklingError(\"Can't pickle <class 'a'>\")'",
@@ -112,7 +138,6 @@ WORDINGS = {
         FRAMES + '  File "train.py", line 9, in main\n    assert os.path.isdir(args.data)\nAssertionError',
         '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n'
         "[rank0]:     assert root.exists()\n[rank0]: AssertionError",
-        "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files",
     ],
     "permission_denied": [
         "lmdb.ReadonlyError: mdb_dbi_open: Permission denied",

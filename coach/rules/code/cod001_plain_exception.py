@@ -11,6 +11,7 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import above_traceback, lines_after, went_on
 from coach.rules.base import Need, Rule, Threshold
+from coach.rules.downloads import is_inside_the_cluster
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
 from coach.rules.raised_in import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
@@ -183,7 +184,9 @@ class PlainException(Rule):
         others = [
             hit
             for hit in snapshot.log_hits
-            if hit.rule not in (self.code, PROGRESS.rule, "") and not is_of_a_table(hit)
+            if hit.rule not in (self.code, PROGRESS.rule, "")
+            and not is_of_a_table(hit)
+            and not is_inside_the_cluster(hit)
         ]
         if all(map(_is_nobodys, others)):
             others = []

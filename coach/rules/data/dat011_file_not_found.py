@@ -24,8 +24,7 @@ _MISSING = re.compile(
     r"|(?:\S+\.)?HFValidationError: Repo id must be in the form .*?: '(?P<repo_id>[^']+)'"
     r"|(?:OS|IO)Error: (?P<mmcv>\S+) is not a checkpoint file"
     r"|OSError: (?P<weights>Error no file named .*?(?: found in directory \S+|$)|\S+ does not appear to have (?:a file|files) named \S+|Model file not found: .*|Can't load \w+ for '[^']+')"
-    r"|(?:\S+\.)?\w*(?:Repository|Entry|Dataset)NotFoundError: (?P<hub>.*)|RuntimeError: Parent directory (?P<parent>\S+) does not exist"
-    r"|OSError: (?P<offline>We couldn't connect to '\S+' to load (?:this file|the files), (?:and )?couldn't find (?:it|them) in the cached files.*)"
+    r"|(?:\S+\.)?\w*(?:Repository|Entry|Dataset)NotFoundError: (?!.*(?:check your connection|Internet connection))(?P<hub>.*)|RuntimeError: Parent directory (?P<parent>\S+) does not exist"
     r"|IOError: \[Errno 2\] No such file or directory: '(?P<old>[^']+)'"
     r"|(?:\S+\.)?(?:OS|lmdb\.|Runtime|NotFound|RasterioIO|DECORD)Error: (?!.*(?:shared object|\[Errno 2\]))(?P<opened>.*?(?:errno = 2, error message = '|\S[:;,] )No such file or directory)"
     r"|(?:Assertion|Value|Runtime)Error: (?!.*(?:CUDA|nvcc|\.so\b))(?P<told>(?=.*[\w.~-]/).*\b(?:[Pp]ath|[Ff]iles?|[Dd]irectory|[Ff]older|[Cc]heckpoint|[Dd]ata ?set)\b.*(?:(?:does not|doesn't|not) exist|not found(?! in)).*)"
@@ -54,7 +53,6 @@ _FIELDS = (
     "hub",
     "parent",
     "old",
-    "offline",
     "opened",
     "told",
     "resumed",
@@ -81,7 +79,8 @@ class FileNotFound(EndingRule):
     Why it matters
         Nothing was trained. Where the path exists on the login node, the compute node does not see that file system.
     When it stays silent
-        On missing programs (nvcc, ninja) and on sockets of worker processes, which are other causes. Info when the error was caught
+        On missing programs (nvcc, ninja) and on sockets of worker processes, which are other causes, and on downloads without a way to
+        the internet (ENV021). Info when the error was caught
         and the program went on.
     What to do
         Look from a compute node: `srun ls PATH`. Relative paths count from the directory of submission. Fetch data on a login node,
@@ -113,7 +112,6 @@ class FileNotFound(EndingRule):
                 "execve(): ",
                 "NotFoundError: ",
                 "Parent directory ",
-                "We couldn't connect to ",
                 "No such file or directory",
                 "valid checkpoint ",
                 "is not a checkpoint file",

@@ -9,6 +9,7 @@ from coach.model.finding import Fix
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import lines_after, was_outlived
+from coach.rules.downloads import is_of_a_download
 from coach.rules.ending import UNHEEDED, EndingRule
 from coach.rules.quoting import hits_of
 
@@ -16,7 +17,7 @@ _UNKNOWN = re.compile(
     UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
     r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|unable to (?:resolve host address [‘'`]?|get host address for )(?P<unresolved>[\w.-]+)|DNS resolution failed for (?P<dns>[\w.-]+)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known|[Tt]emporary failure in name resolution"
     r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
-    r"|No address associated with hostname|[Uu]nknown host|HTTPS?ConnectionPool.*?\[Errno 101\] Network is unreachable))"
+    r"|No address associated with hostname|[Uu]nknown host))"
 )
 
 _NCCL = re.compile(r"NCCL WARN .{0,40}?error encountered when getting address info : ")
@@ -39,13 +40,12 @@ class HostnameResolution(EndingRule):
         c10d's "network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known)", Python's
         `socket.gaierror`, "Temporary failure in name resolution", "Failed to resolve 'HOST'", as the error that ended the program.
     Why it matters
-        Either MASTER_ADDR is no name that the nodes know, or a compute node without a way to the internet wanted to download.
+        MASTER_ADDR, or another address that the program was given, is no name that the nodes know.
     When it stays silent
-        On c10d's warnings for one kind of address, and where a logger gives it as a warning (a tracker that goes on trying). Info when
-        the program went on.
+        On c10d's warnings for one kind of address, and where a logger gives it as a warning (a tracker that goes on trying). On hosts
+        outside of the cluster: a download without a way to the internet is ENV021. Info when the program went on.
     What to do
-        MASTER_ADDR comes from `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list such as node[1-2] is no name. For
-        downloads: fetch models and data on the login node and set HF_HUB_OFFLINE=1, WANDB_MODE=offline in the job.
+        MASTER_ADDR comes from `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list such as node[1-2] is no name.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3); urllib3 NameResolutionError.
     """
@@ -67,7 +67,6 @@ class HostnameResolution(EndingRule):
                 "Failed to resolve",
                 "associated with hostname",
                 "nknown host",
-                "[Errno 101]",
                 "[Errno -",
                 "[Errno 1100",
                 "unable to resolve host address",
@@ -86,6 +85,8 @@ class HostnameResolution(EndingRule):
         if hit.signature == "nccl":
             return True
         if hit.signature == "unknown":
+            if is_of_a_download(hit):
+                return False
             is_outlived = _COMMAND.match(hit.text) and was_outlived(hit, snapshot)
             return not is_outlived or _ended_a_launcher(hit, snapshot)
         given_up = {found.fields["host"] for found in hits_of(snapshot, self.code, "gave_up")}
@@ -107,17 +108,10 @@ class HostnameResolution(EndingRule):
         )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
-        if hit is not None and re.search(
-            r"https?|huggingface|wandb|github|\.com\b|\.org\b|\.co\b|pypi", hit.text
-        ):
-            yield Fix(
-                "Fetch it on the login node, and let the job work offline (HF_HUB_OFFLINE=1, WANDB_MODE=offline)"
-            )
-        else:
-            yield Fix(
-                "Take the first node's name as the address",
-                command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
-            )
+        yield Fix(
+            "Take the first node's name as the address",
+            command='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1)',
+        )
 
 
 def _ended_a_launcher(hit: LogHit, snapshot: TargetSnapshot) -> bool:

@@ -1,0 +1,132 @@
+"""ENV021: the program wanted to download, and the node has no way to the internet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from coach.model.finding import Fix
+from coach.model.log import LogHit, Signature
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import was_outlived
+from coach.rules.downloads import host_of, is_of_a_download
+from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.quoting import hits_of
+from coach.rules.raised_in import PLAIN
+
+_NO_WAY = (
+    r"(?:\[Errno (?:-[235]|101|110|113)\]|Name or service not known|[Tt]emporary failure in name resolution|Failed to resolve '"
+    r"|No address associated with hostname|nodename nor servname|Network is unreachable|No route to host|gai error|[Uu]nknown host|\[Errno 1100[14]\])"
+)
+_TIMED_OUT = re.compile(r"[Tt]imed? ?out|Connection refused")
+_UNREACHABLE = re.compile(
+    UNHEEDED + r"(?>.*?(?:Error|Timeout|Exception): )(?:.*?(?:"
+    rf"{_NO_WAY}|HTTPSConnectionPool\(.*?(?:ConnectTimeoutError|Connection refused|Cannot connect to proxy)"
+    r"|We couldn't connect to 'https?://.*?(?:the cached files|cached)"
+    r"|(?:Connection error|locate the file on the Hub)[ ,]+and we cannot find the requested files in"
+    r"|Couldn't reach (?:https?://\S+|'?[\w./-]+'? on the Hub))"
+    r"|Cannot connect to host \S+ )"
+)
+_SHELL = re.compile(
+    UNHEEDED
+    + r".*?(?:Could not resolve host: \S|unable to resolve host address |curl: \((?:7|28)\) .*?Failed to connect to \S+ port (?:443|80)\b"
+    r"|fatal: unable to access 'https?://.*?(?:Failed to connect|Network is unreachable))"
+)
+_MIRROR = re.compile(rf"^<urlopen error .*?{_NO_WAY}")
+_LAST_MIRROR = "Error downloading "
+"""torchvision prints why each mirror failed, and raises an error without a reason after the last one."""
+_TRACKERS = re.compile(r"wandb|comet\.com|neptune\.ai|mlflow")
+
+
+class NoNetwork(EndingRule):
+    """The program wanted to download, and the node has no way to the internet.
+
+    What it sees
+        A connection to a host outside of the cluster that failed: "We couldn't connect to 'https://huggingface.co'", urllib's URLError and
+        requests' "Max retries exceeded" with an unknown host name, an unreachable network or a time-out, the Hub's "cannot find the
+        requested files in the local cache", torchvision's mirrors, curl, wget and git in the batch script.
+    Why it matters
+        On many clusters only the login node reaches the internet. The job ends at once, each time, and the name of the file is not wrong.
+    When it stays silent
+        On names without a dot and other hosts of the cluster (DST021), and where a logger gives it as a warning. Info when the program
+        went on, for example with what was in its cache.
+    What to do
+        Fetch models and data on the login node, into a cache that compute nodes see: HF_HOME and TORCH_HOME on the shared file system, not in
+        a home that is mounted on the login node alone. Then set HF_HUB_OFFLINE=1 in the job (HF_DATASETS_OFFLINE=1 for data sets, WANDB_MODE=offline
+        for the tracker), so that it does not try. Where the site has a proxy, its documentation says how to set https_proxy.
+    Sources
+        huggingface_hub and transformers, offline mode; urllib.error.URLError; urllib3 MaxRetryError; torchvision.datasets.utils.
+    """
+
+    code = "ENV021"
+    name = "no-network"
+    cause = "no_network"
+    signatures = (
+        Signature(
+            "ENV021",
+            "unreachable",
+            (
+                "[Errno -",
+                "[Errno 101]",
+                "[Errno 110]",
+                "[Errno 113]",
+                "Name or service not known",
+                "ailure in name resolution",
+                "Failed to resolve '",
+                "associated with hostname",
+                "nodename nor servname",
+                "Network is unreachable",
+                "No route to host",
+                "gai error",
+                "nknown host",
+                "[Errno 1100",
+                "HTTPSConnectionPool(",
+                "We couldn't connect to ",
+                "cannot find the requested files",
+                "Couldn't reach ",
+                "Cannot connect to host ",
+            ),
+            _UNREACHABLE,
+        ),
+        Signature(
+            "ENV021",
+            "shell",
+            (
+                "Could not resolve host",
+                "curl: (",
+                "unable to resolve host address",
+                "fatal: unable to access",
+            ),
+            _SHELL,
+        ),
+        Signature("ENV021", "mirror", ("<urlopen error ",), _MIRROR),
+    )
+
+    def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
+        if hit.signature == "mirror":
+            raised = hits_of(snapshot, PLAIN, "exception")
+            return any(each.fields.get("words", "").startswith(_LAST_MIRROR) for each in raised)
+        if hit.signature == "shell":
+            return is_of_a_download(hit) and not was_outlived(hit, snapshot)
+        return is_of_a_download(hit)
+
+    def confidence_of(self, hit: LogHit) -> float:
+        # A firewall that drops everything looks like a host that is down.
+        return 0.7 if _TIMED_OUT.search(hit.text) else self.confidence
+
+    def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
+        hosts = (host_of(each.text) for each in (hit, *hits_of(snapshot, self.code)))
+        host = next((host for host in hosts if host), None)
+        return f"A download failed: {host or 'the internet'} cannot be reached from the job"
+
+    def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
+        if hit is not None and _TRACKERS.search(hit.text):
+            yield Fix(
+                "Let the tracker write to disk, and send it from the login node",
+                {"env": {"WANDB_MODE": "offline"}},
+            )
+            return
+        yield Fix(
+            "Fetch it on the login node, into a cache that compute nodes see (HF_HOME, TORCH_HOME on the shared file system), "
+            "and set HF_HUB_OFFLINE=1 in the job"
+        )
