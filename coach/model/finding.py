@@ -76,6 +76,8 @@ class Hit:
     """None: the rule's own."""
     since_s: float | None = None
     """When the condition began, in the data's time, if the rule knows."""
+    consequence_of: tuple[str, ...] | None = None
+    """Codes of rules that, firing on the same target, explain this hit. None: those that the rule names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,11 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
     causes = {id(c): _cause_of(c, loud) for c in firing}
     files = {_place(c)[0] for c in loud}
     is_one_log = len(files) == 1 and None not in files
-    primary = min(loud, key=lambda c: (causes[id(c)] is not None, *_rank(c, is_one_log)))
+    weights = _weights(loud, causes)
+    # What ended the process leads, or what explains that: a warning of the start that ended nothing does not.
+    primary = min(
+        loud, key=lambda c: (causes[id(c)] is not None, -weights[c.rule.code], *_rank(c, is_one_log))
+    )
     findings = [_finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
     primary_code = primary.rule.code
     return tuple(
@@ -161,6 +165,20 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
             ),
         )
     )
+
+
+def _weights(loud: list[_Condition], causes: dict[int, str | None]) -> dict[str, Severity]:
+    """How bad what each rule found is, counting what it explains, and what that explains in turn."""
+    weights: dict[str, Severity] = {}
+    explained_by = {condition.rule.code: causes[id(condition)] for condition in loud}
+    for condition in loud:
+        code: str | None = condition.rule.code
+        seen: set[str] = set()
+        while code is not None and code not in seen:
+            seen.add(code)
+            weights[code] = max(_severity(condition), weights.get(code, Severity.INFO))
+            code = explained_by.get(code)
+    return weights
 
 
 def _rank(condition: _Condition, is_one_log: bool) -> tuple[float, float, int, float]:
@@ -184,11 +202,11 @@ def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
     """
     others = [other for other in loud if other.rule.code != condition.rule.code]
     codes = {other.rule.code for other in others}
-    named = next((code for code in condition.rule.consequence_of if code in codes), None)
+    named = next((code for code in _explained_by(condition) if code in codes), None)
     if named is not None:
         return named
     yields_to = condition.rule.yields_to
-    others = [other for other in others if condition.rule.code not in other.rule.consequence_of]
+    others = [other for other in others if condition.rule.code not in _explained_by(other)]
     if yields_to is not None:
         causes = [
             c
@@ -204,6 +222,12 @@ def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
             if c.rule.causal_rank < _COLLECTIVE_SYMPTOM and _severity(c) is Severity.CRITICAL
         ]
     return min(causes, key=lambda c: _rank(c, False)).rule.code if causes else None
+
+
+def _explained_by(condition: _Condition) -> tuple[str, ...]:
+    """The codes that explain a condition: those of this hit, or of its rule."""
+    told = condition.hit.consequence_of
+    return condition.rule.consequence_of if told is None else told
 
 
 def _is_above(condition: _Condition, other: _Condition) -> bool:

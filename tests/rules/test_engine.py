@@ -104,6 +104,31 @@ def test_of_two_causes_of_one_kind_the_earlier_is_primary() -> None:
     assert Engine([late, early]).diagnose(at(30.0), History()).findings[0].rule == "TST002"
 
 
+def test_a_warning_that_ended_nothing_stands_below_the_error_that_did() -> None:
+    early = planted(hit(since_s=1.0), causal_rank=1)
+    deadly = planted(hit(since_s=9.0), code="TST002", severity=Severity.CRITICAL, causal_rank=3)
+    findings = Engine([early, deadly]).diagnose(at(10.0), History()).findings
+    assert [(f.rule, f.is_primary, f.consequence_of) for f in findings] == [
+        ("TST002", True, None),
+        ("TST001", False, None),
+    ]
+
+
+def test_a_warning_that_explains_the_error_by_a_declared_edge_stands_above_it() -> None:
+    middle = planted(hit(), code="TST002", consequence_of=("TST001",))
+    deadly = planted(hit(), code="TST003", severity=Severity.CRITICAL, consequence_of=("TST002",))
+    other = planted(hit(), code="TST004", severity=Severity.CRITICAL, causal_rank=4)
+    findings = Engine([other, deadly, middle, planted(hit())]).diagnose(at(1.0), History()).findings
+    assert (findings[0].rule, findings[0].is_primary) == ("TST001", True)
+
+
+def test_a_hit_that_knows_better_than_its_rule_says_by_itself_what_explains_it() -> None:
+    free = planted(hit(consequence_of=()), code="TST002", consequence_of=("TST001",))
+    named = planted(hit(consequence_of=("TST002",)))
+    findings = Engine([free, named]).diagnose(at(1.0), History()).findings
+    assert [(f.rule, f.consequence_of) for f in findings] == [("TST002", None), ("TST001", "TST002")]
+
+
 def test_something_only_worth_knowing_never_leads_a_real_finding() -> None:
     note = planted(hit(severity=Severity.INFO), causal_rank=1)
     real = planted(hit(), code="TST002", causal_rank=5)

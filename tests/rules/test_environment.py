@@ -340,3 +340,16 @@ def test_a_download_is_to_be_fetched_where_there_is_a_network_and_not_named_othe
     assert "HF_HOME" in finding.fixes[0].title
     tracker = "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max retries exceeded (Caused by ConnectTimeoutError(1))"
     assert diagnose_log(tracker).findings[0].fixes[0].changes == {"env": {"WANDB_MODE": "offline"}}
+
+
+TOO_OLD = (
+    "/env/torch/cuda/__init__.py:128: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).\n"
+    'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
+)
+
+
+def test_a_warning_about_the_driver_leads_only_where_it_explains_the_end() -> None:
+    shapes = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x256 and 512x10)"
+    assert causes(diagnose_log(TOO_OLD + shapes)) == ["shape_mismatch", "driver_too_old"]
+    told = diagnose_log(TOO_OLD + "RuntimeError: No CUDA GPUs are available").findings
+    assert [(f.rule, f.consequence_of) for f in told] == [("ENV002", None), ("ENV004", "ENV002")]
