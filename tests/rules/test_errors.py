@@ -453,6 +453,86 @@ def test_the_exception_of_one_rank_is_the_cause_of_the_connection_that_the_other
     ]
 
 
+LOST = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/home/user/train.py", line 3, in main
+[rank0]:     dist.all_reduce(x)
+[rank0]: RuntimeError: {lost}
+"""
+SUMMARY = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 4711)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_12:00:00
+  host      : n1
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code} (pid: 4712)
+  error_file: <N/A>
+============================================================"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "symptom"),
+    [
+        (
+            "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection reset by peer [127.0.0.1]:40840",
+            "DST020",
+        ),
+        (
+            "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:40840",
+            "DST020",
+        ),
+        (
+            "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version 2.18.1",
+            "DST004",
+        ),
+    ],
+)
+def test_a_kill_explains_the_connection_that_another_rank_lost_and_never_the_reverse(
+    lost: str, symptom: str
+) -> None:
+    findings = diagnose_log(LOST.format(lost=lost) + SUMMARY.format(code=-9)).findings
+    assert [(f.rule, f.subject.rank, f.consequence_of) for f in findings] == [
+        ("MEM008", 1, None),
+        (symptom, 0, "MEM008"),
+    ]
+    assert findings[0].is_primary
+    assert "Rank 1 was killed" in findings[0].summary
+    by_srun = diagnose_log(LOST.format(lost=lost) + "srun: error: n2: task 1: Killed").findings
+    assert [(f.rule, f.consequence_of) for f in by_srun] == [("MEM008", None), (symptom, "MEM008")]
+
+
+def test_a_task_that_srun_killed_after_another_had_failed_explains_nothing() -> None:
+    lost = "RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40840"
+    failed = "srun: error: n1: task 1: Exited with exit code 1"
+    assert of_a_whole_log(*RAISED, lost, failed, "srun: error: n2: task 0: Killed")[0] == "gloo_connect"
+
+
+def test_a_rank_that_left_without_a_word_is_named_by_the_rank_that_lost_it() -> None:
+    lost = "[/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:40840"
+    (finding,) = diagnose_log(LOST.format(lost=lost) + SUMMARY.format(code=3)).findings
+    assert (finding.rule, finding.subject.rank) == ("DST020", 1)
+    assert finding.summary.endswith("rank 1 had ended first, with exit code 3 and without a word")
+    assert "torchrun's first failure: rank 1" in finding.evidence[-1].text
+    died = diagnose("ended/gloo-peer-died.log").findings[0]
+    assert (died.subject.rank, "rank 1 had ended first" in died.summary) == (1, True)
+    own = diagnose_log(
+        LOST.format(lost=lost) + SUMMARY.format(code=1).replace("rank      : 1", "rank      : 0")
+    )
+    assert own.findings[0].subject.rank == 0
+
+
+def test_of_two_nodes_summaries_the_one_that_was_ended_by_torchrun_says_nothing() -> None:
+    log = SUMMARY.format(code=-15).replace("rank      : 1", "rank      : 3") + "\n" + SUMMARY.format(code=-9)
+    assert diagnose_log(log).findings[0].subject.rank == 1
+
+
 @pytest.mark.parametrize(
     ("name", "words", "frame"),
     [

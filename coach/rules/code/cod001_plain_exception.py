@@ -12,6 +12,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import above_traceback, lines_after, went_on
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.downloads import is_inside_the_cluster
+from coach.rules.exit_codes import OF_THE_SUMMARY
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
 from coach.rules.raised_in import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
@@ -215,7 +216,7 @@ class PlainException(Rule):
         strong = [hit for hit in mine if not _is_weak(hit)]
         if not strong and any((hit.rule, hit.signature) == _CRASH for hit in others):
             return []
-        if strong or mine or any(hit.signature != "exit_code" for hit in others):
+        if strong or mine or any(hit.signature not in OF_THE_SUMMARY for hit in others):
             return strong or mine
         return hits_of(snapshot, self.code, "hydra") or _of_a_launcher(snapshot)
 

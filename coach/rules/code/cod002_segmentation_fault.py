@@ -9,7 +9,7 @@ from coach.model.finding import Evidence, Fix, Severity
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import AFTER_A_BAR, EndingRule
-from coach.rules.exit_codes import exit_code_signature, is_first_failure
+from coach.rules.exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
 from coach.rules.losslines import PROGRESS
 from coach.rules.quoting import is_library
 
@@ -134,6 +134,6 @@ def _is_abort(hit: LogHit) -> bool:
 
 def _says_nothing_else(snapshot: TargetSnapshot) -> bool:
     return not any(
-        hit.rule not in (SegmentationFault.code, PROGRESS.rule) and "exit_code" not in hit.fields
+        hit.rule not in (SegmentationFault.code, PROGRESS.rule) and hit.signature not in OF_THE_SUMMARY
         for hit in snapshot.log_hits
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix
+from coach.model.finding import Evidence, Fix, Hit
+from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
+from coach.rules.lost_peer import told_of_the_dead
 from coach.rules.quoting import hits_of, quote
 
 _ERROR = re.compile(
@@ -105,6 +107,10 @@ class NcclError(EndingRule):
         ),
         Signature("DST004", "warn", ("NCCL WARN",), _WARN),
     )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for hit in super().check(snapshot, history):
+            yield told_of_the_dead(hit, self.consequence_of, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         said = self._said(snapshot)

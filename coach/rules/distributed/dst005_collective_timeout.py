@@ -14,6 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
 from coach.rules.flight import OddRanks, odd_ranks
 from coach.rules.launched import int_resource
+from coach.rules.lost_peer import told_of_the_dead
 from coach.rules.quoting import hits_of, ranks_text
 
 _TIMEOUT = re.compile(
@@ -144,6 +145,7 @@ class CollectiveTimeout(EndingRule):
                 severity=hit.severity,
                 cause="rank_mismatch_collective" if odd and odd.is_mismatch else None,
                 since_s=hit.since_s,
+                consequence_of=told_of_the_dead(hit, self.consequence_of, snapshot).consequence_of,
             )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
+from coach.model.finding import Fix, Hit
+from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule
+from coach.rules.lost_peer import told_of_the_dead
 from coach.rules.quoting import hits_of
 
 _FAILED = (
@@ -102,6 +104,10 @@ class NcclNetwork(EndingRule):
         ):
             return False
         return any(_NCCL_FAILED.search(line) for tail in snapshot.log_tails for line in tail.plain)
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for hit in super().check(snapshot, history):
+            yield told_of_the_dead(hit, self.consequence_of, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         return f"The network between the ranks failed: {hit.fields['what'].strip()[:160]}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
+from coach.model.finding import Fix, Hit
+from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.lost_peer import told_of_the_dead
 
 _GLOO = re.compile(
     UNHEEDED
@@ -26,7 +28,8 @@ class GlooConnection(EndingRule):
 
     What it sees
         Errors from gloo's transport: "Connection closed by peer [ADDRESS]", "Connection reset by peer", "Timed out waiting …ms for recv
-        operation to complete", "Gloo connectFullMesh failed", "Unable to find address for: INTERFACE".
+        operation to complete", "Gloo connectFullMesh failed", "Unable to find address for: INTERFACE". Where torchrun's summary names
+        another rank as the first failure, and that rank left no error, the finding is about that rank.
     Why it matters
         "closed by peer" is said by the rank that is left: the other one ended first, and its error is the cause. A connection that never
         came about is the network's choice: gloo takes the address that the node's own name resolves to.
@@ -61,6 +64,10 @@ class GlooConnection(EndingRule):
             _GLOO,
         ),
     )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for hit in super().check(snapshot, history):
+            yield told_of_the_dead(hit, self.consequence_of, snapshot)
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         words = next(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
-from coach.model.finding import Fix, Severity
+from coach.model.finding import Fix, Hit, Severity, Subject
+from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import is_monitor, was_outlived
 from coach.rules.ending import AFTER_A_BAR, EndingRule
-from coach.rules.exit_codes import exit_code_signature, is_first_failure
+from coach.rules.exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
+from coach.rules.lost_peer import explains_a_kill, first_failure, summary_signatures
+from coach.rules.quoting import quote
 
 _KILLED = re.compile(
     rf"{AFTER_A_BAR}Killed$|"
@@ -30,7 +34,7 @@ class KilledSilently(EndingRule):
 
     What it sees
         "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or mpirun, a Ray worker that "unexpectedly exits",
-        and no other cause.
+        and no other cause. torchrun's Root Cause block names the rank; a connection that another rank lost is then the consequence.
     Why it matters
         A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel did, because the host's memory
         (of the node, or of the job's cgroup) ran out.
@@ -79,11 +83,29 @@ class KilledSilently(EndingRule):
             _KILLED,
         ),
         exit_code_signature("MEM008"),
+        *summary_signatures(),
     )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        first = first_failure(snapshot)
+        for hit in super().check(snapshot, history):
+            told = replace(hit, consequence_of=explains_a_kill(self.consequence_of, snapshot))
+            if first is None or first.exit_code != -9:
+                yield told
+                continue
+            summary = self.summary_of(f"Rank {first.rank} was killed")
+            yield replace(
+                told,
+                summary=summary,
+                subject=Subject(rank=first.rank),
+                evidence=(quote(first.said), *hit.evidence),
+            )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
         """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended."""
         if is_monitor(hit) or (hit.text.strip() == "Killed" and was_outlived(hit, snapshot, 2)):
+            return False
+        if hit.signature in OF_THE_SUMMARY and "exit_code" not in hit.fields:
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received by PID" in hit.text
         return not is_told_by_torchrun or is_first_failure(hit, snapshot, -9)
@@ -94,7 +116,10 @@ class KilledSilently(EndingRule):
         )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return "A process was killed (signal 9) without a word, most likely because host memory ran out"
+        return self.summary_of("A process was killed")
+
+    def summary_of(self, event: str) -> str:
+        return f"{event} (signal 9) without a word, most likely because host memory ran out"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         job_id = (
