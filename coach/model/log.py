@@ -18,7 +18,7 @@ class Signature:
     pattern: re.Pattern[str]
     """Named groups become the hit's fields."""
     reads_source: bool = False
-    """True for the rare words that stand in a traceback's source line. Everybody else is told of its exception alone."""
+    """True for the rare words that stand in a traceback's frame or source line; all others are matched with its exception alone."""
 
 
 ATTEMPT = Signature(

@@ -15,6 +15,15 @@ from coach.model.snapshot import TargetSnapshot
 MAX_QUOTE_CHARS = 400
 _MIB = {"B": 1 / 1048576, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1048576.0}
 _SIZE = re.compile(r"\s*([\d.]+)\s*([BKMGTkmgt]?)(?:i?[Bb])?(?:ytes)?\s*")
+_LIBRARY = re.compile(
+    r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<'
+    # What torch.compile and Triton wrote into their caches.
+    r"|[\\/]torchinductor_[^\\/]+[\\/]|[\\/]\.triton[\\/]cache[\\/]|[\\/][a-z2-7]{2}[\\/]c[a-z2-7]{40,}\.py\b"
+    # What pip made of a package's commands: a script without an ending, in an environment's bin.
+    r"|[\\/](?:\.?v?envs?|venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local|usr(?:[\\/]local)?)[\\/]bin[\\/][\w-]+(?![\w.-])"
+    r"|[\\/]bin[\\/](?:torchrun|accelerate|deepspeed|horovodrun)(?![\w.-])"
+)
+"""In a frame's file: not the user's program."""
 
 
 def hits_of(snapshot: TargetSnapshot, rule: str, *names: str) -> list[LogHit]:
@@ -33,7 +42,7 @@ def quote(hit: LogHit) -> Evidence:
 
 def is_library(frame: str) -> bool:
     """Whether a frame is a library's or the interpreter's."""
-    return bool(re.search(r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<', frame))
+    return bool(_LIBRARY.search(frame))
 
 
 def own_frame(hit: LogHit) -> Evidence | None:

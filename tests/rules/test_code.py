@@ -8,6 +8,7 @@ from coach.model.history import History
 from coach.model.log import LogTail
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
+from coach.rules.quoting import is_library
 from coach.rules.registry import build
 from tests.rules.examples import diagnose_log, of_a_whole_log, scan
 
@@ -171,3 +172,32 @@ def test_what_spawn_said_before_the_traceback_of_its_process_is_not_the_error() 
     )
     findings = diagnose_log("\n".join((*spawn, "KeyError: 'x'")) + "\n").findings
     assert [finding.summary for finding in findings] == ["The program ended with KeyError: 'x'"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/tmp/torchinductor_user/ab/cabc.py",
+        f"/scratch/cache/ab/c{'a2b' * 17}.py",
+        "/home/user/.triton/cache/x/y.py",
+        "/home/user/venv/bin/torchrun",
+        "/opt/conda/envs/train/bin/accelerate",
+        "/usr/local/bin/deepspeed",
+        "/home/user/.local/bin/wandb",
+    ],
+)
+def test_a_compilers_cache_and_a_packages_command_are_not_the_users_code(file: str) -> None:
+    assert is_library(f'File "{file}", line 3, in call')
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/home/user/project/bin/train",
+        "/home/user/venv/bin/train.py",
+        "/home/user/env/train.py",
+        "/src/ab/call.py",
+    ],
+)
+def test_a_script_of_the_users_own_is_told_wherever_it_lies(file: str) -> None:
+    assert not is_library(f'File "{file}", line 3, in call')

@@ -316,7 +316,11 @@ def test_whatever_a_launcher_puts_before_the_lines_the_cause_is_the_same(before:
 )
 def test_a_loss_of_zero_or_none_beside_a_gradient_that_is_nan_is_a_loss_that_was_nan(line: str) -> None:
     assert not causes(diagnose_log(line))
-    assert causes(diagnose_log(line * 3)) == ["nan_loss"]
+    diagnosis = diagnose_log(line * 3)
+    assert causes(diagnosis) == ["nan_loss"]
+    assert diagnosis.findings[0].summary.startswith("The gradients are NaN"), (
+        "the loss that is shown is no NaN"
+    )
 
 
 @pytest.mark.parametrize("line", HARMLESS)

@@ -42,6 +42,7 @@ class DataParallel(Rule):
             "file",
             ("torch/nn/parallel/",),
             re.compile(r"torch/nn/parallel/(?:data_parallel|parallel_apply|replicate|_functions)\.py\b"),
+            reads_source=True,
         ),
     )
 

@@ -255,7 +255,7 @@ class LossNotFinite(Rule):
                 )
             )
         yield Hit(
-            summary=f"The training loss is {_spell_text(value)} (first in line {first.line} of the log)",
+            summary=f"{_what(first, value)} (first in line {first.line} of the log)",
             evidence=tuple(evidence),
             confidence=confidence,
             subject=Subject(rank=first.rank),
@@ -291,6 +291,12 @@ class LossNotFinite(Rule):
             )
             return
         yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
+
+
+def _what(first: LogHit, value: str) -> str:
+    if first.signature == "filtered":
+        return "The gradients are NaN, and the loss is shown as 0 or not at all: it was not finite"
+    return f"The training loss is {_spell_text(value)}"
 
 
 def _is_finite(step: Step) -> bool:
