@@ -44,6 +44,22 @@ def test_a_rank_that_failed_is_told_where_its_own_words_are_in_another_log() -> 
     assert "code_error" not in of_a_whole_log(*STEPS, *told, "  exitcode  : -6 (pid: 17)")
 
 
+def test_the_rank_that_left_with_a_code_of_its_own_is_named() -> None:
+    block = [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  rank      : 1 (local_rank: 1)",
+        "  exitcode  : 3 (pid: 17)",
+    ]
+    lines = (*STEPS, *FRAMES, LAUNCHER, "=====", "train.py FAILED", *block)
+    text = "\n".join(lines)
+    tail = LogTail("train.log", 1, lines, len(text), len(lines))
+    snapshot = TargetSnapshot("train.log", None, log_hits=scan(text), log_tails=(tail,))
+    (finding,) = Engine(build()).diagnose(snapshot, History()).findings
+    assert (finding.cause, finding.subject.rank) == ("code_error", 1)
+    assert finding.summary == "Rank 1 ended with exit code 3, and why is not in this log"
+
+
 def test_the_launchers_word_of_a_rank_that_failed_is_none_beside_the_cause() -> None:
     told = [LAUNCHER, "  exitcode  : 1 (pid: 17)"]
     assert of_a_whole_log(

@@ -14,6 +14,7 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.downloads import is_inside_the_cluster
 from coach.rules.exit_codes import OF_THE_SUMMARY
 from coach.rules.losslines import PROGRESS
+from coach.rules.lost_peer import FirstFailure, first_failure
 from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
 from coach.rules.raised_in import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
 
@@ -163,7 +164,7 @@ class PlainException(Rule):
             return
         first = earliest(hits)
         if first.signature == "exception" and _is_echo(first):
-            yield _of_another_log(first)
+            yield _of_another_log(first, first_failure(snapshot))
             return
         kind, words = first.fields.get("type", "Hydra"), first.fields.get("words", "")
         if first.signature == "hydra":
@@ -254,9 +255,15 @@ def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
     ]
 
 
-def _of_another_log(hit: LogHit) -> Hit:
+def _of_another_log(hit: LogHit, failure: FirstFailure | None) -> Hit:
+    which = (
+        f"Rank {failure.rank} ended with exit code {failure.exit_code}"
+        if failure
+        else "A rank ended with an error"
+    )
     return Hit(
-        summary="A rank ended with an error, and what it was is not in this log",
+        summary=f"{which}, and why is not in this log",
+        subject=Subject(rank=failure.rank if failure else None),
         evidence=(quote(hit),),
         confidence=0.5,
         fixes=(
