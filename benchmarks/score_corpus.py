@@ -13,11 +13,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from coach.model.finding import Severity
+from coach.model.finding import Finding, Severity
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
+from coach.sources.log import BITE_BYTES
 from coach.sources.log_scanner import LogScanner
 
 HEALTHY = "healthy"
@@ -54,11 +55,19 @@ def score(corpus: Path) -> list[Score]:
 
 
 def _first_cause(path: Path, engine: Engine) -> str | None:
+    return next((f.cause for f in findings_in(path, engine) if f.severity >= Severity.WARNING), None)
+
+
+def findings_in(path: Path, engine: Engine) -> tuple[Finding, ...]:
+    """What is found in one log, without a job beside it. The log is read in pieces and never held as a whole."""
     scanner = LogScanner(signatures(engine.rules), str(path))
-    hits = scanner.feed(path.read_bytes()) + scanner.flush()
+    hits = []
+    with open(path, "rb") as file:
+        while piece := file.read(BITE_BYTES):
+            hits += scanner.feed(piece)
+    hits += scanner.flush()
     snapshot = TargetSnapshot(str(path), None, log_hits=tuple(hits), log_tails=(scanner.tail(),))
-    findings = engine.diagnose(snapshot, History()).findings
-    return next((f.cause for f in findings if f.severity >= Severity.WARNING), None)
+    return engine.diagnose(snapshot, History()).findings
 
 
 def main() -> int:
