@@ -68,15 +68,19 @@ def _judge_one(path: Path, engine: Engine, seconds: float) -> Judged:
     begin = time.monotonic()
     findings: tuple[Finding, ...] = ()
     error = None
+    num_bytes, has_traceback = 0, False
     try:
+        num_bytes, has_traceback = path.stat().st_size, _has_traceback(path)
         with _at_most(seconds):
             findings = findings_in(path, engine)
+    except OSError as why:
+        error = f"cannot be read: {why.strerror}"
     except _TooSlow:
         error = f"not judged within {seconds:g} s"
     except MemoryError:
         error = f"needs more than {MEMORY_BYTES >> 30} GiB"
     took = time.monotonic() - begin
-    return Judged(path.name, path.stat().st_size, _has_traceback(path), findings, took, error)
+    return Judged(path.name, num_bytes, has_traceback, findings, took, error)
 
 
 @contextmanager

@@ -37,6 +37,13 @@ def test_a_log_that_takes_too_long_is_not_counted_as_silent(tmp_path: Path) -> N
     assert "silent: 0 of 1 (0.0 %); of those with a traceback: none" in report(logs)
 
 
+def test_a_log_that_cannot_be_read_is_not_counted_as_silent(tmp_path: Path) -> None:
+    (tmp_path / "gone.log").symlink_to(tmp_path / "nowhere")
+    logs = judge(_healthy_and_not(tmp_path))
+    assert has_failed(logs)
+    assert report(logs)[-1] == "not judged   gone.log: cannot be read: No such file or directory"
+
+
 def test_the_benchmark_tells_what_it_needs(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "silence.py")]
     unset = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
