@@ -10,7 +10,7 @@ from typing import Any
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _NUMBER = re.compile(r"\d+")
-_CODE_ERROR = "code_error"
+_TOLD_BY_WORDS = frozenset({"code_error", "unknown_failure"})
 
 LENGTH_PARAMETERS = frozenset({"seed", "max_steps", "epochs"})
 """Parameters that change how long a training is, and neither how fast a step is nor why it fails."""
@@ -54,10 +54,10 @@ class PastRun:
 
     @property
     def failure(self) -> str | None:
-        """What it ended with. An error of the program is the same one only when it says the same, whatever its numbers are."""
+        """What it ended with. An error of the program, or one that is not recognised, is the same one only when it says the same, whatever its numbers are."""
         if self.state == "COMPLETED" or self.cause is None:
             return None
-        words = _NUMBER.sub("#", self.summary or "") if self.cause == _CODE_ERROR else ""
+        words = _NUMBER.sub("#", self.summary or "") if self.cause in _TOLD_BY_WORDS else ""
         return f"{self.cause} {words}".strip()
 
     def changes_since(self, before: PastRun) -> list[str]:

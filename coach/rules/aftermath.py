@@ -149,6 +149,12 @@ def ended_well(hit: LogHit, tail: LogTail) -> bool:
     return bool(signs.good_ends) and signs.good_ends[-1] >= start and signs.death_from(start) is None
 
 
+def has_good_end(tail: LogTail) -> bool:
+    """True if a line that is kept says that all was done, or that all tests passed."""
+    signs = _signs_of(tail.plain)
+    return bool(signs.good_ends or signs.passed_tests)
+
+
 def is_monitor(hit: LogHit) -> bool:
     """Whether a shell tells of the end of something that only ran beside the program."""
     found = _SHELL_JOB.search(hit.text)

@@ -19,6 +19,9 @@ from coach.rules.mentions import happened
 _COLLECTIVE_SYMPTOM = 4
 """The causal rank of what the others say when one rank has ended."""
 
+_PERFORMANCE = 5
+"""The causal rank of findings about speed, which end no job however critical they are."""
+
 _Key = tuple[str, str, Subject]
 
 
@@ -31,6 +34,8 @@ class _Condition:
     since_s: float | None
     seen_s: float | None
     is_firing: bool = False
+    is_expected: bool = False
+    """True if the recipe shows it on purpose."""
 
 
 class Engine:
@@ -60,13 +65,15 @@ class Engine:
                 blind.append(_failed(rule, error))
                 continue
             for hit in hits:
-                if rule.code in expected:
+                is_expected = rule.code in expected
+                if is_expected:
                     hit = _on_purpose(hit)
                 key = (rule.code, hit.cause or rule.cause, hit.subject)
                 seen.add(key)
                 _see(conditions, key, rule, hit, snapshot.now_s)
+                conditions[key].is_expected = is_expected
         _expire(conditions, seen, snapshot.now_s)
-        firing = [condition for condition in conditions.values() if condition.is_firing]
+        firing = _without_needless([condition for condition in conditions.values() if condition.is_firing])
         return Diagnosis(
             target=snapshot.target,
             state=snapshot.state,
@@ -134,6 +141,22 @@ def _failed(rule: Rule, error: Exception) -> NotMeasured:
         because=f"the rule itself failed: {type(error).__name__}: {error}",
         how=f"report it with this line; `rules.mute = [{rule.code!r}]` in the config silences it",
     )
+
+
+def _without_needless(firing: list[_Condition]) -> list[_Condition]:
+    """Without the rule of last resort, where another finding says why the target ended."""
+    if not any(_explains_end(condition) for condition in firing):
+        return firing
+    return [condition for condition in firing if not condition.rule.is_last_resort]
+
+
+def _explains_end(condition: _Condition) -> bool:
+    if condition.rule.is_last_resort:
+        return False
+    severity = condition.rule.severity if condition.is_expected else _severity(condition)
+    if severity is Severity.CRITICAL:
+        return condition.rule.causal_rank < _PERFORMANCE
+    return severity is Severity.WARNING and condition.rule.explains_end
 
 
 def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:

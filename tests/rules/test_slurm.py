@@ -68,7 +68,8 @@ def test_a_foreign_job_whose_log_was_looked_for_and_not_found_is_a_finding_too()
 def test_a_foreign_job_whose_log_nobody_can_name_or_read_is_no_job_without_a_log() -> None:
     denied = replace(MISSING, is_found=True, problem="/home/ada/logs/17.out: Permission denied")
     for files in ((), (denied,), (MISSING, denied)):
-        assert causes(Engine(build()).diagnose(foreign("FAILED", *files), History())) == []
+        told = causes(Engine(build()).diagnose(foreign("FAILED", *files), History()))
+        assert told == ["unknown_failure"], files
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "CANCELLED", "PREEMPTED", "RUNNING", "PENDING", None])
@@ -77,8 +78,8 @@ def test_a_job_that_owes_no_explanation_is_not_asked_for_its_log(state: str | No
 
 
 def test_a_log_and_a_command_that_kept_its_own_output_are_no_missing_log() -> None:
-    assert no_log(run(state="FAILED", launch=LAUNCH), log="starting") == []
-    assert no_log(run(state="FAILED")) == []
+    assert no_log(run(state="FAILED", launch=LAUNCH), log="starting") == ["unknown_failure"]
+    assert no_log(run(state="FAILED")) == ["unknown_failure"]
 
 
 def test_the_rules_that_need_a_log_say_where_it_was_looked_for() -> None:

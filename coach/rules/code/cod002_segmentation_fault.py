@@ -60,6 +60,7 @@ class SegmentationFault(EndingRule):
     name = "segmentation-fault"
     cause = "segfault"
     causal_rank = 3
+    explains_end = True
     consequence_of = ("MEM011", "COD001", "DST005", "DST004")
     signatures = (
         Signature(

@@ -39,6 +39,7 @@ class Xid(EndingRule):
     name = "xid"
     cause = "xid_hw_error"
     causal_rank = 1
+    explains_end = True
     consequence_of = ("CUD003", "CUD004")
     signatures = (Signature("HDW001", "xid", ("Xid", "fallen off the bus", "RmInitAdapter failed!"), _XID),)
 

@@ -42,6 +42,7 @@ class GpuFailed(EndingRule):
     name = "gpu-failed"
     cause = "xid_hw_error"
     causal_rank = 1
+    explains_end = True
     confidence = 0.9
     signatures = (
         Signature(

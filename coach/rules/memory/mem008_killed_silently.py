@@ -53,6 +53,7 @@ class KilledSilently(EndingRule):
     cause = "host_oom"
     severity = Severity.WARNING
     causal_rank = 4
+    explains_end = True
     confidence = 0.6
     consequence_of = (
         "MEM007",

@@ -48,6 +48,7 @@ class NodeFailed(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.JOB_STATE}), frozenset({Need.LOG}))
     causal_rank = 1
+    explains_end = True
     signatures = (
         Signature(
             "JOB003",

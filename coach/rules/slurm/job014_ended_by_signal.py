@@ -63,6 +63,7 @@ class EndedBySignal(EndingRule):
     cause = "sigterm_signal"
     severity = Severity.WARNING
     causal_rank = 4
+    explains_end = True
     consequence_of = (
         "JOB002",
         "JOB018",

@@ -44,6 +44,7 @@ class NoLog(Rule):
     severity = Severity.WARNING
     needs = (frozenset({Need.JOB_STATE}),)
     causal_rank = 3
+    explains_end = True
     consequence_of = ("JOB003",)
 
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:

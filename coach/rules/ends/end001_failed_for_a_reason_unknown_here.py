@@ -1,0 +1,214 @@
+"""END001: a job ended badly, and no other rule says why. Its state, its exit status and its last error are shown instead of nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from shlex import quote as shell_quote
+from signal import Signals
+
+from coach.model.finding import Evidence, Fix, Hit, Severity
+from coach.model.history import History
+from coach.model.log import LogTail
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.aftermath import has_good_end, went_on
+from coach.rules.base import Need, Rule
+from coach.rules.last_words import Block, BlockKind, block_of, last_error_block
+from coach.rules.losslines import PROGRESS
+from coach.rules.quoting import MAX_QUOTE_CHARS
+
+_BAD_STATES = frozenset(
+    {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"}
+)
+"""A job that was cancelled, preempted or requeued has not failed."""
+_NO_FAILURE = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
+_MEANT = {126: "the command cannot be executed", 127: "a command was not found"}
+"""Exit statuses of a shell."""
+_FROM_SIGNAL = 128
+_SIGNALLED = re.compile(r"RaisedSignal:(\d+)")
+"""Slurm's reason of a job whose script a signal ended."""
+_OF_A_PEER = re.compile(
+    r"(?:\w+\.)*(?:EOFError|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error|IncompleteReadError)\b"
+    r"|AssertionError: can only (?:test|join) a child process"
+)
+"""Exceptions of a process whose peer has ended, which may have been well."""
+_MAX_SAID_CHARS = 200
+_MAX_SIGNAL = 64
+
+
+class UnknownFailure(Rule):
+    """The job failed, and no rule knows why.
+
+    What it sees
+        A bad end (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status that is not 0, where no other finding says why it
+        ended. Of a log without a job: a traceback or an error that is the last thing in it. The last error block is quoted: a traceback, the
+        lines of an error, or the last lines of stderr.
+    Why it matters
+        A failure without a known cause is still a failure. The lines that are quoted most often name the cause.
+    When it stays silent
+        As soon as another rule at warning or above says why the job ended. On jobs that completed with status 0, run, wait, were cancelled, preempted or
+        requeued. Of a log without a job: where anything was printed after the error, the log says that it ended well, or the error was tried again or ignored.
+    What to do
+        Read the lines that are quoted, then the log above them. Without a log: `sacct -j JOB -o JobID,State,ExitCode,Reason,NodeList` shows
+        what Slurm knows.
+    Sources
+        Slurm's job state codes and exit codes; signal(7); bash(1), EXIT STATUS.
+    """
+
+    code = "END001"
+    name = "failed-for-a-reason-unknown-here"
+    cause = "unknown_failure"
+    severity = Severity.WARNING
+    needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
+    causal_rank = 0
+    is_last_resort = True
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if _ended_badly(snapshot):
+            yield _of_an_end(snapshot, block_of(snapshot.log_tails))
+        elif snapshot.state is None and _exit_status(snapshot) is None:
+            block = _last_thing_said(snapshot)
+            if block is not None:
+                yield _of_a_text(block)
+
+
+def _ended_badly(snapshot: TargetSnapshot) -> bool:
+    state = snapshot.state
+    if state in _BAD_STATES:
+        return True
+    if state in _NO_FAILURE or (state is not None and not snapshot.has_ended):
+        return False
+    return _exit_status(snapshot) not in (None, 0)
+
+
+def _exit_status(snapshot: TargetSnapshot) -> int | None:
+    """The job's own: that of a rank is told in its evidence."""
+    if snapshot.exit is not None and snapshot.exit.exit_code is not None:
+        return snapshot.exit.exit_code
+    return snapshot.job.exit_code if snapshot.job is not None else None
+
+
+def _of_an_end(snapshot: TargetSnapshot, block: Block | None) -> Hit:
+    end = f"The job ended as {snapshot.state}" if snapshot.state is not None else "The program ended"
+    status = _status_text(snapshot)
+    said = f"; the last error: {_short(block.said)}" if block is not None else ""
+    if block is not None and block.kind is BlockKind.TAIL:
+        said = f"; its last line: {_short(block.said)}"
+    if block is None:
+        said = "; no log was found" if not snapshot.log_tails else "; its log is empty"
+    return Hit(
+        summary=f"{end}{f' with {status}' if status else ''}; the cause is not recognised{said}",
+        evidence=(
+            *_quoted(block),
+            *_facts(snapshot, status),
+            *(_looked_for(snapshot) if block is None else ()),
+        ),
+        confidence=0.9,
+        fixes=tuple(_fixes(snapshot, block)),
+    )
+
+
+def _of_a_text(block: Block) -> Hit:
+    return Hit(
+        summary=f"The log ends with an error that is not recognised: {_short(block.said)}",
+        evidence=tuple(_quoted(block)),
+        confidence=0.6,
+        fixes=(Fix("Read the lines that are quoted, then the log above them"),),
+    )
+
+
+def _last_thing_said(snapshot: TargetSnapshot) -> Block | None:
+    """The error that is the end of a log, where no log of the target tells of life after it."""
+    blocks = [(block, tail) for tail in snapshot.log_tails if (block := last_error_block(tail)) is not None]
+    ended = [block for block, tail in blocks if _is_the_end(block, tail, snapshot)]
+    if not ended or any(has_good_end(tail) for tail in snapshot.log_tails):
+        return None
+    return min(ended, key=lambda block: block.kind is not BlockKind.TRACEBACK)
+
+
+def _is_the_end(block: Block, tail: LogTail, snapshot: TargetSnapshot) -> bool:
+    if block.num_alive or not tail.is_counted or _OF_A_PEER.match(block.said):
+        return False
+    if went_on(block.hit, snapshot):
+        return False
+    # A script goes on after a command that failed: below losses, such a line may be of its tidying up.
+    has_trained = any(hit.rule == PROGRESS.rule and hit.file == tail.file for hit in snapshot.log_hits)
+    return not (block.is_of_a_shell and has_trained)
+
+
+def _quoted(block: Block | None) -> Iterable[Evidence]:
+    """The line that says most first: a screen may have room for no more."""
+    if block is None:
+        return
+    yield Evidence(_cut(block.said, MAX_QUOTE_CHARS), block.file, block.said_line)
+    for number, line in enumerate(block.lines, block.first_line):
+        if number != block.said_line and line.strip():
+            yield Evidence(_cut(line.rstrip(), MAX_QUOTE_CHARS), block.file, number)
+
+
+def _facts(snapshot: TargetSnapshot, status: str) -> Iterable[Evidence]:
+    job = snapshot.job
+    reason = f", reason {job.reason}" if job is not None and job.reason not in (None, "", "None") else ""
+    if snapshot.state is not None:
+        yield Evidence(f"state {snapshot.state}{reason}")
+    if status:
+        yield Evidence(f"ended with {status}")
+    for rank in snapshot.exit.ranks if snapshot.exit is not None else ():
+        if not rank.is_bystander and (rank.signal or rank.exit_code):
+            how = _signal_name(rank.signal) if rank.signal else f"exit status {rank.exit_code}"
+            yield Evidence(f"rank {rank.rank} ended with {how}")
+            break
+    if job is not None and job.time_used_s is not None:
+        yield Evidence("ran for", value=float(job.time_used_s), unit="s")
+
+
+def _looked_for(snapshot: TargetSnapshot) -> Iterable[Evidence]:
+    """Where its logs were looked for, and with what result."""
+    for file in snapshot.log_files:
+        found = "it is empty" if file.is_found else "looked for here: there is no such file"
+        yield Evidence(file.problem or found, file.path)
+    if not snapshot.log_files and snapshot.run is not None:
+        yield Evidence("looked for its logs here", snapshot.run.run_dir)
+    elif not snapshot.log_files:
+        yield Evidence("where it writes its log is not known")
+
+
+def _fixes(snapshot: TargetSnapshot, block: Block | None) -> Iterable[Fix]:
+    if block is not None:
+        yield Fix("Read the end of the log", command=f"less +{block.said_line} {shell_quote(block.file)}")
+    job, run = snapshot.job, snapshot.run
+    is_slurm = run.backend == "slurm" if run is not None else job is not None and job.raw_job_id is not None
+    job_id = job.job_id if job is not None else run.job_id if run is not None else None
+    if is_slurm and job_id is not None:
+        what = "JobID,State,ExitCode,Elapsed,NodeList,Reason"
+        yield Fix("Ask Slurm what it knows", command=f"sacct -j {shell_quote(job_id)} -o {what}")
+    if block is None and job_id is not None:
+        yield Fix("Name its log", command=f"coach check {shell_quote(job_id)} --log FILE")
+
+
+def _status_text(snapshot: TargetSnapshot) -> str:
+    """`signal 9 (SIGKILL)`, `exit status 127 (a command was not found)`; empty where nobody knows."""
+    job, status = snapshot.job, _exit_status(snapshot)
+    signalled = _SIGNALLED.search(job.reason or "") if job is not None else None
+    if signalled is not None:
+        return _signal_name(int(signalled[1]))
+    if status is None:
+        return ""
+    if _FROM_SIGNAL < status <= _FROM_SIGNAL + _MAX_SIGNAL:
+        return f"exit status {status}: {_signal_name(status - _FROM_SIGNAL)}"
+    return f"exit status {status}" + (f" ({_MEANT[status]})" if status in _MEANT else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _short(text: str) -> str:
+    return _cut(text, _MAX_SAID_CHARS)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
