@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from coach.analysis.arrays import fold
 from coach.analysis.impact import lost_gpu_hours
+from coach.analysis.look import Look, look_of
 from coach.model.cluster import Job, is_final
 from coach.model.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
@@ -86,8 +87,9 @@ def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
     blind = {item.what: item for each in reversed(seen) for item in each.diagnosis.not_measured}
     state = state_of(parts)
     thresholds = {name: value for each in judged for name, value in each.diagnosis.thresholds.items()}
+    are_well = bool(seen) and all(look_of(each.diagnosis) is Look.HEALTHY for each in seen)
     diagnosis = Diagnosis(
-        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds
+        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds, are_well
     )
     return Judged(diagnosis, TargetSnapshot(name, None, job=fold(parts)[0].job if parts else None))
 

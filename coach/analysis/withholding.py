@@ -21,7 +21,11 @@ def as_told(diagnosis: Diagnosis, run: Run | None, drills: Collection[str]) -> D
         return diagnosis
     how = f"coach drill {run.run_id} --answer CAUSE; --give-up shows it"
     return replace(
-        diagnosis, findings=(), not_measured=(NotMeasured(_WHAT, ANSWER_FIRST, how),), thresholds={}
+        diagnosis,
+        findings=(),
+        not_measured=(NotMeasured(_WHAT, ANSWER_FIRST, how),),
+        thresholds={},
+        has_gone_well=False,
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coach.analysis.look import Look, look_of, meaning_of
 from coach.analysis.parts import Judged
 from coach.analysis.withholding import why_withheld
 from coach.cli.cluster import add_options
@@ -185,7 +186,9 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
         "wait": [part for part in parts if part.is_waiting],
     }
     told = {part.diagnosis.target for group in named.values() for part in group}
-    named["nothing found"] = [part for part in parts if part.diagnosis.target not in told]
+    rest = [part for part in parts if part.diagnosis.target not in told]
+    for look in (Look.HEALTHY, Look.NOTHING_KNOWN):
+        named[look.value] = [part for part in rest if look_of(part.diagnosis) is look]
     for word, group in named.items():
         if group:
             listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
@@ -204,7 +207,7 @@ def diagnosis_lines(
         yield f"  {withheld.because}: {printable(withheld.how)}"
         return
     if not diagnosis.findings:
-        yield "  nothing found in what was measured"
+        yield f"  {meaning_of(diagnosis)}"
     for finding in diagnosis.findings:
         yield from finding_lines(finding, "    " if finding.consequence_of else "  ")
     if diagnosis.not_measured:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coach.analysis.impact import num_gpus_of
+from coach.analysis.look import Look, look_of, sign_of
 from coach.analysis.parts import Judged, worst_first
 from coach.analysis.withholding import why_withheld
 from coach.cli.text import UNKNOWN, format_duration, printable
@@ -71,6 +72,9 @@ def _verdict(judged: Sequence[Judged]) -> str:
     held = sum(why_withheld(each.diagnosis) is not None for each in judged)
     if held:
         return f"? Nothing found, but {held} of {len(judged)} not told, drill: answer first ({scope})"
+    unknown = sum(look_of(each.diagnosis) is Look.NOTHING_KNOWN for each in judged)
+    if unknown:
+        return f"? Nothing found, but nothing is known about {unknown} of {len(judged)} ({scope})"
     return f"✓ Nothing is wrong in what was measured ({scope})"
 
 
@@ -95,7 +99,8 @@ def _head(each: Judged, now_s: float) -> str:
         unread = (item.because for item in each.diagnosis.not_measured if item.what == "job")
         sign, said = "?", printable(next(unread, "no log and no metrics were found"))
     else:
-        sign, said = "✓", "nothing found"
+        look = look_of(each.diagnosis)
+        sign, said = sign_of(look), look.value
     left = f"{sign} {printable(each.diagnosis.target)}  {_name(each)}{_state(each, now_s)}  {said}"
     if finding is None:
         return left

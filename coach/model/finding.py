@@ -109,3 +109,5 @@ class Diagnosis:
     not_measured: tuple[NotMeasured, ...]
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """`RULE.name` → the value used, for every threshold of the rules that ran."""
+    has_gone_well: bool = False
+    """True if it was seen to train, or to end well: only then is a target without a finding healthy."""

@@ -13,9 +13,10 @@ from functools import lru_cache
 from itertools import accumulate, islice
 
 from coach.model.cluster import is_final
+from coach.model.history import History
 from coach.model.log import LogHit, LogTail
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.losslines import losses_after
+from coach.rules.losslines import PROGRESS, losses_after
 
 _FAILING_WINDOW_LINES = 200
 """A traceback that so many lines follow was caught: a dying process flushes less than that."""
@@ -153,6 +154,16 @@ def has_good_end(tail: LogTail) -> bool:
     """True if a line that is kept says that all was done, or that all tests passed."""
     signs = _signs_of(tail.plain)
     return bool(signs.good_ends or signs.passed_tests)
+
+
+def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
+    """True if it was seen to train, or to end well. A job that completed needs no more than something that was read of it."""
+    has_trained = bool(history.ranks) or any(hit.rule == PROGRESS.rule for hit in snapshot.log_hits)
+    if snapshot.state == "COMPLETED":
+        return has_trained or bool(history.nodes or history.gpus or snapshot.log_tails)
+    if snapshot.state == "RUNNING":
+        return has_trained or bool(history.gpus)
+    return snapshot.state is None and (has_trained or any(map(has_good_end, snapshot.log_tails)))
 
 
 def is_monitor(hit: LogHit) -> bool:

@@ -13,6 +13,7 @@ from coach.model.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, 
 from coach.model.history import History
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
+from coach.rules.aftermath import has_gone_well
 from coach.rules.base import Rule
 from coach.rules.mentions import happened
 
@@ -80,6 +81,7 @@ class Engine:
             findings=_in_order(firing),
             not_measured=_unique([*blind, *sight.gaps]),
             thresholds=thresholds.in_force(self.rules),
+            has_gone_well=has_gone_well(snapshot, history),
         )
 
     def use(self, rules: Iterable[Rule]) -> None:

@@ -40,7 +40,7 @@ _LIKE_BEFORE = frozenset(
     {"help", "plan", "confirm", "doctor", "recipes", "drills", "job", "node", "where", "history", "stacks"}
     | {"cohort"}
 )
-"""Screens that leave what is followed as it was."""
+"""Screens that leave what is followed as it was. A job's adds its own job, in the first place."""
 
 
 def open_screens(
@@ -152,7 +152,7 @@ class CoachApp(DrillingApp):
         if top is not None and top.PLACE in ("runs", "cluster", "findings"):
             targets = self._following.targets(top.PLACE)
         elif top is None or top.PLACE in _LIKE_BEFORE:
-            targets = self._watch.targets if self._watch else ()
+            targets = tuple(dict.fromkeys((*targets, *(self._watch.targets if self._watch else ()))))
         watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
         if watch != self._watch:
             self._watch = watch

@@ -44,7 +44,8 @@ class Following:
         if len(live) > MAX_LIVE:
             start = int(context.now_s // TURN_S) * MAX_LIVE % len(live)
             live = [*live[start:], *live[:start]][:MAX_LIVE]
-        ended = [job.job_id for job in foreign if is_final(job.state)]
+        # A failed job is judged before the completed ones.
+        ended = [job.job_id for job in sorted(foreign, key=_has_completed) if is_final(job.state)]
         if place == "findings" or (place == "cluster" and self._can_read_foreign):
             ended += self._ended_within_a_day(newest)
         context.unread = [name for name in dict.fromkeys(ended) if not self._is_settled(name)]
@@ -53,7 +54,9 @@ class Following:
     def _ended_within_a_day(self, newest: Sequence[Run]) -> list[str]:
         context = self._context
         since_s = context.now_s - RECENT_S
-        ended = [run for run in newest if is_final(context.state_of(run))]
+        states = {run.run_id: context.state_of(run) for run in newest}
+        ended = [run for run in newest if is_final(states[run.run_id])]
+        ended.sort(key=lambda run: states[run.run_id] == "COMPLETED")
         told = context.answers[Question.PAST_JOBS].value
         past = told.jobs if told is not None and self._can_read_foreign else ()
         return [
@@ -88,3 +91,7 @@ class Following:
         return tuple(
             job for job in self._own[1] if job.job_id not in numbers or context.run_of_job(job.job_id) is None
         )
+
+
+def _has_completed(job: Job) -> bool:
+    return job.state == "COMPLETED"

@@ -40,7 +40,8 @@ def judged(
                 *(summary, (), (fix,), since_s),
             ),
         )
-    return Judged(Diagnosis(job_id, state, findings, ()), snapshot)
+    has_gone_well = is_read and state in ("RUNNING", "COMPLETED")
+    return Judged(Diagnosis(job_id, state, findings, (), has_gone_well=has_gone_well), snapshot)
 
 
 def test_the_first_line_is_the_verdict() -> None:
@@ -52,6 +53,14 @@ def test_the_first_line_is_the_verdict() -> None:
     )
     bad = [*well, judged("4", Severity.WARNING), judged("5", Severity.CRITICAL)]
     assert verdict_lines(bad, NOW_S)[0].startswith("✖ 2 of 5 jobs went wrong: 1 critical, 1 warning")
+
+
+def test_a_job_without_a_finding_is_healthy_only_where_it_was_measured() -> None:
+    jobs = [judged("1"), judged("2", state="CANCELLED"), judged("3", state="PENDING", is_read=False)]
+    lines = verdict_lines(jobs, NOW_S)
+    assert lines[0].startswith("? Nothing found, but nothing is known about 1 of 3")
+    said = {line[:3]: line.rpartition("  ")[2] for line in lines[2:4]}
+    assert said == {"✓ 1": "healthy", "? 2": "nothing known"}
 
 
 def test_a_job_of_which_nothing_could_be_read_is_not_called_well() -> None:

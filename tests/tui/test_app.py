@@ -298,7 +298,7 @@ def family() -> FakeSession:
         runs=(parent, child),
         targets=MappingProxyType({RUN_ID: make_target(parent), CHILD_ID: make_target(child)}),
         diagnoses=MappingProxyType(
-            {RUN_ID: nan_diagnosis(), CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), ())}
+            {RUN_ID: nan_diagnosis(), CHILD_ID: Diagnosis(CHILD_ID, "RUNNING", (), (), has_gone_well=True)}
         ),
     )
     return FakeSession(snapshot, {RUN_ID: make_history(400, lost_at=2), CHILD_ID: make_history(400)})
@@ -312,7 +312,7 @@ async def test_a_child_run_names_its_parent_and_c_compares_them(size: tuple[int,
         await driver.press("enter")
         await driver.reaches("run")
         await driver.sees(f"child of {RUN_ID}")
-        await driver.sees("✓ no finding")
+        await driver.sees("✓ healthy")
         await driver.press("c")
         await driver.reaches("compare")
         for part in ("before", RUN_ID, CHILD_ID, "throughput", "step time", "±", "finite"):

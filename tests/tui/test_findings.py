@@ -10,6 +10,7 @@ import pytest
 from coach.model.accounting import PastJob
 from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.tui.messages import JobOpened
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.history import PastJobs
 from tests.tui.driving import opened
@@ -125,7 +126,7 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
         session.push(session.snapshot)
         await driver.until(lambda: "41" in session.watches[-1].targets, "the ended job is read")
         assert "40" not in session.watches[-1].targets
-        assert "still to be read" in driver.text()
+        assert "1 not looked at" in driver.text()
 
 
 async def test_home_opens_with_the_jobs_that_went_wrong_on_top_the_worst_first_and_enter_opens_them() -> None:
@@ -165,3 +166,34 @@ async def test_when_all_is_well_again_the_room_is_the_clusters_and_the_keys_go_t
         driver.session.push(replace(driver.session.snapshot, diagnoses=MappingProxyType({})))
         await driver.until(lambda: "went wrong" not in driver.text(), "nothing is wrong any more")
         assert getattr(driver.app.focused, "id", "") == "queue"
+
+
+async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_says_so() -> None:
+    snapshot = make_snapshot()
+    job = replace(make_job("41", "ada"), raw_job_id="41", state="FAILED", end_time_s=NOW_S - 60)
+    session = FakeSession(replace(snapshot, jobs=(job,)), {RUN_ID: make_history(lost_at=150)})
+    async with opened(session, size=(80, 24)) as driver:
+        driver.app.screen.post_message(JobOpened("41"))
+        await driver.reaches("job")
+        await driver.sees("– not looked at yet · its files are being read")
+        assert driver.session.watches[-1].targets[0] == "41"
+        await driver.press("F")
+        await driver.sees("not looked at yet: its files are being read")
+        read = TargetSnapshot("41", NOW_S, job=job)
+        diagnosis = replace(idle("41"), state="FAILED")
+        session.push(replace(session.snapshot, targets={"41": read}, diagnoses={"41": diagnosis}))
+        await driver.sees("The GPUs hardly work")
+        session.push(replace(session.snapshot, diagnoses={"41": replace(diagnosis, findings=())}))
+        await driver.sees("? nothing known")
+        await driver.press("F")
+        await driver.sees("nothing known: no finding, so no fix")
+
+
+async def test_the_job_of_another_user_is_neither_read_nor_judged() -> None:
+    job = replace(make_job("41", "bob"), raw_job_id="41", state="FAILED")
+    async with opened(FakeSession(replace(make_snapshot(), jobs=(job,)))) as driver:
+        driver.app.screen.post_message(JobOpened("41"))
+        await driver.reaches("job")
+        await driver.sees("work dir")
+        assert "not looked at" not in driver.text()
+        assert "41" not in driver.session.watches[-1].targets

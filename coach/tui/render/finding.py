@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coach.analysis.look import Look, look_of, meaning_of, sign_of
 from coach.analysis.withholding import why_withheld
 from coach.model.finding import Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
@@ -13,6 +14,7 @@ from coach.tui.render.text import (
     UNKNOWN,
     Line,
     Span,
+    Tone,
     clip,
     line,
     muted,
@@ -27,18 +29,25 @@ from coach.tui.render.text import (
 def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> list[Line]:
     """The top of the Run screen: the primary finding with its proof, the others below it, or that there is none."""
     if diagnosis is None:
-        return [line(muted(" not judged yet"))]
+        return [look_line(None)]
     if withheld := why_withheld(diagnosis):
         names = (Span("   N", "key"), Span(" names the cause")) if can_fix else ()
         return [(Span(f" {withheld.because}", "accent"), *names)]
     if not diagnosis.findings:
         blind = len(diagnosis.not_measured)
         note = f" · {plural(blind, 'thing')} not measured (Enter lists)" if blind else ""
-        return [line(Span(" ✓ no finding", "good"), muted(note))]
+        return [(*look_line(diagnosis), muted(note))]
     primary = diagnosis.findings[0]
     rows = _primary(primary, width, can_fix)
     rows.extend(clip(_other(finding, diagnosis.findings), width) for finding in diagnosis.findings[1:])
     return rows
+
+
+def look_line(diagnosis: Diagnosis | None) -> Line:
+    """Not looked at, nothing known, or healthy: what no finding means."""
+    look = look_of(diagnosis)
+    tone: Tone = "good" if look is Look.HEALTHY else "warning" if look is Look.NOTHING_KNOWN else "muted"
+    return line(Span(f" {sign_of(look)} {meaning_of(diagnosis)}", tone))
 
 
 def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
@@ -115,7 +124,7 @@ def finding_detail(diagnosis: Diagnosis, width: int) -> list[Line]:
         rows.extend(whole_lines(finding, width))
         rows.append(BLANK)
     if not diagnosis.findings:
-        rows.extend((line(Span(" ✓ no finding", "good")), BLANK))
+        rows.extend((look_line(diagnosis), BLANK))
     if diagnosis.not_measured:
         rows.append(line(strong(" Not measured")))
         for gap in diagnosis.not_measured:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coach.analysis.look import Look
 from coach.analysis.ranking import RankedFinding
 from coach.analysis.withholding import why_withheld
 from coach.model.finding import Diagnosis
@@ -66,7 +67,7 @@ def _row(ranked: RankedFinding, now_s: float) -> Row:
 
 def verdict_title(num_wrong: int, num_judged: int, num_unread: int) -> str:
     """Over the jobs that went wrong."""
-    unread = f" · {num_unread} still to be read" if num_unread else ""
+    unread = f" · {num_unread} {Look.NOT_LOOKED_AT.value}" if num_unread else ""
     return f"{num_wrong} of {num_judged} jobs judged went wrong · Enter opens, f lists all{unread}"
 
 

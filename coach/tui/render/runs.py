@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from coach.analysis.look import Look, look_of, sign_of
 from coach.analysis.withholding import why_withheld
 from coach.model.belonging import is_job_of
 from coach.model.cluster import Job, is_final
@@ -25,7 +26,7 @@ RUN_COLUMNS = (
     Column("lr", "LR", 8, align="right", priority=6),
     Column("rate", "SAMPLES/S", 9, align="right", priority=3),
     Column("age", "AGE", 7, align="right", priority=1),
-    Column("finding", "FINDING", 13, grow=3),
+    Column("finding", "FINDING", 15, grow=3),
     Column("parent", "CHILD OF", 13, priority=3),
 )
 
@@ -52,7 +53,7 @@ def run_rows(
     marked: Iterable[str],
     now_s: float,
 ) -> list[Row]:
-    """One row per run. Throughput and finding are `–` where nobody has looked yet."""
+    """One row per run. Throughput is `–` where nobody has looked yet."""
     marks = set(marked)
     newest_first = sorted(runs, key=lambda run: (run.created_time_s or 0.0, run.run_id), reverse=True)
     rows = []
@@ -82,7 +83,8 @@ def _row(
     elif diagnosis is not None and (withheld := why_withheld(diagnosis)):
         verdict = Cell(withheld.because, "accent")
     else:
-        verdict = Cell("none" if diagnosis is not None else UNKNOWN, "muted")
+        look = look_of(diagnosis)
+        verdict = Cell(f"{sign_of(look)} {look.value}", "good" if look is Look.HEALTHY else "muted")
     lr = run.parameters.get("lr")
     size = short_size(run)
     recipe, run_id = printable(run.recipe), printable(run.run_id)

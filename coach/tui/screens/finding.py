@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.analysis.look import why_no_fix
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.messages import FixRequested
-from coach.tui.render.finding import finding_detail
+from coach.tui.render.finding import finding_detail, look_line
 from coach.tui.render.runs import short_id
-from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
 
@@ -36,7 +36,7 @@ class FindingScreen(CoachScreen):
     def show(self) -> None:
         diagnosis = self.context.diagnoses.get(self.run_id)
         width = self.app.size.width - 2
-        rows = finding_detail(diagnosis, width) if diagnosis else [line(muted(" not judged yet"))]
+        rows = finding_detail(diagnosis, width) if diagnosis else [look_line(None)]
         self.pane("#body").set_lines(rows)
 
     def action_fix(self) -> None:
@@ -47,4 +47,4 @@ class FindingScreen(CoachScreen):
         if any(fix.changes for fix in fixes) or (fixes and self.context.run(self.run_id) is None):
             self.post_message(FixRequested(self.run_id))
         else:
-            self.note("no finding here offers a fix of the launch")
+            self.note(why_no_fix(diagnosis))

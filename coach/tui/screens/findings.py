@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.analysis.look import Look, look_of
 from coach.analysis.ranking import RankedFinding, by_impact
 from coach.analysis.withholding import why_withheld
 from coach.tui.asked import Question
@@ -42,13 +44,14 @@ class FindingsScreen(ListingScreen):
         context = self.context
         self._found = by_impact(context.found, context.now_s)
         num_judged, num_unread = len(context.found), len(context.unread)
-        self.table.set_rows(
-            finding_rows(self._found, context.now_s), "nothing was found in what was measured"
-        )
+        looks = Counter(look_of(context.diagnoses.get(target)) for target in context.found)
+        told = [f"{looks[look]} {look.value}" for look in (Look.HEALTHY, Look.NOTHING_KNOWN) if looks[look]]
+        empty = f"no finding: {', '.join(told)}" if told else Look.NOT_LOOKED_AT.value
+        self.table.set_rows(finding_rows(self._found, context.now_s), empty)
         query = self.table.query_text
         title = f"{plural(len(self._found), 'finding')} in {plural(num_judged, 'job')} judged"
         if num_unread:
-            title += f" · {num_unread} still to be read"
+            title += f" · {num_unread} {Look.NOT_LOOKED_AT.value}"
         if num_held := sum(why_withheld(each) is not None for each in context.diagnoses.values()):
             title += f" · {num_held} not told, drill: answer first"
         self.table.set_title(

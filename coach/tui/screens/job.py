@@ -8,15 +8,17 @@ from textual.widget import Widget
 
 from coach.analysis.arrays import FoldedJob, fold, group_id, is_part, unfold
 from coach.analysis.free_gpus import GpuSlot, allocation_map
+from coach.analysis.look import why_no_fix
 from coach.model.accounting import PastJob
 from coach.model.cluster import GpuAllocation, Job, is_final
 from coach.sources.node_sets import expand_nodes
 from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
-from coach.tui.keys import bindings_of
-from coach.tui.messages import FixRequested, GpusOpened, Wanted
+from coach.tui.keys import Mode, bindings_of
+from coach.tui.messages import FixRequested, GpusOpened, ScreenShown, Wanted
 from coach.tui.render.asked import asked_line
+from coach.tui.render.finding import findings_lines, look_line
 from coach.tui.render.history import efficiency_lines
 from coach.tui.render.job import held_gpu_lines, job_head, job_lines
 from coach.tui.render.pending import place_lines, task_lines, why_lines
@@ -100,27 +102,52 @@ class JobScreen(ChoosingScreen):
     def action_fix(self) -> None:
         if self.is_off("fix"):
             return
-        run = self.context.run_of_job(self._job_id)
-        target = run.run_id if run is not None else self._job_id
-        diagnosis = self.context.diagnoses.get(target)
+        diagnosis = self.context.diagnoses.get(self._target)
         if any(finding.fixes for finding in (diagnosis.findings if diagnosis else ())):
-            self.post_message(FixRequested(target))
+            self.post_message(FixRequested(self._target))
+        elif diagnosis is None and self.TARGETS:
+            self.note("not looked at yet: its files are being read")
         else:
-            self.note("nothing was found here that offers a fix")
+            self.note(why_no_fix(diagnosis))
 
     def show(self) -> None:
         folded = self._folded()
         if folded is not None:
             self._ask(folded)
+            self._follow(folded)
             self.pane("#body").set_lines(self._lines(folded, self.app.size.width - 2))
         elif self.pane("#body").lines:
             self.note("no longer in the queue: this is the last that was seen")
         else:
             self.pane("#body").set_lines([line(muted(" this job is no longer in the queue; H finds it"))])
 
+    def _follow(self, folded: FoldedJob) -> None:
+        """Have the job read and judged while it is looked at: an array has a verdict for each task alone."""
+        job, run = folded.job, self.context.run_of_job(folded.job.job_id)
+        has_files = run is not None or self.context.mode not in (Mode.REPLAY, Mode.DEMO)
+        is_read = has_files and folded.num_tasks == 1 and is_own(job, self.context.user)
+        wanted = (self._target,) if is_read and job.state not in ("PENDING", "CONFIGURING") else ()
+        if wanted != self.TARGETS:
+            self.TARGETS = wanted
+            self.post_message(ScreenShown())
+
+    @property
+    def _target(self) -> str:
+        run = self.context.run_of_job(self._job_id)
+        return run.run_id if run is not None else self._job_id
+
+    def _verdict_lines(self, width: int) -> list[Line]:
+        """The cause on top, or the word for no finding."""
+        diagnosis = self.context.diagnoses.get(self._target)
+        if diagnosis is None and not self.TARGETS:
+            return []
+        if diagnosis is None:
+            return [(*look_line(None), muted(" · its files are being read")), BLANK]
+        return [*findings_lines(diagnosis, width, self.context.mode is Mode.LIVE), BLANK]
+
     def _lines(self, folded: FoldedJob, width: int) -> list[Line]:
         job, now_s, answers = folded.job, self.context.now_s, self.context.answers
-        rows = [job_head(job, self.context.user), BLANK]
+        rows = [job_head(job, self.context.user), BLANK, *self._verdict_lines(width)]
         if self._past is not None:
             rows += [*efficiency_lines(self._past, now_s, width), BLANK]
         waiting = next((part for part in folded.parts if part.state == "PENDING"), None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from coach.analysis.look import why_no_fix
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
@@ -146,7 +147,7 @@ class RunScreen(ChoosingScreen):
         elif fixes:
             self.note("this fix is a command: Enter shows it")
         else:
-            self.note("no finding here offers a fix")
+            self.note(why_no_fix(diagnosis))
 
     def action_compare(self) -> None:
         run = self.context.run(self.run_id)

@@ -89,8 +89,10 @@ def test_the_primary_finding_stands_first_with_word_and_sign_and_its_consequence
 
 
 def test_not_judged_is_not_healthy() -> None:
-    assert text(findings_lines(None, 80, True)) == " not judged yet"
-    assert "✓ no finding" in text(findings_lines(Diagnosis("x", None, (), ()), 80, True))
+    assert text(findings_lines(None, 80, True)) == " – not looked at yet"
+    known = Diagnosis("x", "RUNNING", (), ())
+    assert "? nothing known" in text(findings_lines(known, 80, True))
+    assert "✓ healthy" in text(findings_lines(replace(known, has_gone_well=True), 80, True))
 
 
 def test_the_detail_lists_what_was_not_measured_and_how_to_get_it() -> None:

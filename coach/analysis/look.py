@@ -1,0 +1,73 @@
+"""What a diagnosis without a finding means, in one of three words. Pure.
+
+Nobody has looked, somebody looked and knows nothing, and all is well are three things. Every list, screen and command takes the word from here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from coach.analysis.withholding import why_withheld
+from coach.model.finding import Diagnosis, Severity
+
+_WAITING = frozenset({"PENDING", "CONFIGURING"})
+
+
+class Look(StrEnum):
+    """The value is the word that is shown."""
+
+    WENT_WRONG = "went wrong"
+    """A finding at warning or above says more."""
+    NOT_LOOKED_AT = "not looked at"
+    NOTHING_KNOWN = "nothing known"
+    HEALTHY = "healthy"
+
+
+_SIGNS = {
+    Look.WENT_WRONG: "✖",
+    Look.NOT_LOOKED_AT: "–",
+    Look.NOTHING_KNOWN: "?",
+    Look.HEALTHY: "✓",
+}
+_MEANINGS = {
+    Look.WENT_WRONG: "went wrong",
+    Look.NOT_LOOKED_AT: "not looked at yet",
+    Look.NOTHING_KNOWN: "nothing known: no finding, and too little was measured to call it healthy",
+    Look.HEALTHY: "healthy: nothing is wrong in what was measured",
+}
+
+
+def look_of(diagnosis: Diagnosis | None) -> Look:
+    """The word for one target. None: nobody has judged it."""
+    if diagnosis is None:
+        return Look.NOT_LOOKED_AT
+    if any(finding.severity > Severity.INFO for finding in diagnosis.findings):
+        return Look.WENT_WRONG
+    if diagnosis.state in _WAITING:
+        return Look.NOT_LOOKED_AT
+    return Look.HEALTHY if diagnosis.has_gone_well else Look.NOTHING_KNOWN
+
+
+def sign_of(look: Look) -> str:
+    """One character, so that colour never stands alone."""
+    return _SIGNS[look]
+
+
+def meaning_of(diagnosis: Diagnosis | None) -> str:
+    """The word with its meaning, as a line."""
+    look = look_of(diagnosis)
+    if look is Look.NOT_LOOKED_AT and diagnosis is not None:
+        return "not looked at: it has not started"
+    return _MEANINGS[look]
+
+
+def why_no_fix(diagnosis: Diagnosis | None) -> str:
+    """The answer to a key that asks for a fix where none is offered."""
+    look = look_of(diagnosis)
+    if diagnosis is not None and (withheld := why_withheld(diagnosis)):
+        return withheld.because
+    if look is Look.NOT_LOOKED_AT:
+        return f"{meaning_of(diagnosis)}: no fix is known"
+    if look is Look.WENT_WRONG:
+        return "no finding here offers a fix"
+    return f"{look.value}: no finding, so no fix"
