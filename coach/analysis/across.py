@@ -83,6 +83,7 @@ def past_run(
         past,
         work=work,
         is_judged=True,
+        has_gone_well=diagnosis.has_gone_well,
         state=snapshot.state,
         nodes=nodes or history.nodes,
         rule=found.rule if found is not None else None,

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from coach.analysis.withholding import why_withheld
 from coach.model.finding import Diagnosis, Severity
+from coach.model.past import PastRun
 
 _WAITING = frozenset({"PENDING", "CONFIGURING"})
 
@@ -46,6 +47,15 @@ def look_of(diagnosis: Diagnosis | None) -> Look:
     if diagnosis.state in _WAITING:
         return Look.NOT_LOOKED_AT
     return Look.HEALTHY if diagnosis.has_gone_well else Look.NOTHING_KNOWN
+
+
+def look_of_past(past: PastRun | None) -> Look:
+    """The same of what is remembered of a run that has ended."""
+    if past is None or not past.is_judged:
+        return Look.NOT_LOOKED_AT
+    if past.rule is not None:
+        return Look.WENT_WRONG
+    return Look.HEALTHY if past.has_gone_well else Look.NOTHING_KNOWN
 
 
 def sign_of(look: Look) -> str:

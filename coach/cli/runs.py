@@ -10,12 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coach.analysis.look import Look, look_of_past
+from coach.analysis.withholding import ANSWER_FIRST
 from coach.cli import runs_clean
 from coach.cli.text import format_time, print_table, printable
 from coach.config import Settings
 from coach.model.cluster import is_final
 from coach.model.elsewhere import place
 from coach.model.launch import SweepPoint
+from coach.model.past import PastRun
 from coach.model.run import Run
 from coach.model.sizes import format_bytes
 
@@ -34,6 +37,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.run_sizes import RunSizes
     from coach.sources.user import user_name
+    from coach.sources.verdicts import Verdicts
     from coach.workflows.clean import SIZES_FILE
     from coach.workflows.known_runs import read_known_runs
 
@@ -47,8 +51,10 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         listed = [{**_fields(item), "size_bytes": size_bytes} for item, size_bytes in sized]
         print(json.dumps({"schema": 1, "runs": listed, "problems": known.problems}, indent=2))
     else:
-        headers = ("RUN", "RECIPE", "STATE", "BACKEND", "JOB", "SIZE", "CREATED", "PARENT OR GROUP")
-        print_table(headers, [_row(item, size_bytes) for item, size_bytes in sized], "lllllrll")
+        headers = ("RUN", "RECIPE", "STATE", "FOUND", "BACKEND", "JOB", "SIZE", "CREATED", "PARENT OR GROUP")
+        judged = {past.target: past for past in Verdicts(settings.cache_dir).read().values()}
+        rows = [_row(item, size_bytes, judged.get(item.run_id)) for item, size_bytes in sized]
+        print_table(headers, rows, "llllllrll")
         for problem in known.problems:
             print(f"coach: {printable(problem)}", file=sys.stderr)
     _print_doubts(known.queue_error, [one.run.run_id for one in known.runs if one.is_forgotten])
@@ -95,11 +101,22 @@ def _fields(item: Run) -> dict[str, Any]:
     }
 
 
-def _row(item: Run, size_bytes: int | None) -> tuple[str | None, ...]:
+def _found(item: Run, past: PastRun | None) -> str:
+    """The cause that was found when coach judged the run last, or the word for no finding."""
+    if item.is_open_drill:
+        return ANSWER_FIRST
+    look = look_of_past(past if is_final(item.state) else None)
+    if look is Look.WENT_WRONG and past is not None:
+        return f"{past.rule} {past.cause}"
+    return look.value
+
+
+def _row(item: Run, size_bytes: int | None, past: PastRun | None) -> tuple[str | None, ...]:
     return (
         item.run_id,
         item.recipe or None,
         _state(item),
+        _found(item, past),
         item.backend,
         None if item.job_id == item.run_id else item.job_id,
         None if size_bytes is None else format_bytes(size_bytes),

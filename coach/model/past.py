@@ -51,6 +51,8 @@ class PastRun:
     """The share of a node's CPUs that others used meanwhile, at least; of several nodes the most."""
     is_judged: bool = True
     """False: only the queue or the accounting knows it, and nobody has read its files."""
+    has_gone_well: bool = False
+    """True if it was judged, and seen to train or to end well."""
 
     @property
     def failure(self) -> str | None:

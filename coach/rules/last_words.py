@@ -58,7 +58,7 @@ _BROAD = re.compile(
 )
 """Words of a line that says why a job failed, once it is known that it did."""
 _QUIET = re.compile(
-    r"\W*$|srun: |slurmstepd|wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
+    r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
     r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
 )
 """A line that is no sign of life: of the error, or of its end."""

@@ -134,6 +134,8 @@ def _parse(record: Mapping[str, Any]) -> PastRun | None:
             )
         elif item.name == "is_judged":
             values["is_judged"] = given is not False
+        elif item.name == "has_gone_well":
+            values["has_gone_well"] = given is True
         elif item.name == "world_size":
             values["world_size"] = whole(given)
         else:

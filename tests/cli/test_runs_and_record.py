@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from coach.config.load import load
+from coach.model.past import PastRun
 from coach.recorder import open_recording
+from coach.sources.verdicts import Verdicts
 from tests.waiting import wait_until
 
 RUN = "20261121-142233-ddp-4f2a"
@@ -49,6 +52,24 @@ def test_runs_are_one_json_object_and_a_torn_one_is_a_problem_in_it(env: dict[st
     assert (run["run_id"], run["recipe"], run["state"], run["job_id"]) == (RUN, "ddp", "COMPLETED", "17")
     assert (run["parent_run_id"], run["ended_time_s"]) == (None, None)
     assert ["0001/run.json: not valid JSON" in problem for problem in value["problems"]] == [True]
+
+
+def test_runs_as_text_tell_what_was_found_in_each_and_of_which_nobody_knows(env: dict[str, str]) -> None:
+    names = ("lost", "well", "dull", "new", "live")
+    ids = {name: f"20261121-15000{number}-ddp-000{number}" for number, name in enumerate(names)}
+    for name, run_id in ids.items():
+        state = {"lost": "FAILED", "live": "RUNNING"}.get(name, "COMPLETED")
+        make_run(env, run_id, json.dumps({"recipe": "ddp", "state": state, "backend": "local"}))
+    lost = PastRun(ids["lost"], "recipe ddp", "FAILED", rule="MEM001", cause="cuda_oom")
+    well = PastRun(ids["well"], "recipe ddp", "COMPLETED", has_gone_well=True)
+    dull = PastRun(ids["dull"], "recipe ddp", "COMPLETED")
+    verdicts = Verdicts(load(env).cache_dir)
+    verdicts.keep(lost, well, dull)
+    rows = {line.split()[0]: line for line in coach(env, "runs").stdout.splitlines()[1:]}
+    for name, word in (("lost", "MEM001 cuda_oom"), ("well", "healthy"), ("dull", "nothing known")):
+        assert f"  {word}  " in rows[ids[name]], rows
+    assert "  not looked at  " in rows[ids["new"]]
+    assert "  not looked at  " in rows[ids["live"]]
 
 
 def test_runs_as_text_are_harmless_and_problems_go_to_stderr(env: dict[str, str]) -> None:

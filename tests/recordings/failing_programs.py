@@ -1,4 +1,4 @@
-"""Make the logs of `ended/`, `caught/`, `plain/`, `curves/` and `silent/` again, by programs that really do what they are named after.
+"""Make the logs of `ended/`, `caught/`, `plain/`, `curves/`, `silent/` and `unknown/` again, by programs that really do what they are named after.
 
     python tests/recordings/failing_programs.py [NAME…]
 
@@ -178,6 +178,18 @@ SHELL = {
     "shell-permission": "setpriv --reuid=65534 --clear-groups mkdir /run-root",
 }
 
+UNKNOWN = {
+    "command-missing": "{python} -c 'print(\"reading\", flush=True)'\ntrain_on_node --lr 0.1",
+    "makefile-missing": "echo building; make -C /usr/share train",
+    "program-refuses": "echo starting; {python} -c 'raise SystemExit(\"error: the flux capacitor is empty\")'",
+}
+"""Shell scripts that end with an error whose cause no rule knows."""
+LIVED_ON = {
+    "command-missing": 'train_on_node --lr 0.1\n{python} -c "' + "{training}" + '"',
+    "program-refuses": '{python} -c \'raise SystemExit("error: no cache")\' || echo going on\n{python} -c "{training}"',
+}
+"""The same errors in scripts that went on."""
+
 
 def run(command: list[str]) -> str:
     """What a command prints, both streams in their order, as in a job's log."""
@@ -211,7 +223,7 @@ def caught(program: str) -> str:
 def main() -> None:
     without_torch = os.environ.get("PYTHON_WITHOUT_TORCH", "/usr/bin/python3")
     wanted = set(sys.argv[1:])
-    for folder in ("ended", "caught", "plain", "curves", "silent"):
+    for folder in ("ended", "caught", "plain", "curves", "silent", "unknown"):
         (HERE / folder).mkdir(exist_ok=True)
     for folder, programs in (("plain", PLAIN), ("curves", CURVES), ("silent", HEALTHY)):
         for name, program in programs.items():
@@ -235,6 +247,11 @@ def main() -> None:
             continue
         script = script.format(python=sys.executable, without_torch=without_torch)
         (HERE / "ended" / f"{name}.log").write_text(run(["bash", "-c", script]))
+    for prefix, scripts in (("", UNKNOWN), ("lived-on-", LIVED_ON)):
+        for name, script in scripts.items():
+            if not wanted or name in wanted:
+                script = script.format(python=sys.executable, training=TRAINING)
+                (HERE / "unknown" / f"{prefix}{name}.log").write_text(run(["bash", "-c", script]))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from coach.rules.engine import Engine
 from coach.rules.last_words import MAX_BLOCK_LINES, last_error_block
 from coach.rules.registry import build
 from tests.rules.examples import causes, of_a_whole_log, run, scan
-from tests.rules.recorded import read
+from tests.rules.recorded import RECORDINGS, read
 
 TRACEBACK = (
     "Traceback (most recent call last):",
@@ -241,6 +242,12 @@ def test_the_good_end_of_another_log_of_the_same_target_counts() -> None:
     assert causes(Engine(build()).diagnose(alone, History())) == ["unknown_failure"]
     well = replace(alone, log_tails=(*alone.log_tails, tail("Training finished", file="stdout.log")))
     assert causes(Engine(build()).diagnose(well, History())) == []
+
+
+@pytest.mark.parametrize("log", sorted((RECORDINGS / "unknown").glob("*.log")), ids=lambda log: log.stem)
+def test_recorded_scripts_are_told_apart_by_their_end(log: Path) -> None:
+    told = of_a_whole_log(*log.read_text(encoding="utf-8").splitlines())
+    assert told == ([] if log.stem.startswith("lived-on-") else ["unknown_failure"])
 
 
 def test_a_block_is_bounded_and_takes_no_longer_for_long_lines() -> None:
