@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from coach.analysis.withholding import why_withheld
+from coach.model.cluster import is_final
 from coach.model.finding import Diagnosis, Severity
 from coach.model.past import PastRun
 
@@ -33,7 +34,7 @@ _SIGNS = {
 _MEANINGS = {
     Look.WENT_WRONG: "went wrong",
     Look.NOT_LOOKED_AT: "not looked at yet",
-    Look.NOTHING_KNOWN: "nothing known: no finding, and too little was measured to call it healthy",
+    Look.NOTHING_KNOWN: "nothing known: too little was measured to call it healthy",
     Look.HEALTHY: "healthy: nothing is wrong in what was measured",
 }
 
@@ -68,6 +69,8 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
     look = look_of(diagnosis)
     if look is Look.NOT_LOOKED_AT and diagnosis is not None:
         return "not looked at: it has not started"
+    if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):
+        return f"nothing known: no finding in a job that ended as {diagnosis.state}"
     return _MEANINGS[look]
 
 

@@ -207,7 +207,7 @@ def diagnosis_lines(
         yield f"  {withheld.because}: {printable(withheld.how)}"
         return
     if not diagnosis.findings:
-        yield f"  {meaning_of(diagnosis)}"
+        yield f"  {printable(meaning_of(diagnosis))}"
     for finding in diagnosis.findings:
         yield from finding_lines(finding, "    " if finding.consequence_of else "  ")
     if diagnosis.not_measured:

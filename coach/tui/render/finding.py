@@ -36,18 +36,19 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> li
     if not diagnosis.findings:
         blind = len(diagnosis.not_measured)
         note = f" · {plural(blind, 'thing')} not measured (Enter lists)" if blind else ""
-        return [(*look_line(diagnosis), muted(note))]
+        return [(*look_line(diagnosis, is_short=bool(note)), muted(note))]
     primary = diagnosis.findings[0]
     rows = _primary(primary, width, can_fix)
     rows.extend(clip(_other(finding, diagnosis.findings), width) for finding in diagnosis.findings[1:])
     return rows
 
 
-def look_line(diagnosis: Diagnosis | None) -> Line:
-    """Not looked at, nothing known, or healthy: what no finding means."""
+def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
+    """Not looked at, nothing known, or healthy: what no finding means. Short is the word alone."""
     look = look_of(diagnosis)
     tone: Tone = "good" if look is Look.HEALTHY else "warning" if look is Look.NOTHING_KNOWN else "muted"
-    return line(Span(f" {sign_of(look)} {meaning_of(diagnosis)}", tone))
+    said = look.value if is_short else printable(meaning_of(diagnosis))
+    return line(Span(f" {sign_of(look)} {said}", tone))
 
 
 def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
