@@ -75,7 +75,7 @@ def meaning_of(diagnosis: Diagnosis | None) -> str:
 
 
 def why_no_fix(diagnosis: Diagnosis | None) -> str:
-    """The answer to a key that asks for a fix where none is offered."""
+    """The answer to a key that asks for a fix without an offer."""
     look = look_of(diagnosis)
     if diagnosis is not None and (withheld := why_withheld(diagnosis)):
         return withheld.because

@@ -81,5 +81,5 @@ def judged(state: str | None, log: str) -> Look:
         (None, "hello\nTraining finished", Look.HEALTHY),
     ],
 )
-def test_healthy_is_only_said_of_what_was_seen_to_go_well(state: str | None, log: str, look: Look) -> None:
+def test_healthy_needs_a_training_that_went_on_or_a_good_end(state: str | None, log: str, look: Look) -> None:
     assert judged(state, log) is look

@@ -54,7 +54,7 @@ def test_runs_are_one_json_object_and_a_torn_one_is_a_problem_in_it(env: dict[st
     assert ["0001/run.json: not valid JSON" in problem for problem in value["problems"]] == [True]
 
 
-def test_runs_as_text_tell_what_was_found_in_each_and_of_which_nobody_knows(env: dict[str, str]) -> None:
+def test_runs_as_text_show_the_cause_or_the_word_for_no_finding(env: dict[str, str]) -> None:
     names = ("lost", "well", "dull", "new", "live")
     ids = {name: f"20261121-15000{number}-ddp-000{number}" for number, name in enumerate(names)}
     for name, run_id in ids.items():

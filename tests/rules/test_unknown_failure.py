@@ -143,7 +143,7 @@ def test_a_rank_that_ended_is_named() -> None:
     "state",
     ["COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED", "RUNNING", "PENDING", "REQUEUED", "COMPLETING"],
 )
-def test_a_job_that_did_not_fail_is_none(state: str) -> None:
+def test_a_job_that_did_not_fail_has_no_failure(state: str) -> None:
     exit_code = 0 if state == "COMPLETED" else None
     assert "unknown_failure" not in causes(
         Engine(build()).diagnose(ended(state, *TRACEBACK, exit_code=exit_code), History())
@@ -212,7 +212,7 @@ def test_a_log_that_ends_with_an_error_is_a_failure(lines: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     "error", [TRACEBACK, ("FATAL: no answer",), ("job.sh: line 3: frob: command not found",)]
 )
-def test_an_error_with_life_below_it_is_none(error: tuple[str, ...], below: tuple[str, ...]) -> None:
+def test_an_error_with_life_below_it_is_no_failure(error: tuple[str, ...], below: tuple[str, ...]) -> None:
     assert "unknown_failure" not in of_a_whole_log("start", *error, *below)
 
 
@@ -233,7 +233,7 @@ def test_an_error_with_life_below_it_is_none(error: tuple[str, ...], below: tupl
         ("",),
     ],
 )
-def test_an_end_without_a_failure_is_none(lines: tuple[str, ...]) -> None:
+def test_words_that_only_sound_like_an_error_are_no_failure(lines: tuple[str, ...]) -> None:
     assert "unknown_failure" not in of_a_whole_log(*lines)
 
 

@@ -82,7 +82,7 @@ def _ended_badly(snapshot: TargetSnapshot) -> bool:
 
 
 def _exit_status(snapshot: TargetSnapshot) -> int | None:
-    """The job's own: that of a rank is told in its evidence."""
+    """The job's own, not a rank's."""
     if snapshot.exit is not None and snapshot.exit.exit_code is not None:
         return snapshot.exit.exit_code
     return snapshot.job.exit_code if snapshot.job is not None else None
