@@ -10,7 +10,7 @@ from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.aftermath import was_outlived
 from coach.rules.downloads import host_of, is_of_a_download
-from coach.rules.ending import UNHEEDED, EndingRule
+from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 from coach.rules.quoting import hits_of
 from coach.rules.raised_in import PLAIN
 
@@ -61,7 +61,9 @@ class NoNetwork(EndingRule):
     code = "ENV021"
     name = "no-network"
     cause = "no_network"
-    signatures = (
+    signatures = ending_signatures(
+        "ENV021",
+        ("no_network",),
         Signature(
             "ENV021",
             "unreachable",

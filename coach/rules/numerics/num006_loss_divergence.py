@@ -94,6 +94,7 @@ class LossDivergence(Rule):
                 evidence=(quote(stopped[0]),),
                 confidence=0.9,
                 fixes=tuple(self._fixes(snapshot.run)),
+                severity=Severity.CRITICAL,  # it ended the run, whatever exception the trainer chose for that
                 since_s=stopped[0].time_s,
             )
             return

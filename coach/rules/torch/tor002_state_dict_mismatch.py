@@ -13,7 +13,7 @@ from coach.rules.quoting import hits_of
 
 _MISMATCH = re.compile(
     UNHEEDED
-    + r".*?(?:\bKeyError: '(?:\w+\.)+\w*(?:\.weight|\.bias|\.running_mean|\.qweight|\.weight_scale(?:_inv)?)'$|\bmd = metadata\.state_dict_metadata\[fqn\]$|Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
+    + r".*?(?:\bKeyError: '(?:\w+\.)+\w*(?:\.weight|\.bias|\.running_mean|\.qweight|\.weight_scale(?:_inv)?)'$|Error\(s\) in loading state_dict for (?P<model>[\w.]+)"
     r"|(?:Error|Exception): .*?(?:Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
     r"|copying a param with shape|loaded state dict (?:contains|has) a (?:parameter group|different)"
     r"|You set `ignore_mismatched_sizes` to `False`|Missing key in checkpoint state_dict"
@@ -29,6 +29,9 @@ _DETAIL = re.compile(
     r"^\s*(?P<detail>size mismatch for (?P<name>\S+?): copying a param with shape .*"
     r"|(?:Missing|Unexpected) key\(s\) in state_dict: .*)"
 )
+
+_PLANNER = re.compile(r"^\s*md = metadata\.state_dict_metadata\[fqn\]$")
+"""torch's own line: the KeyError that it raises says a name and nothing else."""
 
 
 class StateDictMismatch(EndingRule):
@@ -67,7 +70,6 @@ class StateDictMismatch(EndingRule):
                 "a tensor of shape",
                 "While copying the parameter",
                 "trying to load a weight file",
-                "state_dict_metadata[fqn]",
                 "Size mismatch between saved",
                 "count mismatch ",
                 "Shape mismatch in ",
@@ -95,11 +97,12 @@ class StateDictMismatch(EndingRule):
             ),
             _MISMATCH,
         ),
+        Signature("TOR002", "planner", ("state_dict_metadata[fqn]",), _PLANNER, reads_source=True),
         Signature("TOR002", "detail", ("size mismatch for ", "key(s) in state_dict: "), _DETAIL),
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        return hit.signature == "mismatch"
+        return hit.signature in ("mismatch", "planner")
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         model = hit.fields.get("model")
