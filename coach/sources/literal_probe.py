@@ -249,7 +249,8 @@ def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece,
             pieces += _branch(tuple(_pieces(inner, is_any_case) for inner in said[1]))
         elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             low, high, inner = said
-            pieces += _repeated(low, int(high), inner, is_any_case)
+            is_possessive = name == "POSSESSIVE_REPEAT"
+            pieces += _repeated(low, int(high), inner, is_any_case, is_possessive)
         elif name == "AT":
             pieces += _PLACES.get(str(said), [])
         elif name in _CHARACTERS:
@@ -281,15 +282,18 @@ def _branch(paths: tuple[tuple[_Piece, ...], ...]) -> list[_Piece]:
     return [piece] if all(is_whole for _, is_whole in asked) else [piece, _ANYTHING]
 
 
-def _repeated(low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case: bool) -> list[_Piece]:
-    bounds = b"{%d,%s}" % (
-        low,
-        b"" if high == int(_parser.MAXREPEAT) else b"%d" % (high * _MAX_BYTES_PER_CHAR),
-    )
+def _repeated(
+    low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case: bool, is_possessive: bool
+) -> list[_Piece]:
+    bounds = _bounds(low, high, _MAX_BYTES_PER_CHAR)
     if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS and (low, high) != (0, 1):
         chars, has_others = _chars(str(tree[0][0]), tree[0][1], is_any_case)
         is_asked = len(chars) <= _MAX_WIDE
         one = _class(chars, has_others)
+        if is_possessive and low <= 1 and chars:
+            return [
+                _Piece(_run(chars, has_others, low, high) if is_asked else None, last=one if low else b"")
+            ]
         return [_Piece(one + bounds if is_asked else None, last=one if low else b"")]
     inner = _pieces(tree, is_any_case)
     if (low, high) == (0, 1):
@@ -298,6 +302,20 @@ def _repeated(low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case:
     if is_whole:
         return [_Piece(b"(?:" + asked + b")" + bounds, last=inner[-1].last if inner and low else b"")]
     return [_Piece(asked), _ANYTHING] if low else [_ANYTHING]
+
+
+def _run(chars: str, has_others: bool, low: int, high: int) -> bytes:
+    """A possessive repeat. It gives nothing back among ASCII characters: these are known for certain to be taken or not."""
+    certain = _class(chars, False) + _bounds(low, high, 1) + b"+"
+    if not has_others:
+        return certain
+    others = rb"[\x80-\xff]" + _class(chars, True) + _bounds(0, high, _MAX_BYTES_PER_CHAR)
+    either = certain + b"(?:" + others + b")?"
+    return b"(?:" + either + b"|" + others + b")" if low else either
+
+
+def _bounds(low: int, high: int, num_bytes: int) -> bytes:
+    return b"{%d,%s}" % (low, b"" if high == int(_parser.MAXREPEAT) else b"%d" % (high * num_bytes))
 
 
 @cache
