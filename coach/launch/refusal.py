@@ -19,7 +19,9 @@ MAX_CHOICES = 9
 """One digit each."""
 
 _MAX_LINES = 40
-_PREFIX = re.compile(r"\s*(?:sbatch|srun|salloc):\s*(?:(?:error|fatal|warning|info):\s*)?", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"(?:(?<!\s)\s++)?(?:sbatch|srun|salloc):\s*+(?:(?:error|fatal|warning|info):\s*+)?", re.IGNORECASE
+)
 _LOST_ANSWER = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|Message receive failure|Insane message length",
     re.IGNORECASE,

@@ -37,7 +37,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
 )
 """What `scontrol show job` calls it → the option that asks for it."""
 
-_GPUS = re.compile(r"gres[:/]gpu(?::((?!\d+$)[\w.-]+))?[:=]?(\d+)?$")
+_GPUS = re.compile(r"gres[:/]gpu(?::((?!\d+$)[\w.-]++))?[:=]?(\d++)?$")
 _CPUS = re.compile(r"cpu[:=]\d+")
 """Newer versions tell the CPUs of a task there as well."""
 

@@ -46,7 +46,7 @@ _EXAMPLES = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/:@-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TORCH = re.compile(r"\d+(\.\d+)+[A-Za-z0-9.+-]*")
+_TORCH = re.compile(r"(?<!\d)\d++(\.\d++)+[A-Za-z0-9.+-]*")
 _ROOTED = re.compile(r"(/|~/|\$)")
 _REFERENCE = re.compile(r"\$(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)\})")
 

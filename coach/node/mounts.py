@@ -15,7 +15,7 @@ from coach.node.small_file import read_small
 
 _MAX_MOUNTS = 8
 _LUSTRE_FOLDERS = ("proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre")
-_MOUNT = re.compile(r"^device (.+) mounted on (.+) with fstype (\S+)")
+_MOUNT = re.compile(r"^device (\S+) mounted on (\S+) with fstype (\S+)")
 _OPERATION = re.compile(r"^\s*[A-Z_0-9]+:((?: \d+){8,9})$")
 
 

@@ -21,7 +21,7 @@ _TABLE_WAIT_S = 1.0
 _TABLE_BYTES = 256 * 1024
 
 _FAILURE = re.compile(
-    r"rank +: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode +: (?P<exitcode>-?\d+) .*\s+error_file: (?P<file>\S.*)"
+    r"rank +: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode +: (?P<exitcode>-?\d+) .{0,200}\s{1,40}error_file: (?P<file>\S.*)"
 )
 
 _LOST_PEER = re.compile(

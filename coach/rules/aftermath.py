@@ -51,7 +51,7 @@ _ENDED_WELL = re.compile(
 )
 """What stands at the end of a log whose program did what it was to do, or whose script thinks so."""
 
-_TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b).*\d passed\b.* in [\d.:]+")
+_TESTS_PASSED = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)(?>.*?\d passed\b).* in [\d.:]+")
 """pytest's last line: whatever a test provoked above it was expected."""
 
 _MONITOR = re.compile(r"\b(?:nvidia-smi|dcgmi|tensorboard|sleep|tail)\b")

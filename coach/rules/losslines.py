@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from coach.model.log import LogHit, Signature
+from coach.model.log import MAX_LINE_BYTES, LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
 
 # Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can have.
@@ -32,16 +32,19 @@ _NOT_OTHER = "".join(
     f"(?<!{word}{separator})" for word in _OTHER for separator in ("_", "/", "-", r"\.", " ")
 )
 
+_MAX_NAME = 100
+"""No name is longer. A bound here keeps the time for a line in proportion to its length."""
+
 _ENDING = r"(?:[_/](?:step|epoch|train|total|avg|mean|sum|iter|batch))?(?: value)?(?: \(\w+\))?"
 _KEY = (
-    r"(?<![A-Za-z0-9_/.\-])(?=[\w/.\-]*loss)(?:(?!(?:"
+    rf"(?<![A-Za-z0-9_/.\-])(?=[\w/.\-]{{0,{_MAX_NAME}}}loss)(?:(?!(?:"
     + "|".join(_OTHER)
-    + r")\w*[_/.\-])[A-Za-z][\w.\-]*[_/.\-])?"
+    + rf")\w{{0,{_MAX_NAME}}}[_/.\-])[A-Za-z][\w.\-]{{0,{_MAX_NAME}}}[_/.\-])?"
     + _NOT_OTHER
     + "loss"
     + _ENDING
 )
-_SEPARATOR = r"[\"'\]]{0,2}\s*(?:[:=]\s*|\s+is\s+|\s)\s*(?:tensor\()?[\"']?"
+_SEPARATOR = r"[\"'\]]{0,2}\s*+(?:[:=]\s*+|(?<=\s)(?:is\s++)?+)(?:tensor\()?[\"']?"
 _NUMBER = r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
 _NO_NUMBER = r"[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINITY))"
 
@@ -59,7 +62,8 @@ _NEXT_NUMBER = (
     r"[-+]?(?:\d+\.\d|\d+e[-+]?\d|\d+:\d\d|\d+ ?m?s\b|\d+\s*$|(?:nan|inf)\b)"
 )
 _AFTER_NO_NUMBER = (
-    rf"(?:\.\d)?(?![\w.\-])(?=\s*(?:$|[,;|(){{}}\[\]/'\"\u2502]|[\w./ -]+\s*[:=]|{_NEXT_NUMBER}))"
+    r"(?:\.\d)?(?![\w.\-])(?=\s*+(?:$|[,;|(){}\[\]/'\"\u2502:=]"
+    rf"|[\w./-][\w./ -]{{0,{_MAX_NAME}}}+\s*+[:=]|{_NEXT_NUMBER}))"
 )
 _AFTER_NUMBER = r"(?![\w.%])"
 NOT_FINITE = _line_with(_NO_NUMBER, _AFTER_NO_NUMBER)
@@ -87,13 +91,13 @@ _OF_THE_WHOLE = frozenset(
     )
 )
 """What the name of the loss that is trained on may be made of; with any other word it is a part of it, or another quantity."""
-_LAST_WORD = re.compile(r"([A-Za-z]+) $")
+_LAST_WORD = re.compile(r"([A-Za-z]{1,20}) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
 _NUM_SNAPSHOTS = 4
 """So many are remembered: of each target the newest is asked for, and several may be judged in turn."""
 
-PROGRESS = Signature("progress", "loss", LITERALS, FINITE)
+PROGRESS = Signature("progress", "loss", LITERALS, FINITE, MAX_LINE_BYTES)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
 
 

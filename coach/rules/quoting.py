@@ -14,7 +14,7 @@ from coach.model.snapshot import TargetSnapshot
 
 MAX_QUOTE_CHARS = 400
 _MIB = {"B": 1 / 1048576, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1048576.0}
-_SIZE = re.compile(r"\s*([\d.]+)\s*([BKMGTkmgt]?)(?:i?[Bb])?(?:ytes)?\s*")
+_SIZE = re.compile(r"\s*+([\d.]++)\s*+([BKMGTkmgt]?)(?:i?[Bb])?(?:ytes)?\s*+")
 _LIBRARY = re.compile(
     r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<'
     # What torch.compile and Triton wrote into their caches.

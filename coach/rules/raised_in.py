@@ -26,7 +26,7 @@ _FRAMES = {
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
 }
 _LOADING = re.compile(
-    r"torch[\\/]serialization\.py|\bload\b.*\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
+    r"torch[\\/]serialization\.py|\bload\b.{0,300}\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
 )
 _SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
 _ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')

@@ -13,7 +13,7 @@ from coach.sources.io import Io, Query
 TIMEOUT_S = 2.0
 """A user waits for the answer with a refusal on the screen."""
 
-_FIELD = re.compile(r"(\w+)=(\S+)")
+_FIELD = re.compile(r"(?<!\w)(\w++)=(\S+)")
 
 
 def read_allowed(io: Io, field: str, user: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ _ITEM = re.compile(
     re.VERBOSE,
 )
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
-_COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+_COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]{0,200}\))")
 _INDICES = re.compile(r"\(IDX:([0-9,-]+)\)")
 _MAX_INDICES = 4096
 

@@ -35,7 +35,7 @@ _SHAPE = re.compile(  # every number is a 0 here
     r"|0[-/]0[-/]0[ T]0:0:0(?:[.,]0)?(?:Z| ?[+-]0:?0)?(?: - |:? )"
     r"|[A-Z][a-z]{2} +0 0:0:0 \S+ [\w./-]+\[0\]: "
     r"|0\.0\.0\.0(?::0)?: ?"
-    r"|(?!python|slurm)[A-Za-z][\w.-]*0[\w.-]*(?::| [|>]) "
+    r"|(?!python|slurm)[A-Za-z](?=[\w.-]*0)[\w.-]*+(?::| [|>]) "
     r"|(?:[\w.]+ - )?(?:ERROR|CRITICAL) - )+"
 )
 """What whoever collects a log puts before its lines. A level below an error stays: who gives an error less has caught it."""

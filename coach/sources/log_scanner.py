@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from coach.model.log import ATTEMPT, REQUEUED, LogHit, LogTail, Signature
+from coach.model.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
 from coach.sources.line_filter import Block, LineFilter
 from coach.sources.log_layout import Layout, join_broken, layout_of
 from coach.sources.log_text import (
@@ -32,8 +32,6 @@ from coach.sources.log_text import (
     traceback_heads,
 )
 
-MAX_LINE_BYTES = 16 << 10
-"""Of a longer line only so much is searched: patterns may take the square of a line's length, and what died says so in less."""
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
 LAYOUT_BYTES = 64 << 10
@@ -278,7 +276,7 @@ class LogScanner:
         self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
         """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this block."""
-        pattern = self._signatures[index].pattern
+        pattern, max_chars = self._signatures[index].pattern, self._signatures[index].max_chars
         is_curve = "value" in pattern.groupindex
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
@@ -291,7 +289,7 @@ class LogScanner:
             line = lines.get(place)
             if line is None:
                 line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
-            found = pattern.search(line.words)
+            found = pattern.search(line.words, 0, max_chars)
             if found is None and kind is not None:
                 self._filter.turn_down(kind, index)
             return found

@@ -20,8 +20,8 @@ _MOUNTS = Path("/proc/self/mounts")
 _MAX_MOUNTS_BYTES = 4 << 20
 _KIB = 1024
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_COUNT = r"\[?(\d+)\]?\*?"
-_LUSTRE = re.compile(rf"{_COUNT}\s+(\d+)\s+(\d+)\s+\S+\s+{_COUNT}\s+(\d+)\s+(\d+)(?:\s|$)")
+_COUNT = r"\[?(?<!\d)(\d++)\]?+\*?+"
+_LUSTRE = re.compile(rf"{_COUNT}\s++(\d++)\s++(\d++)\s++\S++\s++{_COUNT}\s++(\d++)\s++(\d++)(?:\s|$)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,12 @@ _OPTIMIZER_SHARE = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.p
 _HUGGING_FACE = re.compile(r"(?:^|/)checkpoint-\d+$")
 _WEIGHTS = re.compile(r"/(?:pytorch_model|model|adapter_model|optimizer)[\w-]*\.(?:bin|pt|safetensors)$")
 _STEP = re.compile(
-    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d+)(?!.*(?:step|iter)[=_-]?\d)",
+    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d+)(?!.{0,200}(?:step|iter)[=_-]?\d)",
     re.IGNORECASE,
 )
-_LIGHTNING = re.compile(r"epoch=\d+.*\.ckpt$|(?:^|/)lightning_logs/.*\.ckpt$|(?:^|/)last(?:-v\d+)?\.ckpt$")
+_LIGHTNING = re.compile(
+    r"epoch=\d.{0,200}\.ckpt$|(?:^|/)lightning_logs/.{0,1000}\.ckpt$|(?:^|/)last(?:-v\d+)?\.ckpt$"
+)
 
 
 def groups(paths: Iterable[str]) -> dict[str, list[str]]:

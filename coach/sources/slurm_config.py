@@ -24,7 +24,7 @@ ACCOUNTING_QUERY = Query("accounting", ("sacct", "-n", "-X", "-P", "-S", "now-1m
 _RETRY_S = 120.0
 
 _PAIR = re.compile(r"^(\w[\w\[\]]*)\s+= ?(.*)$")
-_VERSION = re.compile(r"(\d+)\.(\d+)")
+_VERSION = re.compile(r"(?<!\d)(\d++)\.(\d+)")
 
 _DEFAULT_BUCKET, _DEFAULT_REFILL, _DEFAULT_PERIOD_S = 30, 2, 1
 """slurm.conf(5): rl_bucket_size, rl_refill_rate, rl_refill_period."""

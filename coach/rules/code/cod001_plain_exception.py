@@ -22,7 +22,7 @@ _EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"
     r"|(?:\w+\.)*\w+\.(?:error|timeout)|StopIteration"
     r"|(?:\w+\.)*(?:errors|error|exceptions|exception|\w+\.exc)\.[A-Z]\w+)"
-    r"(?:: (?P<words>.*)|:?\s*$)"
+    r"(?:: (?P<words>.*)|:?[ \t\r\f\v]*$)"
 )
 _USAGE = re.compile(
     r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
@@ -72,8 +72,8 @@ _WEAK = re.compile(
 _CRASH = ("COD002", "segfault")
 """A process that a signal ended: what is known of it from elsewhere are echoes."""
 _LOOKED_INTO = ", in _try_get_data"
-_NAMED = re.compile(r"(?:\w+\.)*[A-Z]\w+(?:Error|Exception)$")
-_LONG_SPOKEN = re.compile(r"(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
+_NAMED = re.compile(r"^(?:\w++\.)*+[A-Z]\w+(?:Error|Exception)$")
+_LONG_SPOKEN = re.compile(r"^(?:hydra|omegaconf|pydantic\w*|jax\w*|tensorflow)\.")
 """Exceptions whose words go on in the lines below them."""
 _MAX_WORDS_LINES = 8
 _CAUGHT_ELSEWHERE = re.compile(
@@ -82,17 +82,17 @@ _CAUGHT_ELSEWHERE = re.compile(
 )
 """Of the same kind: also what a DataLoader's iterator says when a forked process collects it, which Python ignores."""
 _SEE_ABOVE = re.compile(
-    r".{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
+    r"^.{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
 )
 """What a server says whose engine or worker, a process of its own, has ended."""
 
 _UNPREFIXED = re.compile(
-    r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\(.*?pid=.*?\) ?|[a-z][\w.-]*\d: |\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]+\[?\S+\.py:\d+\] ?)*"
+    r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\([^()]{0,80}?pid=[^()]{0,80}\) ?|[a-z][\w.-]*\d: |\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]++\[?\S+\.py:\d+\] ?)*"
 )
 """What launchers put before the lines of a tail, which are kept as they are."""
 _BOXED_FRAME = re.compile(r"│ (?P<file>/\S+\.py):(?P<line>\d+) in (?P<name>\S+)")
-_INSIDE = re.compile(r"\s{2,}\S|[╰└]")
-_NOTEBOOK = re.compile(r"(?:-+> ?)?\s*\d+ ")
+_INSIDE = re.compile(r"^(?:\s{2,}+\S|[╰└])")
+_NOTEBOOK = re.compile(r"^(?:-++> ?)?\s*+\d++ ")
 """What a notebook shows of the code, with an empty line behind it."""
 _NO_SIGN_OF_LIFE = re.compile(
     r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat|frame #|^\*+$|^[-=^~]+$|\bERROR\b"

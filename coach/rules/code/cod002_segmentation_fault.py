@@ -15,7 +15,7 @@ from coach.rules.quoting import is_library
 
 _SEGFAULT = re.compile(
     rf"{AFTER_A_BAR}Segmentation fault\b|"
-    r"Fatal Python error: Segmentation fault|^\S*(?: line \d+:)? *\d* *Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
+    r"Fatal Python error: Segmentation fault|^(?:\S*?|\S*+(?: line \d++:)?+ *+(?:\d++ *+)?+)Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
     r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"
     r"|^(?:\[\d+\] )?signal \(11(?:\.\d)?\): Segmentation fault|rank \d+ died from signal 11\b|^ *\*\*\* caught segfault \*\*\*$|^#\s+SIGSEGV \(0xb\) at pc=|^# Ended \(code 139\)"
@@ -24,7 +24,7 @@ _SEGFAULT = re.compile(
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
     r"|^\s*(?:\*\*\* Error in `[^']+': )?(?P<heap>(?:free|malloc|realloc|munmap_chunk)\(\): \w.*"
     r"|double free or corruption|corrupted (?:size vs\. prev_size|double-linked list))"
-    r"|\w+\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
+    r"|\w\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
 )
 _ABORTED = re.compile(
     rf"{AFTER_A_BAR}Aborted(?: \(core dumped\))?$|: line \d+: +\d+ Aborted\b|^Fatal Python error: Aborted$"

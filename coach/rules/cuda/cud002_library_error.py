@@ -16,7 +16,7 @@ _STATUS = re.compile(
     r"|CUFFT_(?!SUCCESS|ALLOC_FAILED|C2|R2|Z2|D2|FORWARD|INVERSE)[A-Z_]+)"
 )
 _ALGORITHM = re.compile(
-    r"(?:Error: .*?|^\{\{function_node .*?|(?=!!!! )|Check failed: .*?== )(?P<status>CU(?:DNN|BLAS)_STATUS_SUCCESS \([1-9]\d* vs\. 0\)|cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
+    r"(?:Error: .{0,300}?|^\{\{function_node .*?|(?=!!!! )|Check failed: .*?== )(?P<status>CU(?:DNN|BLAS)_STATUS_SUCCESS \([1-9]\d* vs\. 0\)|cuDNN Frontend error|cuDNN failed to initialize|Unable to find a valid cuDNN algorithm to run convolution"
     r"|cublas runtime error|Blas \w+ launch failed|DNN library (?:initialization failed|is not found)|BLAS operation using StreamExecutor without BLAS support"
     r"|(?:FIND|GET) was unable to find an engine to execute this computation|No algorithm worked!|!!!! kernel execution error"
     r"|in function .{1,80}?: cu(?:BLAS|DNN) Error: (?!.*(?:ALLOC_FAILED|allocation failed))|miopenStatus(?!Success|AllocFailed)\w+|[Cc]uDNN error: CUDNN_STATUS_SUCCESS"

@@ -15,7 +15,7 @@ _TRIGGERED = re.compile(
     UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"
 )
 _ASSERTION = re.compile(
-    r"\.(?:cu|cuh|hip|h|py):\d+: .*?(?:(?:block|thread): \[\d+.*? Assertion|\bDevice-side assertion) `?(?P<assertion>.*?)[`']?(?: failed|\s*$)"
+    r"\.(?:cu|cuh|hip|h|py):\d+: (?:(?>.*?(?:block|thread): \[\d)(?>.*? Assertion )|(?>.*?\bDevice-side assertion ))`?(?P<assertion>.*?)[`']?(?: failed|\s*$)"
 )
 
 

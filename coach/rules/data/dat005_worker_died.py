@@ -11,8 +11,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule
 
 _DIED = re.compile(
-    UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<pids>[\d, ]+)\) "
-    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]*?)(?:\.|\s*$)|exited unexpectedly)"
+    UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? ++(?P<pids>[\d,][\d, ]*+)\) "
+    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]{0,40}?)(?:\.|[ \t]*$)|exited unexpectedly)"
     r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly"
     r"|RuntimeError: DataLoader \d+ workers exit unexpectedly|RuntimeError: One of the subprocesses has abruptly died"
     r"|BrokenProcessPool: A (?:child )?process (?:in the process pool was )?terminated abruptly)"

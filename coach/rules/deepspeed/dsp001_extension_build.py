@@ -16,7 +16,7 @@ _BUILD = re.compile(
     r"|(?:Error|Exception): .*?(?:Unable to JIT load the (?P<op>\w+) op|CUDA_HOME (?:does not exist|environment variable is not set)"
     r"|Ninja is required to load C\+\+ extensions|Unable to run .*nvcc|unable to compile CUDA op)"
     r"|Error: .*?(?:Unable to pre-compile (?P<precompiled>\w+)|Unknown CUDA arch \(\S+\) or GPU not supported|Ninja build failed\.|The current installed version of \S+ \([\w.]+\) is (?:less|greater) than the m(?:in|ax)imum required version by CUDA|(?:PyTorch|HIP) version mismatch! DeepSpeed ops were compiled)"
-    r"|nvcc fatal +: Unsupported gpu architecture|Error: \S*torch_extensions/\S*?/?(?P<library>\w+)\.so: (?:undefined symbol|cannot open shared object)"
+    r"|nvcc fatal +: Unsupported gpu architecture|Error: \S*torch_extensions/(?:\S*/)?(?P<library>\w++)\.so: (?:undefined symbol|cannot open shared object)"
     r"|AttributeError: '(?P<optimizer>DeepSpeedCPU\w+|FusedAdam|FusedLamb|CPUAdam)' object has no attribute 'ds_opt_\w+'"
     r"|(?:(?:Error|Exception): .*?|^\s*(?:\S+: )?)(?P<versions>CUDA version mismatch! DeepSpeed ops were compiled|FlashAttention is only supported on CUDA [\d.]+ and above|The detected CUDA version \((?P<detected>[\d.]+)\) mismatches|Installed CUDA version (?P<installed>[\d.]+) does not match the version torch|Cuda extensions are being compiled with a version of Cuda that does not match))"
 )

@@ -13,7 +13,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 _NONE = re.compile(
     UNHEEDED
     + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) (?:initialized|created)"
-    r"|Invalid process group specified|Error: .*?\bparallel group (?:with [\w ]+ )?is not initialized|Error: Horovod has not been initialized|Error: .*?\b[Tt]orch[. ]distributed is not (?:yet )?initialized|Error: .*?\bworld group is not initialized|Error: .*?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set|Error: Distributed backend is not initialized)"
+    r"|Invalid process group specified|Error: .{0,300}?\bparallel group (?:with [\w ]+ )?is not initialized|Error: Horovod has not been initialized|Error: .{0,300}?\b[Tt]orch[. ]distributed is not (?:yet )?initialized|Error: .{0,300}?\bworld group is not initialized|Error: .{0,300}?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set|Error: Distributed backend is not initialized)"
     r"|^.{0,40}?(?:The MPI_\w+\(\) function was called before MPI_INIT was invoked|Attempting to use an MPI routine (?:\(\w+\) )?before initializing)"
 )
 

@@ -18,7 +18,7 @@ _TIMEOUT = re.compile(
     r"|Timed out initializing process group in store based barrier on rank:? ?(?P<rank>\d+)"
     r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
     r"|DistStoreError: (?:wait timeout|Socket Timeout|Timeout waiting for key)"
-    r"|(?:Error|Exception): (?:.*?TCPStore.*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|connect\(\) timed out\..*|Connection refused)\s*$"
+    r"|(?:Error|Exception): (?:(?>.*?TCPStore).*?)?(?:Socket Timeout|[Cc]onnection timed out|wait\(\) timed out|connect\(\) timed out\..*|Connection refused)\s*$"
     r"|DistNetworkError: (?!.*?(?:EADDRINUSE|failed to listen))|RuntimeError: (?:Connection reset by peer|Broken pipe)\s*$"
     r"|(?:Error|what\(\)).*?(?:Barrier timed out|barrier timed out|Some workers failed to join the cluster)"
     r"|DEADLINE_EXCEEDED: (?:Barrier timed out|GetKeyValue\(\) timed out with key)|RPC: /tensorflow\.CoordinationService/RegisterTask|Stopping coordination service as cluster registration failed"

@@ -22,7 +22,7 @@ _TIMEOUT = re.compile(
     r"OpType=(?P<op>\w+)(?:, NumelIn=(?P<numel>\d+))?(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
     r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
-    r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w+).*?\) timed out in blocking wait"
+    r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w++).*?\) timed out in blocking wait"
     r"|RuntimeError: Operation timed out!\s*$|dump signal due to a collective timeout|dump debug info, due to collective timeout"
     r"|Termination timeout for .{0,300}? exceeded\. Exiting to ensure a consistent program state"
     r"|were stalled for longer than \d+ seconds\. Will shutdown"

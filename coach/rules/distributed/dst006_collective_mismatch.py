@@ -19,7 +19,7 @@ _MISMATCH = re.compile(
     r"|COLLECTIVE_(?:TYPE|STATE|DTYPE)_MISMATCH.*|SIZE_OR_SYNTAX_MISMATCH.*"
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
     r"|(?:Error|Exception): (?:Mismatched [\w /]{3,40}: One rank |Cannot apply desired operation due to shape mismatches|disagreement between rank\d+ and rank\d+: |sync_global_devices name mismatch).*"
-    r"|Fatal error in \w+?_I?(?:Bcast|All\w+|Reduce\w*|Gatherv?|Scatterv?|Scan)\w*: Message truncated.*|MPI_ERR_TRUNCATE: message truncated.*|Shape mismatch in the collective instance \d+.*"
+    r"|Fatal error in \w+?_I?(?:Bcast|All\w|Reduce|Gatherv?|Scatterv?|Scan)\w*+: Message truncated.*|MPI_ERR_TRUNCATE: message truncated.*|Shape mismatch in the collective instance \d+.*"
     r"|(?:Error|what\(\)): .*?(?:[Mm]ismatch(?:ed)? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
 _NCCL = re.compile(

@@ -19,12 +19,12 @@ _FAILED = (
 _NETWORK = re.compile(
     r"(?P<what>ncclRemoteError"
     rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure|getting address info)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
-    rf"|^(?:(?:socket\w+|NET/\w+|Call to (?:connect|recv|send|ibv_\w+))\b|Net ?:).{{0,120}}?{_FAILED}.*"
+    rf"|^(?:(?:socket\w+|NET/\w+|Call to (?:connect|recv|send|ibv_\w++))\b|Net ?:).{{0,120}}?{_FAILED}.*"
     rf"|Last NCCL warning\(error\) log entry \(may be unrelated\) '(?:socket|NET/|Net ?:|Call to (?:connect|recv|send|ibv)).{{0,120}}?{_FAILED}.*"
     r"|ORTE has lost communication with a remote daemon|Open MPI failed to TCP connect to a peer MPI process|OFI poll failed \((?!.*?(?:Message too long|[Tt]runcat|TRUNC)).*"
     r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error).*"
     r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
-    r"|\bibv_(?:reg_mr|create_\w+|modify_qp|post_send|open_device|poll_cq)\w*(?:\(.*?\))? ?failed.*"
+    r"|\bibv_(?:reg_mr|create_\w|modify_qp|post_send|open_device|poll_cq)\w*+(?:\(.*?\))? ?failed.*"
     r"|[Nn]o (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
     r"|(?:Aborting Ring\w+ with|Collective ops is aborted by:?) (?:UNAVAILABLE|Unavailable).*"
     r"|CXI.*?(?:error|timed? ?out).*|NET/OFI .*?(?:failed|error).*)"
@@ -33,7 +33,7 @@ _NETWORK = re.compile(
 
 _PEER_CLOSED = re.compile(r"closed by remote peer")
 _NCCL_FAILED = re.compile(
-    r"NCCL error|nccl\w+Error|NCCL INFO .* -> [1-7]\b|terminate called|Traceback|ChildFailedError|^(?:srun|slurmstepd)\S*: error"
+    r"NCCL error|nccl\w{1,40}Error|NCCL INFO .{0,400} -> [1-7]\b|terminate called|Traceback|ChildFailedError|^(?:srun|slurmstepd)\S*: error"
 )
 
 

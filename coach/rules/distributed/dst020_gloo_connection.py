@@ -14,7 +14,7 @@ from coach.rules.lost_peer import told_of_the_dead
 
 _GLOO = re.compile(
     UNHEEDED
-    + r".*?(?:gloo/\S+\.(?:cc|h):\d+\](?: [\w.]+ [!=<>]+ [\w.]+\.?)?\s*(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR|[Bb]roken pipe).*)"
+    + r".*?(?:gloo/[^\s\]]+\.(?:cc|h):\d++\](?: [\w.]++ [!=<>]++ [\w.]++)?+\s*+(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR|[Bb]roken pipe).*)"
     r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<reached>successfully reached monitoredBarrier, but received errors while waiting.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused pair closure)"
     r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo device))"
 )

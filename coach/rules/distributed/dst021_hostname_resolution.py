@@ -27,9 +27,11 @@ _COMMAND = re.compile(r"(?:ssh|scp|rsync|curl|wget|ping|git|fatal)\b")
 _LAUNCHER_GAVE_UP = re.compile(
     r"^(?:ORTE|PRTE|An ORTE daemon|mpirun) (?:was unable to|has unexpectedly|does not know)"
 )
-_WARNED = re.compile(r"\[W.*?network addresses of \((?P<host>.+?), \d+\) cannot be retrieved \(gai error")
+_WARNED = re.compile(
+    r"\[W.{0,300}?network addresses of \((?P<host>.{1,300}?), \d+\) cannot be retrieved \(gai error"
+)
 _GAVE_UP = re.compile(
-    r"The client socket has (?:timed out after|failed to connect to any network address).*?\((?P<host>\S+), \d+\)"
+    r"The client socket has (?:timed out after|failed to connect to any network address).*?\((?P<host>[^\s(]+), \d+\)"
 )
 
 

@@ -13,7 +13,7 @@ from coach.rules.raised_in import is_of_a_table, unset_variable
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
-    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w+|CUDA_VISIBLE_DEVICES|OMPI_\w+|PMI_\w+)'$"
+    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w++|CUDA_VISIBLE_DEVICES|OMPI_\w++|PMI_\w++)'$"
     r"|(?:Error|Exception): .*?(?P<local>LOCAL_RANK) is not in the environment"
     r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
     r"|(?:Error|Exception): .*?Environment variable '(?P<config>\w+)' not found"

@@ -42,7 +42,7 @@ class TorchWithoutCuda(EndingRule):
             "not_compiled",
             ("not compiled with CUDA enabled", "not linked with support for cuda"),
             re.compile(
-                r"AssertionError: Torch not compiled with CUDA enabled|Error: .*PyTorch is not linked with support for cuda devices"
+                r"AssertionError: Torch not compiled with CUDA enabled|^(?>.*?Error: ).*PyTorch is not linked with support for cuda devices"
             ),
         ),
         refusal=f".*{WITHOUT_CUDA}.*",

@@ -16,9 +16,9 @@ from coach.rules.placement import num_gpus_asked, without_node
 
 _NONE = re.compile(
     UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"
-    r"|(?:Error: .*?|^)Found no NVIDIA driver on your system"
-    r"|(?:Error: .*?|\berror ?[=(]802\)? ?: )system not yet initialized|Error: CUDA must be available"
-    r"|(?:Error: .*?|\berror\b.{0,30}?|^cudaGetDeviceCount failed |^ on Pe \d.*?: )no CUDA-capable device is detected|cudaErrorNoDevice"
+    r"|(?:Error: .{0,300}?|^)Found no NVIDIA driver on your system"
+    r"|(?:Error: .{0,300}?|\berror ?[=(]802\)? ?: )system not yet initialized|Error: CUDA must be available"
+    r"|(?:Error: .{0,300}?|\berror\b.{0,30}?|^cudaGetDeviceCount failed |^ on Pe \d.*?: )no CUDA-capable device is detected|cudaErrorNoDevice"
     r"|Error: ProcessGroupNCCL is only supported with GPUs, no GPUs found|Error: CUDA driver initialization failed"
     r"|Error: Unable to initialize backend '(?:cuda|gpu)'(?!: Unable to use CUDA because)|Error: Unknown backend:? '(?:gpu|cuda)' requested|Error: Failed to infer device type"
     r"|RuntimeError: Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False"
@@ -26,10 +26,10 @@ _NONE = re.compile(
     r"|`CUDAAccelerator` can not run on your system|Error: .*can only be used on CUDA\b|your machine only has: \[\]"
     r"|Error: Your setup doesn't support bf16/gpu|Error: (?:fp16 mixed precision|\S+ quantization) requires a GPU|CUDA unavailable, invalid device|Error: Invalid CUDA '(?:--)?device|RuntimeError: CUDA unknown error|(?:Error|Exception): .*?torch\.cuda\.is_available\(\) (?:should be True but is False|is False|returned False)"
     r"|Error: Cannot assign a device for operation .*?device:GPU:\d+ but available devices are (?!.*?device:GPU)|Error: 0 active drivers \(\[\]\)"
-    r"|Error: Unable to proceed, no GPU resources available|Error: .*?found no CUDA devices\. Set|Error: No accelerator \([\w, ]+\) is available|Error: Megatron requires CUDA"
-    r"|(?:Error: .*?|^\[100\] Call to cuInit )results in CUDA_ERROR_NO_DEVICE|^CUDA driver library cannot be found\.|Error: .*?PaddlePaddle is not compiled with CUDA"
+    r"|Error: Unable to proceed, no GPU resources available|Error: .{0,300}?found no CUDA devices\. Set|Error: No accelerator \([\w, ]+\) is available|Error: Megatron requires CUDA"
+    r"|(?:Error: .{0,300}?|^\[100\] Call to cuInit )results in CUDA_ERROR_NO_DEVICE|^CUDA driver library cannot be found\.|Error: .{0,300}?PaddlePaddle is not compiled with CUDA"
     r"|ERROR \(.*?No CUDA GPU detected!, diagnostics: cudaError_t (?!35\b)|^Cannot run .*? on a GPU because no GPU is\b|Check failed: .*?Device API cuda is not enabled"
-    r"|Error: .*?cannot find any torch accelerator|Error: GPU is required to |Error: CUDA is required but not available for|Error: Cannot access accelerator device when none is"
+    r"|Error: .{0,300}?cannot find any torch accelerator|Error: GPU is required to |Error: CUDA is required but not available for|Error: Cannot access accelerator device when none is"
     r"|^(?:[\w.]+\.)?NVMLError_(?:LibraryNotFound|DriverNotLoaded): |Error: CUDA Tree Learner was not enabled|Exception: No compatible CUDA device is available|Error: Backend '(?:gpu|cuda)' failed to initialize"
     r"|Unexpected error from cudaGetDeviceCount\(\).*Error (?:100|101|802))"
 )
@@ -37,8 +37,8 @@ _ORDINAL = re.compile(
     UNHEEDED
     + r".*?(?:(?:CUDA|HIP) error: invalid device ordinal|error(?: \(\d+\)|=\d+) : invalid device ordinal|cudaErrorInvalidDevice: invalid device ordinal|Cuda failure (?:\d+ )?'invalid device ordinal'|Check failed: .*?cudaSuccess.*?invalid device ordinal|Error: .*?CUDA_ERROR_INVALID_DEVICE: invalid device ordinal|Error: Invalid device id\b"
     r"|Error: Attempting to deserialize object on CUDA device \d+ but|Error: device_id \d+ is out of range|your machine only has: \[\d|Error: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"
-    r"|Error: You requested to find \d+ devices but this machine only has [1-9]|Error: 'visible_device_list' listed an invalid (?:GPU|Device) id|Error: .*?Device id must be less than GPU count"
-    r"|Error: The number of required GPUs exceeds the total number of available GPUs|Error: .*?is larger than the number of available GPUs)"
+    r"|Error: You requested to find \d+ devices but this machine only has [1-9]|Error: 'visible_device_list' listed an invalid (?:GPU|Device) id|Error: .{0,300}?Device id must be less than GPU count"
+    r"|Error: The number of required GPUs exceeds the total number of available GPUs|Error: .{0,300}?is larger than the number of available GPUs)"
 )
 
 

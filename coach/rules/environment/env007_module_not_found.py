@@ -24,7 +24,7 @@ _MISSING = re.compile(
     r"|ModuleNotFoundError: (?!No module named)(?:.{0,200}?`(?P<neither>[\w-]+)`)?"
     r"|Error: .{0,200}?(?:[Rr]equires `?(?P<to_be>[\w-]+)`? to be installed\b|[Tt]ried to instantiate .{0,40}?but `?(?P<tried>[\w-]+)`? is not installed)"
     r"|^You need to have (?P<tokenizer>sentencepiece)(?: or tiktoken)? installed to convert a slow tokenizer to a fast one"
-    r"|ImportError: .*?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch|[Pp]ython) )(?P<wanted>[\w-]+)[^`]*?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
+    r"|ImportError: .{0,300}?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch|[Pp]ython) )(?P<wanted>[\w-]++)[^`]{0,200}?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )

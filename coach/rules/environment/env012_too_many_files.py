@@ -11,7 +11,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
 
 _TOO_MANY = re.compile(
-    rf"(?:NCCL WARN .*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata|errno(?: |: | = |=)24\b|system limit on number of [\w ]+ a process can open was reached)"
+    rf"(?:^(?>.*?NCCL WARN ).*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata|errno(?: |: | = |=)24\b|system limit on number of [\w ]+ a process can open was reached)"
 )
 
 

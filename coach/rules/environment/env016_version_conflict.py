@@ -15,7 +15,7 @@ from coach.rules.quoting import hits_of
 _CONFLICT = re.compile(
     UNHEEDED + r".*?(?:"
     r"RuntimeError: (?P<operator>operator torchvision::\w+ does not exist)"
-    r"|ImportError: (?P<requirement>\S+ ?[<>=!~]=?.*? is required for a normal functioning of this module, but found .*)"
+    r"|ImportError: (?P<requirement>[^\s<>=!~]++ ?[<>=!~].*? is required for a normal functioning of this module, but found .*)"
     r"|ImportError: (?P<name>cannot import name '\w+' from '(?:torch|torchvision|torchaudio)(?:\.[\w.]+)?')"
     r"|ImportError: (?P<other_name>cannot import name '\w+' from '[\w.]+') \(\S*(?:site|dist)-packages"
     r"|ImportError: (?P<broken_name>cannot import name '\w+' from '(?:transformers|diffusers|accelerate|peft|datasets|tensorflow|numpy)(?:\.[\w.]+)?')(?: \(unknown location\)|$)"

@@ -23,8 +23,8 @@ _ALLOCATOR = re.compile(
     rf"(?:[;,] (?P<total_old>{_SIZE}) total capacity; (?P<allocated_old>{_SIZE}) already allocated; (?P<free_old>{_SIZE}) free"
     rf"(?:; (?:(?P<reserved_old>{_SIZE}) reserved in total by PyTorch|(?P<cached>{_SIZE}) cached))?"
     rf"| has a total capacity of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free)?"
-    rf"(?:.*?this process has (?P<in_use>{_SIZE}) memory in use)?"
-    rf"(?:.*?allocated memory (?P<allocated>{_SIZE}) is allocated by PyTorch.*?and (?P<unallocated>{_SIZE}) is reserved by PyTorch but unallocated)?"
+    rf"(?:.{{0,1000}}?this process has (?P<in_use>{_SIZE}) memory in use)?"
+    rf"(?:.{{0,1000}}?allocated memory (?P<allocated>{_SIZE}) is allocated by PyTorch.{{0,1000}}?and (?P<unallocated>{_SIZE}) is reserved by PyTorch but unallocated)?"
 )
 _RUNTIME = re.compile(
     r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"

@@ -115,7 +115,7 @@ class HostOutOfMemory(Rule):
             ),
             re.compile(
                 r"exceeded (?:job |step |virtual )?memory limit(?: \((?P<used>\d+) > (?P<limit>\d+)\))?"
-                r"|PBS: job killed: p?v?mem \d+\w* exceeded limit|^TERM_MEMLIMIT: job killed"
+                r"|PBS: job killed: p?v?mem \d\w*+ exceeded limit|^TERM_MEMLIMIT: job killed"
             ),
         ),
         Signature(
@@ -150,7 +150,7 @@ class HostOutOfMemory(Rule):
             re.compile(
                 r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda|device memory))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
                 r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))|\berror: out of host memory|\bfailure.{0,20}out of host memory"
-                r"|OutOfMemoryError: Task was killed due to the node running low on memory|[1-9]\d* Workers \(tasks / actors\) killed due to memory pressure"
+                r"|OutOfMemoryError: Task was killed due to the node running low on memory|(?<!\d)[1-9]\d*+ Workers \(tasks / actors\) killed due to memory pressure"
                 r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)|unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate memory|\bfork: (?:retry: )?Cannot allocate memory"
                 r"|RayOutOfMemoryError: More than \d+% of the memory on node|exit codes of the workers are \{SIGKILL\(-9\)|^memory allocation of \d+ bytes failed"
                 r"|^Not enough memory\. Failed to (?:re|m|c)alloc |severe \(41\): insufficient virtual memory|^(?:Error\b.*: | +)cannot allocate vector of size \d"

@@ -11,7 +11,7 @@ from statistics import median
 
 from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.model.log import MAX_LINE_BYTES, LogHit, Signature
 from coach.model.metrics import Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
@@ -111,7 +111,7 @@ class LossNotFinite(Rule):
         ),
     )
     signatures = (
-        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE),
+        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, MAX_LINE_BYTES),
         Signature(
             "NUM001",
             "stopped",

@@ -19,16 +19,16 @@ from coach.rules.remedies import bf16
 
 _NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _REDUCED = re.compile(
-    rf"(?:(?i:overflow).*?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to)|^Found inf or nan, current scale is:) {_NUMBER}"
+    rf"(?:(?i:overflow).{{0,200}}?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to)|^Found inf or nan, current scale is:) {_NUMBER}"
 )
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
 _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
-_SKIPPED = re.compile(r"loss scale: (?P<scale>1\.0|0\.\d+)\b.*? number of skipped iterations: +[1-9]")
+_SKIPPED = re.compile(r"loss scale: (?P<scale>1\.0|0\.\d+)\b.{0,300}? number of skipped iterations: +[1-9]")
 """Megatron: at a scale that scales nothing up, iterations overflow."""
 _SHARE = re.compile(r"\bstep=(?P<step>\d+), skipped=(?P<skipped>[1-9]\d*)\b")
 """DeepSpeed's own count."""
 _MINIMUM = re.compile(
-    r"Current loss scale already at minimum|Minimum loss scale reached \(|Error: .*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum|reached its minimum|is below minimum))"
+    r"Current loss scale already at minimum|Minimum loss scale reached \(|^(?>.*?Error: ).*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum|reached its minimum|is below minimum))"
 )
 
 _FAIRSEQ = re.compile(r"setting loss scale to|\bgnorm\b")

@@ -20,7 +20,7 @@ from coach.rules.quoting import hits_of, quote
 from coach.rules.remedies import lower_learning_rate
 
 _NORM = re.compile(
-    r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*[:=| ]\s*[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
+    r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 )
 
 

@@ -16,10 +16,10 @@ from coach.rules.base import Need, Rule, Threshold
 from coach.rules.curves import are_adversaries
 from coach.rules.quoting import hits_of, quote
 
-_NUMBER = r"[\"']?\]?\s*[:=|]?\s*[\"']?(?P<{name}>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
+_NUMBER = r"[\"']?\]?\s*+(?:[:=|]\s*+)?+[\"']?(?P<{name}>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 _BOTH = re.compile(
     rf"(?i:(?<![a-z_])(?:train(?:ing)?[ _/-])?loss{_NUMBER.format(name='train')}"
-    rf".*?(?<![a-z_])(?:val(?:id(?:ation)?)?|eval)[ _/]loss{_NUMBER.format(name='value')})"
+    rf".{{0,300}}?(?<![a-z_])(?:val(?:id(?:ation)?)?|eval)[ _/]loss{_NUMBER.format(name='value')})"
 )
 _LITERALS = tuple(
     f"{word}{between}{loss}"

@@ -23,7 +23,7 @@ from coach.rules.quoting import earliest, hits_of, quote
 REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
 """What a job says that has itself started again. Lightning writes "requeing"."""
 
-_RESUMED = re.compile(r"\b(?:[Rr]esum(?:ed?|ing)|[Rr]estor(?:ed|ing))\b.*\b(?:from|training)\b")
+_RESUMED = re.compile(r"\b(?:[Rr]esum(?:ed?|ing)|[Rr]estor(?:ed|ing))\b.{0,200}\b(?:from|training)\b")
 
 _STILL_FLUSHED_LINES = 200
 """The tasks of an ended job print for some seconds more; a log that has losses so far below was written by a later attempt."""

@@ -69,7 +69,7 @@ class TimeLimit(EndedBySlurm):
             "submitit",
             ("this job is timed-out", "Job not requeued because: timed-out"),
             re.compile(
-                r"Caught signal \w+ on .*?: this job is timed-out|Job not requeued because: timed-out"
+                r"Caught signal \w{1,20} on \S{0,255}: this job is timed-out|Job not requeued because: timed-out"
             ),
         ),
         Signature(

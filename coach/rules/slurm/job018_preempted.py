@@ -43,7 +43,7 @@ class Preempted(EndedBySlurm):
             "submitit",
             ("this job is preempted", "Job not requeued because: preempted"),
             re.compile(
-                r"Caught signal \w+ on .*?: this job is preempted|Job not requeued because: preempted"
+                r"Caught signal \w{1,20} on \S{0,255}: this job is preempted|Job not requeued because: preempted"
             ),
         ),
         Signature(
