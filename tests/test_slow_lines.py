@@ -61,6 +61,7 @@ PUT_TOGETHER = {
     "coach.sources.line_filter._asked": "what probes_of derives: tried below",
     "coach.sources.literal_probe._taken": "one class, on the ASCII characters",
     "coach.sources.log_scanner._learn_layout": "one of the shapes of log_layout",
+    "coach.sources.slurm_conf._value_in": "a name of slurm.conf, in the site's own file",
     "coach.workflows.find_files.kind_for": "names, escaped",
     "coach.workflows.find_files.kind_in_folder": "an output name of a script, as script_outputs makes it",
     "coach.workflows.find_files.lambda": "an output name of a script, as script_outputs makes it",

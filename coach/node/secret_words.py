@@ -23,7 +23,7 @@ _ASSIGNED = re.compile(rf"(?is)([\w.-]*{_NAME}[=:]).+")
 _OPTION = re.compile(rf"(?i)--?[\w.-]*{_NAME}")
 _IN_TEXT = re.compile(
     rf"""(?i)({_NAME}(?:"?\s?[=:]\s?["']?|"\s?,\s?"))(?![\d.]+(?:\s|["',;]|$)){_VALUE}{{6,}}"""
-    rf"|(--[\w.-]{{0,40}}?{_NAME}\s){_VALUE}+"
+    rf"|((?<![\w-])--[\w.-]{{0,40}}?{_NAME}\s){_VALUE}+"
 )
 _TOKEN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"

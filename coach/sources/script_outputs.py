@@ -29,7 +29,7 @@ _SWITCH = re.compile(
     r"--(?:label|unbuffered|overlap|exact|exclusive|pty|verbose|quiet|no-kill|kill-on-bad-exit|overcommit|multi-prog"
     r"|preserve-env|contiguous|disable-status|spread-job)$|-[luvQkKOXEZs]+$"
 )
-_UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}[^}/]{0,500}\}|\$\w+|[*?]")
+_UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}+[^}/]{0,200}\}|\$\w+|[*?]")
 _SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+", "%": "%"}
 """What srun's patterns look like that only the step knows."""
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")

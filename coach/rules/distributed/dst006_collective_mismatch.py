@@ -33,10 +33,10 @@ _GLOO = re.compile(
 """What ranks say that gloo has kept waiting for each other."""
 
 
-_WHO = re.compile(r"mismatch between collectives on ranks\. Rank (\d+) .*?, but Rank (\d+) ")
+_WHO = re.compile(r"mismatch between collectives on ranks\. Rank (\d+) .{0,300}?, but Rank (\d+) ")
 _ASPECTS = re.compile(r"differ in the following aspects:(?P<aspects>.*)")
 _ASPECT = re.compile(
-    r"(?P<name>Sequence number|Op type|Tensor \w+): ?(?P<one>\S.*?)vs ?(?P<other>\S.*?)(?=\s{2,}|\s*$)"
+    r"(?P<name>Sequence number|Op type|Tensor \w++): ?(?P<one>\S(?:(?!vs).){0,200}+)vs ?(?P<other>\S(?:(?!\s{2}).){0,200}+)"
 )
 """torch prints no space between the first value and `vs`."""
 
@@ -121,7 +121,7 @@ def _differences(words: str) -> str:
     found = _ASPECTS.search(words)
     aspects = _ASPECT.finditer(found["aspects"]) if found is not None else ()
     return ", ".join(
-        f"{aspect['name'].lower()} {aspect['one'][:60]} and {aspect['other'][:60]}" for aspect in aspects
+        f"{aspect['name'].lower()} {aspect['one'][:60]} and {aspect['other'].rstrip()[:60]}" for aspect in aspects
     )
 
 

@@ -16,7 +16,7 @@ _MISSING = re.compile(
     + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library|Too many open files|Stale file handle))"
     r".*?(?:"
     r"error while loading shared libraries: (?P<loader>[^\s:]+)"
-    r"|(?:Error|Exception|what\(\)): .*?(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared object file"
+    r"|(?:Error|Exception|what\(\)): .*?(?<![\w.+-])(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared object file"
     r"|(?:Error|Exception): .*?version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OMP|CURL_OPENSSL)_[\w.]+)' not found"
     r"|^\S+: \S+: version [`'](?P<program_version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)' not found"
     r"|(?:^|: )Could not load library (?P<cudnn>lib[\w.+-]+\.so[\w.]*)|(?:^|: )Unable to load any of \{(?P<any>lib[^,}]+)"

@@ -87,7 +87,7 @@ _WORDINGS = (
     ("expecting embedding dimension", r"was expecting embedding dimension of"),
     ("divisible by num_groups", r"Expected number of channels in input to be divisible by num_groups"),
     ("1D target tensor", r"(?:0D or )?1D target tensor expected"),
-    ("tokens do not match", r"\w+ features and \w+ tokens do not match"),
+    ("tokens do not match", r"(?<!\w)\w++ features and \w++ tokens do not match"),
     ("multiply up to the size of dim", r"unflatten: Provided sizes .* don't multiply up to the size of dim"),
     ("cannot reshape array of shape", r"cannot reshape array of shape"),
     ("Cannot concatenate arrays with", r"Cannot concatenate arrays with shapes that differ"),
