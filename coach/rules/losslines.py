@@ -97,7 +97,7 @@ LITERALS = ("loss", "Loss", "LOSS")
 _NUM_SNAPSHOTS = 4
 """So many are remembered: of each target the newest is asked for, and several may be judged in turn."""
 
-PROGRESS = Signature("progress", "loss", LITERALS, FINITE, MAX_LINE_BYTES)
+PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BYTES)
 """No rule's own: it is looked for once, on behalf of all rules that ask whether training went on."""
 
 

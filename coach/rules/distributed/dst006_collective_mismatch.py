@@ -121,7 +121,8 @@ def _differences(words: str) -> str:
     found = _ASPECTS.search(words)
     aspects = _ASPECT.finditer(found["aspects"]) if found is not None else ()
     return ", ".join(
-        f"{aspect['name'].lower()} {aspect['one'][:60]} and {aspect['other'].rstrip()[:60]}" for aspect in aspects
+        f"{aspect['name'].lower()} {aspect['one'][:60]} and {aspect['other'].rstrip()[:60]}"
+        for aspect in aspects
     )
 
 

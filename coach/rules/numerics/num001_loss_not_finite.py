@@ -111,7 +111,7 @@ class LossNotFinite(Rule):
         ),
     )
     signatures = (
-        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, MAX_LINE_BYTES),
+        Signature("NUM001", "not_finite", losslines.LITERALS, losslines.NOT_FINITE, max_chars=MAX_LINE_BYTES),
         Signature(
             "NUM001",
             "stopped",
