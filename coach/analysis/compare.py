@@ -252,7 +252,12 @@ def _epoch_time(side: _Side) -> Estimate | None:
 
 
 def _memory_peak(side: _Side) -> Estimate | None:
-    """The largest there was: on the device as torch counts it, else as the driver does, else of the host. A maximum has no noise of its own."""
+    """The largest there was: on the device as torch counts it, else as the driver does, else of the host. A maximum has no noise of its own.
+
+    None before the first step: what is used then is not yet the training's.
+    """
+    if not side.lead:
+        return None
     by_torch = [s.memory_reserved_mib for rank in side.history.ranks for s in side.history.steps(rank)]
     by_driver = [s.memory_used_mib for key in side.history.gpus for s in side.history.gpu(*key)]
     of_host = [s.memory_used_mib for node in side.history.nodes for s in side.history.host(node)]

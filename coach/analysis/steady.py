@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import TypeVar
 
+from coach.model.history import History
+from coach.model.metrics import Step
+
 _T = TypeVar("_T")
 
 WARMUP_SHARE = 0.1
@@ -104,3 +107,9 @@ def _of_blocks(means: Sequence[float], values: Sequence[float]) -> Estimate | No
     # The median of n means scatters pi/2 times as much (in variance) as their mean.
     error = stdev(means) * math.sqrt(math.pi / 2 / len(means))
     return Estimate(median(means), t95(len(means)) * error, len(values))
+
+
+def newest_step(history: History) -> Step | None:
+    """The last step of the rank that is furthest."""
+    last = [tuple(history.steps(rank))[-1:] for rank in history.ranks]
+    return max((steps[0] for steps in last if steps), key=lambda step: step.step, default=None)

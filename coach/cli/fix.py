@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coach.analysis.compare import Comparison, compare, measure
+from coach.analysis.steady import newest_step
 from coach.analysis.withholding import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.check import finding_lines
@@ -32,7 +33,7 @@ from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.user import user_name
 from coach.workflows.checking import Checker
 from coach.workflows.diagnosing import rules_of
-from coach.workflows.fixing import TRIAL_STEPS, Remedy, as_trial, plan_child, remedies
+from coach.workflows.fixing import TRIAL_STEPS, Remedy, as_trial, plan_child, remedies, steps_of_whole
 from coach.workflows.lost_work import lost_of_run
 from coach.workflows.read import read_once
 from coach.workflows.readonly import refuse_if_readonly
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     remedy = _chosen(found, args.rule, args.number, args.run)
     request = remedy.request
     if args.trial is not None:
-        request = as_trial(request, args.trial, _step_time_s(parent, settings, io))
+        request = as_trial(request, args.trial, *_pace(parent, settings, io))
     plan = plan_child(request, parent, settings, os.environ, io)
     lost = lost_of_run(io, parent)
     _show(remedy, parent, plan, lost)
@@ -181,10 +182,11 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
     raise UserError(f"{name}: {whose} has no fix that a changed launch can carry out", hint)
 
 
-def _step_time_s(run: Run, settings: Settings, io: SystemIo) -> float | None:
+def _pace(run: Run, settings: Settings, io: SystemIo) -> tuple[float | None, int | None]:
+    """Seconds of a step, and the steps of a run that completed."""
     snapshot, history = _read(run.run_dir, run.backend, settings, io)
     step_time = measure(snapshot, history).step_time
-    return step_time.value if step_time is not None else None
+    return step_time.value if step_time is not None else None, steps_of_whole(run, newest_step(history))
 
 
 def _show(remedy: Remedy, parent: Run, plan: Plan, lost: Sequence[str]) -> None:

@@ -325,23 +325,24 @@ class LiveLauncher:
         is_trial: bool = False,
     ) -> RelaunchOffer:
         from coach.analysis.compare import measure
+        from coach.analysis.steady import newest_step
         from coach.model.cluster import is_final
-        from coach.tui.render.run import newest_step
-        from coach.workflows.fixing import TRIAL_STEPS, as_trial, refuse_further
+        from coach.workflows.fixing import TRIAL_STEPS, as_trial, refuse_further, steps_of_whole
         from coach.workflows.lost_work import lost_of_run
         from coach.workflows.relaunch import changes, request_for_fix, script_diff
 
         request = request_for_fix(run, fix, finding.rule)
+        newest = newest_step(history)
         if is_trial:
             step_time = measure(target, history).step_time
-            request = as_trial(request, TRIAL_STEPS, step_time.value if step_time is not None else None)
+            seconds = step_time.value if step_time is not None else None
+            request = as_trial(request, TRIAL_STEPS, seconds, steps_of_whole(run, newest))
         plan = self.prepare(request)
         refuse_further(plan, run, self._settings, self._io)
         try:
             script = (Path(run.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
         except OSError:
             script = ""
-        newest = newest_step(history)
         checkpoints = sorted(target.checkpoints, key=lambda checkpoint: checkpoint.step)
         return RelaunchOffer(
             run,

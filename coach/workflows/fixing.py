@@ -17,6 +17,7 @@ from coach.launch.recipe import Recipe, get_recipe
 from coach.model.errors import UserError
 from coach.model.finding import Finding, Fix
 from coach.model.launch import LaunchRequest, Plan
+from coach.model.metrics import Step
 from coach.model.run import Run
 from coach.model.slurm_spelling import whole_minutes
 from coach.sources.io import Io
@@ -55,12 +56,20 @@ def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None
     return tuple(found)
 
 
-def as_trial(request: LaunchRequest, num_steps: int, step_time_s: float | None) -> LaunchRequest:
-    """The same launch for a few steps, with a time limit of its own. Raises UserError for a recipe that cannot be tried short."""
+def as_trial(
+    request: LaunchRequest, num_steps: int, step_time_s: float | None, parent_steps: int | None = None
+) -> LaunchRequest:
+    """The same launch for a few steps, with a time limit of its own. Raises UserError for a recipe that cannot be tried short.
+
+    A trial is never longer than the run: than its `max_steps`, or than the `parent_steps` that completed it.
+    """
     if num_steps < 1:
         raise UserError(f"--trial {num_steps}: at least one step")
-    if "max_steps" not in get_recipe(request.recipe).parameters:
+    parameter = get_recipe(request.recipe).parameters.get("max_steps")
+    if parameter is None:
         raise UserError(f"recipe {request.recipe} has no max_steps: it cannot be tried short")
+    limits = (request.set.get("max_steps", parameter.default), parent_steps)
+    num_steps = min([num_steps, *(int(limit) for limit in limits if limit)])
     limit_s = request.time_limit_s
     if step_time_s is not None:
         needed_s = whole_minutes(math.ceil(_START_UP_S + _SLACK * num_steps * step_time_s))
@@ -68,6 +77,11 @@ def as_trial(request: LaunchRequest, num_steps: int, step_time_s: float | None) 
     fix = request.fix
     tried = None if fix is None else replace(fix, trial_steps=num_steps)
     return replace(request, set={**request.set, "max_steps": num_steps}, time_limit_s=limit_s, fix=tried)
+
+
+def steps_of_whole(run: Run, newest: Step | None) -> int | None:
+    """The steps that the run needed; None where it has not completed."""
+    return newest.step if newest is not None and run.state == "COMPLETED" else None
 
 
 def plan_child(

@@ -12,6 +12,7 @@ from coach.model.history import History
 from coach.model.metrics import MetricEvent, Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
+from coach.model.telemetry import HostSample
 from tests.rules import examples
 
 
@@ -144,3 +145,12 @@ def test_the_interval_covers_the_truth_also_for_bursty_series() -> None:
         assert found.noise is not None
         covered += abs(found.value - 2.0) <= found.noise
     assert covered >= 180
+
+
+def test_nothing_is_better_or_worse_before_both_runs_have_made_a_step() -> None:
+    """While a run starts, its node uses little memory: that is no success of the fix."""
+    before, after = examples.history(series(0.1, seed=1)), examples.history([])
+    for history, used in ((before, 1280.0), (after, 91.0)):
+        history.add_samples([HostSample("n1", 1000.0, memory_used_mib=used)])
+    compared = compare(TargetSnapshot("a", None), before, TargetSnapshot("b", None), after)
+    assert {each.verdict for each in compared.rows} == {NOT_COMPARABLE}

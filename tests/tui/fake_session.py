@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from coach.analysis.steady import newest_step
 from coach.launch.job_control import action_command
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
@@ -32,7 +33,6 @@ from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
 from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.sources.overlap import StreamSource
-from coach.tui.render.run import newest_step
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
 from coach.workflows.drill import DrillEntry
 from coach.workflows.drill_answer import Choice, Judgement

@@ -66,6 +66,14 @@ def test_a_trial_is_short_by_steps_and_by_time_and_says_that_it_is_one() -> None
         as_trial(whole, 0, None)
 
 
+def test_a_trial_is_never_longer_than_its_run() -> None:
+    whole = LaunchRequest("baseline", set={"max_steps": 16})
+    assert as_trial(whole, 93, None).set["max_steps"] == 16
+    by_epochs = LaunchRequest("baseline", set={"max_steps": 0})
+    assert as_trial(by_epochs, 93, None).set["max_steps"] == 93
+    assert as_trial(by_epochs, 93, None, parent_steps=40).set["max_steps"] == 40
+
+
 def planned(**parameters: object) -> Plan:
     plan = make_plan(LaunchRequest("baseline"))
     return replace(plan, parameters={**plan.parameters, **parameters})

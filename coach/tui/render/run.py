@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coach.model.elsewhere import told
-from coach.model.history import CurvePoint, History
+from coach.model.history import CurvePoint
 from coach.model.metrics import Step
 from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
@@ -140,12 +140,6 @@ def loss_points(curve: Sequence[CurvePoint]) -> list[tuple[float, float | None]]
 
 def throughput_points(curve: Sequence[CurvePoint]) -> list[tuple[float, float | None]]:
     return [(point.step, point.samples_per_s) for point in curve]
-
-
-def newest_step(history: History) -> Step | None:
-    """The last step of the rank that is furthest."""
-    last = [tuple(history.steps(rank))[-1:] for rank in history.ranks]
-    return max((steps[0] for steps in last if steps), key=lambda step: step.step, default=None)
 
 
 def recent_rate(curve: Sequence[CurvePoint]) -> float | None:

@@ -8,6 +8,7 @@ from textual.containers import Horizontal
 from textual.widget import Widget
 
 from coach.analysis.look import why_no_fix
+from coach.analysis.steady import newest_step
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen
@@ -26,7 +27,6 @@ from coach.tui.render.finding import findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import (
     loss_points,
-    newest_step,
     recent_rate,
     step_time_lines,
     summary_lines,
