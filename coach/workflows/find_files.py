@@ -58,6 +58,7 @@ _RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
 _METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
 _DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
 _LOG = re.compile(r"\.(?:out|err|log|txt)$")
+_BEFORE_TASK = re.compile(r"(?<![A-Za-z\d])\d++_$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,13 @@ def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], K
 
     def kind(path: str) -> Kind | None:
         name = path.rpartition("/")[2]
-        if found := _common_kind(path) or (Kind.LOG if _LOG.search(name) and named.search(name) else None):
+        if found := _common_kind(path):
             return found
+        # Behind `JOB_` stands the number of an array's task: `slurm-9_5.out` is not of job 5.
+        if _LOG.search(name) and any(
+            not _BEFORE_TASK.search(name[: at.start()]) for at in named.finditer(name)
+        ):
+            return Kind.LOG
         return Kind.STEP_LOG if any(pattern.fullmatch(path) for pattern in of_steps) else None
 
     return kind
