@@ -78,6 +78,8 @@ class Hit:
     """When the condition began, in the data's time, if the rule knows."""
     consequence_of: tuple[str, ...] | None = None
     """Codes of rules that, firing on the same target, explain this hit. None: those that the rule names."""
+    is_intended: bool = False
+    """True for an end that the user asked for: what it explains is no trouble either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,11 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
     )
     findings = [_finding(c, c is primary, None if c is primary else causes[id(c)]) for c in firing]
     primary_code = primary.rule.code
+    if primary.hit.is_intended:
+        findings = [
+            replace(f, severity=Severity.INFO) if f.is_primary or f.consequence_of == primary_code else f
+            for f in findings
+        ]
     return tuple(
         sorted(
             findings,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coach.model.cluster import Job
@@ -241,6 +243,18 @@ def test_what_a_cancelled_job_still_prints_is_a_consequence() -> None:
         ("slurm_cancelled", None),
         ("code_error", "JOB005"),
     ]
+
+
+def test_a_job_that_its_user_cancelled_is_no_trouble_and_neither_is_what_its_tasks_printed_then() -> None:
+    log = (
+        f"step 1\nslurmstepd: error: *** JOB 17 ON node1 {AT} ***\nTraceback (most recent call last):\n"
+        '  File "/home/user/train.py", line 3, in <module>\n    train()\nValueError: interrupted\n'
+    )
+    cancelled = replace(run(), state="CANCELLED")
+    first, *others = diagnose_log(log, cancelled).findings
+    assert (first.cause, first.fixes) == ("slurm_cancelled", ())
+    assert {f.severity for f in (first, *others)} == {Severity.INFO}
+    assert diagnose_log(log, replace(run(), state=None)).findings[0].severity is Severity.WARNING
 
 
 def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from coach.model.finding import Fix, Severity
+from coach.model.finding import Fix, Hit, Severity
 from coach.model.history import History
 from coach.model.log import LogHit, Signature
 from coach.model.snapshot import TargetSnapshot
@@ -27,7 +28,8 @@ class Cancelled(EndedBySlurm):
         Where another reason stands in the line (time limit, preemption, node failure, requeue), and where srun ended a step because
         one of its tasks failed. Where something went wrong before, that is the cause: people cancel jobs that do not train.
     What to do
-        Nothing, if you did it. Else `sacct -j JOB -o State%30` shows the user id that did ("CANCELLED by 1000"): an administrator, or a
+        Nothing, if you did it: where Slurm's state says CANCELLED, this is told as a fact (info), and so is what the tasks printed
+        because of it. Else `sacct -j JOB -o State%30` shows the user id that did ("CANCELLED by 1000"): an administrator, or a
         site's tool that ends idle jobs.
     Sources
         slurmstepd (req.c); scancel(1); srun's launch plugin; sacct(1), State.
@@ -90,15 +92,11 @@ class Cancelled(EndedBySlurm):
         at = next((hit.fields["at"] for hit in hits if "at" in hit.fields), None)
         return f"The job was cancelled{f' at {at}' if at else ''}; nothing in the program ended it"
 
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        # Users cancel their own jobs; an administrator's scancel looks the same in the queue.
+        is_intended = snapshot.state in self.states
+        for hit in super().check(snapshot, history):
+            yield replace(hit, is_intended=True, fixes=()) if is_intended else hit
+
     def fixes(self, snapshot: TargetSnapshot, history: History) -> Iterable[Fix]:
-        job_id = (
-            snapshot.job.job_id if snapshot.job is not None else snapshot.run.job_id if snapshot.run else None
-        )
-        is_local = snapshot.run is not None and snapshot.run.backend == "local"
-        if job_id is not None and not is_local:
-            yield Fix(
-                "If it was not you, see who cancelled it",
-                command=f"sacct -j {job_id} -X -o JobID,State%30,End",
-            )
-        else:
-            yield Fix("If it was not you, ask who cancelled it")
+        yield Fix("If it was not you, ask who cancelled it")
