@@ -121,6 +121,7 @@ class CoachApp(DrillingApp):
         context.snapshot, context.snapshot_time_s = message.snapshot, context.clock()
         context.diagnoses.update(message.snapshot.diagnoses)
         context.found.update(ranked_findings(message.snapshot, context.ended_jobs))
+        context.forget_jobs_of_runs()
         self.note_standing()
         self._follow()
         if self.top is not None:

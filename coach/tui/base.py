@@ -108,6 +108,17 @@ class Context:
         runs = (run for run in self.snapshot.runs if run.job_id == job_id)
         return next((run for run in runs if job is None or is_job_of(job, run)), None)
 
+    def forget_jobs_of_runs(self) -> None:
+        """Drop what was found for a job before its run was known: the run has the same findings."""
+        judged = self.found.keys() | self.diagnoses.keys()
+        for run in self.snapshot.runs:
+            if run.job_id is None or run.job_id == run.run_id or run.job_id not in judged:
+                continue
+            job = self.job(run.job_id) or self.ended_jobs.get(run.job_id)
+            if job is not None and is_job_of(job, run):
+                self.found.pop(run.job_id, None)
+                self.diagnoses.pop(run.job_id, None)
+
     def state_of(self, run: Run) -> str | None:
         """By whoever knows best: what follows the run, then the queue, then its own file."""
         target = self.snapshot.targets.get(run.run_id)

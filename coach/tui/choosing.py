@@ -76,7 +76,9 @@ class ChoosingScreen(CoachScreen):
         elif chosen[0].is_array:
             self.note("each task of an array has a log of its own: u shows the tasks")
         else:
-            self.post_message(LogOpened(chosen[0].target, chosen[0].label))
+            run = self.context.run_of_job(chosen[0].target)
+            target = run.run_id if run is not None else chosen[0].target
+            self.post_message(LogOpened(target, chosen[0].label))
 
     def choose_job(self, job: Job, target: str, *, is_array: bool = False) -> Chosen:
         user = self.context.user

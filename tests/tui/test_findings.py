@@ -15,6 +15,7 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.history import PastJobs
 from tests.tui.driving import opened
 from tests.tui.fake_session import (
+    CHILD_ID,
     NOW_S,
     RUN_ID,
     FakeLauncher,
@@ -197,3 +198,35 @@ async def test_the_job_of_another_user_is_neither_read_nor_judged() -> None:
         await driver.sees("work dir")
         assert "not looked at" not in driver.text()
         assert "41" not in driver.session.watches[-1].targets
+
+
+async def test_a_failure_is_listed_once_when_the_run_of_a_judged_job_becomes_known() -> None:
+    session = with_foreign_job()
+    before = session.snapshot
+    run = replace(before.runs[0], run_id=CHILD_ID, job_id="99", user="ada")
+    target = TargetSnapshot(CHILD_ID, NOW_S, run=run, job=before.targets["99"].job)
+    after = replace(
+        before,
+        runs=(*before.runs, run),
+        targets=MappingProxyType({RUN_ID: before.targets[RUN_ID], CHILD_ID: target}),
+        diagnoses=MappingProxyType({RUN_ID: before.diagnoses[RUN_ID], CHILD_ID: idle(CHILD_ID)}),
+    )
+    async with opened(session) as driver:
+        await driver.sees("2 of 2 jobs judged went wrong")
+        session.push(after)
+        await driver.until(lambda: CHILD_ID in driver.app.context.found, "the run is judged")
+        await driver.sees("2 of 2 jobs judged went wrong")
+        assert driver.text().count(" GPU003 ") == 1
+        await driver.press("l")
+        await driver.reaches("log")
+        assert session.watches[-1].targets[0] in (RUN_ID, CHILD_ID)
+
+
+async def test_a_job_with_the_number_of_somebody_elses_older_run_keeps_its_finding() -> None:
+    session = with_foreign_job()
+    before = session.snapshot
+    run = replace(before.runs[0], run_id=CHILD_ID, job_id="99", user="bob")
+    async with opened(session) as driver:
+        session.push(replace(before, runs=(*before.runs, run)))
+        await driver.until(lambda: driver.app.context.run(CHILD_ID), "the run is known")
+        assert "99" in driver.app.context.found

@@ -54,7 +54,13 @@ class LogScreen(CoachScreen):
     def _told(self) -> tuple[Sequence[LogFile], Sequence[LogTail]]:
         """Where the streams go, standard output first, and their ends."""
         target = self.context.snapshot.targets.get(self._target)
-        return (target.log_files, target.log_tails) if target is not None else ((), ())
+        if target is None:
+            return (), ()
+        if target.log_files or target.run is None:
+            return target.log_files, target.log_tails
+        # A run's logs lie in its directory; nothing had to be found.
+        tails = sorted(target.log_tails, key=lambda tail: not tail.file.endswith("stdout.log"))
+        return [LogFile(tail.file, is_found=True) for tail in tails], tails
 
     def action_log(self, name: str) -> None:
         self._is_stderr_shown = name.startswith("stderr")
