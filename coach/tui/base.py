@@ -177,7 +177,7 @@ class CoachScreen(Screen[None]):
         context, width = self.context, self.app.size.width
         now_s = context.now_s
         ages = ages_line(context.snapshot.sources, now_s)
-        gravest = worst_line(worst(context.found, now_s)) or withheld_line(
+        gravest = self._gravest(now_s) or withheld_line(
             context.diagnoses.get(target) for target in self.TARGETS
         )
         ages = (*gravest, muted(" · "), *ages) if gravest and ages else gravest or ages
@@ -186,6 +186,19 @@ class CoachScreen(Screen[None]):
         asleep = [asleep_line(context.asleep_s, width)] if context.asleep_s is not None else []
         self.query_one(Banner).set_lines([*asleep, *banner_lines(self._concerning(), now_s, width)])
         self.query_one(KeyBar).set_spending(spending_line(context.snapshot))
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The runs and jobs that the screen is about; empty on a screen about all of them."""
+        return self.TARGETS
+
+    def _gravest(self, now_s: float) -> Line:
+        """The gravest finding of what is shown, else that of another run or job, named as such."""
+        found, subjects = self.context.found, self.subjects
+        own = worst({name: found[name] for name in subjects if name in found}, now_s)
+        if own is not None or not subjects:
+            return worst_line(own or worst(found, now_s))
+        return worst_line(worst(found, now_s), is_elsewhere=True)
 
     def _concerning(self) -> Snapshot:
         """Without the troubles of foreign jobs that are followed beside it: their logs may be nobody's to read."""

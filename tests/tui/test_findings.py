@@ -34,6 +34,11 @@ def idle(target: str) -> Diagnosis:
     return Diagnosis(target, "RUNNING", (finding,), ())
 
 
+def grave(target: str) -> Diagnosis:
+    found = idle(target)
+    return replace(found, findings=(replace(found.findings[0], severity=Severity.CRITICAL),))
+
+
 def with_foreign_job(user: str = "ada") -> FakeSession:
     """Beside the run, a job that coach did not launch, whose eight GPUs idle for two hours."""
     snapshot = make_snapshot()
@@ -105,6 +110,34 @@ async def test_the_gravest_finding_stands_in_the_top_line_of_every_screen() -> N
             await driver.until(
                 lambda: "✖ NUM001" in driver.text().splitlines()[0], "the worst in the top line"
             )
+
+
+async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_elsewhere() -> None:
+    session = with_foreign_job()
+    wrong, well = session.snapshot, replace(session.snapshot.diagnoses[RUN_ID], findings=())
+    wrong = replace(wrong, diagnoses=MappingProxyType({RUN_ID: well, "99": grave("99")}))
+    session = FakeSession(wrong, {RUN_ID: make_history()})
+    async with opened(session, size=(80, 24)) as driver:
+        await driver.until(lambda: "  ✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all")
+        await driver.press("r", "enter")
+        await driver.reaches("run")
+        await driver.until(lambda: "elsewhere ✖ GPU003 99" in driver.text().splitlines()[0], "it is elsewhere")
+        own = replace(wrong, diagnoses=MappingProxyType({RUN_ID: idle(RUN_ID), "99": grave("99")}))
+        session.push(own)
+        await driver.until(lambda: "▲ GPU003 ddp" in driver.text().splitlines()[0], "its own, which is milder")
+        assert "elsewhere" not in driver.text()
+        await driver.press("escape", "escape")
+        await driver.until(lambda: "✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all again")
+
+
+async def test_over_a_job_stands_what_concerns_it() -> None:
+    session = with_foreign_job()
+    async with opened(session, size=(80, 24)) as driver:
+        await driver.sees("GPU003")
+        await driver.press("down", "enter")
+        await driver.reaches("job")
+        await driver.until(lambda: "▲ GPU003 99" in driver.text().splitlines()[0], "the job's own")
+        assert "NUM001" not in driver.text().splitlines()[0]
 
 
 async def test_running_jobs_are_followed_whoever_launched_them_and_those_of_others_never() -> None:

@@ -11,7 +11,7 @@ from coach.model.finding import Diagnosis
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
-from coach.tui.render.text import UNKNOWN, Line, Span, age, number, printable
+from coach.tui.render.text import UNKNOWN, Line, Span, age, muted, number, printable
 
 VERDICT_COLUMNS = ("severity", "rule", "job", "summary", "lost")
 """Of a job's worst finding, where the screen is about something else."""
@@ -71,13 +71,14 @@ def verdict_title(num_wrong: int, num_judged: int, num_unread: int) -> str:
     return f"{num_wrong} of {num_judged} jobs judged went wrong · Enter opens, f lists all{unread}"
 
 
-def worst_line(worst: RankedFinding | None) -> Line:
-    """`✖ MEM001 ddp-4f2a`; nothing where nothing is wrong."""
+def worst_line(worst: RankedFinding | None, *, is_elsewhere: bool = False) -> Line:
+    """`✖ MEM001 ddp-4f2a`, or `elsewhere ✖ MEM001 ddp-4f2a`; nothing where nothing is wrong."""
     if worst is None:
         return ()
     severity = worst.finding.severity
     text = f"{severity_sign(severity).text} {worst.finding.rule} {short_id(worst.target)}"
-    return (Span(text, severity_tone(severity)),)
+    finding = Span(text, severity_tone(severity))
+    return (muted("elsewhere "), finding) if is_elsewhere else (finding,)
 
 
 def withheld_line(diagnoses: Iterable[Diagnosis | None]) -> Line:

@@ -70,6 +70,11 @@ class JobScreen(ChoosingScreen):
         }
         return tuple(question for question, is_wanted in reasons.items() if is_wanted)
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        run = self.context.run_of_job(self._job_id)
+        return (run.run_id if run is not None else self._job_id,)
+
     def _folded(self) -> FoldedJob | None:
         """The job by its number, or all of an array by the array's."""
         if self._past is not None:

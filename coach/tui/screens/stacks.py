@@ -33,6 +33,11 @@ class StacksScreen(AskingScreen):
         self._plan: StacksPlan | None = None
         self._stacks: Stacks | None = None
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        run = self.context.run_of_job(self._target)
+        return (run.run_id if run is not None else self._target,)
+
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="heading", can_focus=False)
         yield LinesView(id="body")
