@@ -250,6 +250,9 @@ class ActionApp(App[None]):
         if run is None and diagnosis is not None:
             self._show_foreign_fix(message.run_id, diagnosis)
             return
+        if run is not None and not fixes and any(f.fixes for f in (diagnosis.findings if diagnosis else ())):
+            self._open_findings(message.run_id)
+            return
         if run is None or not fixes:
             self._say(UserError("this run has no fix any more"))
             return
@@ -328,11 +331,13 @@ class ActionApp(App[None]):
         self.push_screen(JobScreen(self.context, message.job_id))
 
     def on_findings_opened(self, message: messages.FindingsOpened) -> None:
-        if self._is_overtaken(message):
-            return
+        if not self._is_overtaken(message):
+            self._open_findings(message.run_id)
+
+    def _open_findings(self, target: str) -> None:
         from coach.tui.screens.finding import FindingScreen
 
-        self.push_screen(FindingScreen(self.context, message.run_id))
+        self.push_screen(FindingScreen(self.context, target))
 
     def on_gpus_opened(self, message: messages.GpusOpened) -> None:
         if self._is_overtaken(message):

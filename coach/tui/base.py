@@ -23,6 +23,7 @@ from coach.tui.asked import Answers, Question
 from coach.tui.key import Key
 from coach.tui.keys import Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
+from coach.tui.render.finding import fix_word
 from coach.tui.render.findings import withheld_line, worst_line
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
@@ -212,7 +213,7 @@ class CoachScreen(Screen[None]):
     def _show_keys(self) -> None:
         launches = [key for key in self.context.launch_keys if self.PLACE in key.places]
         hints = [
-            (key.id, key.label, key.word, self.reason_off(key) is None)
+            (key.id, key.label, self._word(key), self.reason_off(key) is None)
             for key in self.keys()
             if key.word and key not in launches and not (key.id == "back" and self.PLACE == "cluster")
         ]
@@ -221,6 +222,13 @@ class CoachScreen(Screen[None]):
             label = "-".join(dict.fromkeys((launches[0].label, launches[-1].label)))
             hints.insert(1, ("recipes", label, "launch", self.reason_off(launches[0]) is None))
         self.query_one(KeyBar).set_hints(hints)
+
+    def _word(self, key: Key) -> str:
+        """The footer's word for a key: `F` shows a fix, or advice where no change of the launch mends it."""
+        if key.id != "fix":
+            return key.word
+        diagnoses = (self.context.diagnoses.get(target) for target in self.subjects)
+        return fix_word(f for each in diagnoses if each is not None for f in each.findings) or key.word
 
     def keys(self) -> tuple[Key, ...]:
         """Every key that works here."""

@@ -75,7 +75,7 @@ KEYS: tuple[Key, ...] = (
         "F",
         "fix",
         "Show what a fix would change",
-        "The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its script as a diff",
+        "The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its script as a diff; advice where no change mends it",
         frozenset({"run", "finding", "job"}),
         "fix",
         True,

@@ -13,6 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build, rule_classes, signatures
 from coach.sources.log_scanner import LogScanner
+from coach.workflows.fixing import remedies
 from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import RECORDINGS, diagnose
 
@@ -278,6 +279,23 @@ def test_what_the_job_itself_says_is_the_finding_with_or_without_its_run_directo
     assert finding.evidence[0].file == "/runs/ddp/exit.json"
     alone = diagnose_log(f"coach: {cause}: {text}\n").findings
     assert [(found.rule, found.cause, found.summary) for found in alone] == [(rule, cause, text)]
+
+
+def test_torch_without_cuda_is_mended_by_the_same_launch_without_gpus() -> None:
+    text = "GPUs were allotted, but torch 2.6+cpu was built without CUDA"
+    said = Refusal("cuda_unavailable", text, "node2")
+    asked = {"num_nodes": 1, "gpus_per_node": 2, "nproc_per_node": 2}
+    launched = run(resources=asked, state="FAILED", launch={"recipe": "ddp"})
+    snapshot = TargetSnapshot("run", 2.0, run=launched, exit=RunExit("FAILED", 78, 2.0, (), said))
+    finding = Engine(build()).diagnose(snapshot, History()).findings[0]
+    typed = [fix for fix in finding.fixes if fix.changes]
+    assert [dict(fix.changes) for fix in typed] == [{"gpus_per_node": 0, "nproc_per_node": 2}]
+    assert not typed[0].changes_learning
+    (remedy,) = remedies(launched, [finding])
+    assert (remedy.request.gpus_per_node, remedy.request.nproc_per_node) == (0, 2)
+    without = replace(launched, resources={**asked, "gpus_per_node": 0})
+    told = Engine(build()).diagnose(replace(snapshot, run=without), History()).findings[0]
+    assert not any(fix.changes for fix in told.fixes)
 
 
 def test_a_node_that_refused_can_be_left_out_beside_those_that_are_left_out_already() -> None:

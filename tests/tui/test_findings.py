@@ -263,3 +263,24 @@ async def test_a_job_with_the_number_of_somebody_elses_older_run_keeps_its_findi
         session.push(replace(before, runs=(*before.runs, run)))
         await driver.until(lambda: driver.app.context.run(CHILD_ID), "the run is known")
         assert "99" in driver.app.context.found
+
+
+@pytest.mark.parametrize("place", ["run", "job"])
+async def test_a_fix_that_no_launch_carries_out_is_called_advice_and_f_shows_it(place: str) -> None:
+    snapshot = make_snapshot()
+    advised = replace(idle(RUN_ID).findings[0], fixes=(Fix("Read the samples from local disks"),))
+    told = MappingProxyType({RUN_ID: replace(idle(RUN_ID), findings=(advised,))})
+    session = FakeSession(replace(snapshot, diagnoses=told), {RUN_ID: make_history()})
+    async with opened(session) as driver:
+        await driver.press("home", "enter")
+        await driver.reaches("run")
+        if place == "job":
+            await driver.press("w")
+            await driver.reaches("job")
+        await driver.sees("F advice")
+        assert "F fix" not in driver.text()
+        await driver.press("F")
+        await driver.reaches("finding")
+        await driver.sees("→ Read the samples from local disks")
+        await driver.press("F")
+        await driver.sees("advice is yours to follow")

@@ -11,6 +11,7 @@ from coach.model.run import Refusal
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.ending import EndingRule, ending_signatures
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
+from coach.rules.launched import int_resource
 
 
 class TorchWithoutCuda(EndingRule):
@@ -25,7 +26,7 @@ class TorchWithoutCuda(EndingRule):
         It is info when the program caught the error and went on.
     What to do
         Install the build for the driver's CUDA (pytorch.org shows the index, for example download.pytorch.org/whl/cu128), or choose
-        an environment that has it.
+        an environment that has it. A run that coach launched is offered the same launch without GPUs, on the CPU.
     Sources
         torch/cuda/__init__.py `_lazy_init`; torch/version.py as wheels are built.
     """
@@ -56,5 +57,11 @@ class TorchWithoutCuda(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("Take an environment with a CUDA build of torch, or install the one for the driver's CUDA")
-        if snapshot.run is not None:
-            yield Fix("To train on the CPU, launch with --gpus 0")
+        run = snapshot.run
+        if run is not None and run.num_gpus:
+            ranks = int_resource(run, "nproc_per_node")
+            yield Fix(
+                "Train on the CPU: ask for no GPU" + (", with the same ranks" if ranks else ""),
+                {"gpus_per_node": 0, **({"nproc_per_node": ranks} if ranks else {})},
+                changes_learning=not ranks,
+            )

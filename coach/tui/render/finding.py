@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coach.analysis.look import Look, look_of, meaning_of, sign_of
@@ -26,6 +26,12 @@ from coach.tui.render.text import (
 )
 
 
+def fix_word(findings: Iterable[Finding]) -> str | None:
+    """What `F` shows of these: a `fix` changes the launch, `advice` is for a person to do; None where there is neither."""
+    fixes = [fix for finding in findings for fix in finding.fixes]
+    return None if not fixes else "fix" if any(fix.changes for fix in fixes) else "advice"
+
+
 def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> list[Line]:
     """The top of the Run screen: the primary finding with its proof, the others below it, or that there is none."""
     if diagnosis is None:
@@ -38,7 +44,7 @@ def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> li
         note = f" · {plural(blind, 'thing')} not measured (Enter lists)" if blind else ""
         return [(*look_line(diagnosis, is_short=bool(note)), muted(note))]
     primary = diagnosis.findings[0]
-    rows = _primary(primary, width, can_fix)
+    rows = _primary(primary, width, fix_word(diagnosis.findings), can_fix)
     rows.extend(clip(_other(finding, diagnosis.findings), width) for finding in diagnosis.findings[1:])
     return rows
 
@@ -51,7 +57,7 @@ def look_line(diagnosis: Diagnosis | None, *, is_short: bool = False) -> Line:
     return line(Span(f" {sign_of(look)} {said}", tone))
 
 
-def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
+def _primary(finding: Finding, width: int, word: str | None, can_fix: bool) -> list[Line]:
     tone = severity_tone(finding.severity)
     head = [Span(" "), severity_span(finding.severity), Span(f"  {finding.rule} ", "strong")]
     where = subject_text(finding)
@@ -59,7 +65,8 @@ def _primary(finding: Finding, width: int, can_fix: bool) -> list[Line]:
     if where:
         head.append(muted(f"  {where}"))
     if finding.fixes:
-        head.extend((Span("   F", "key"), Span(" fix")) if can_fix else (muted("   has a fix"),))
+        has = "advice" if word == "advice" else "a fix"
+        head.extend((Span("   F", "key"), Span(f" {word}")) if can_fix else (muted(f"   has {has}"),))
     rows: list[Line] = [tuple(head)]
     indent = "   "
     rows.extend(line(indent, Span(text, tone)) for text in wrap(printable(finding.summary), width - 4)[:2])

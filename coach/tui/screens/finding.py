@@ -46,5 +46,7 @@ class FindingScreen(CoachScreen):
         fixes = [fix for finding in (diagnosis.findings if diagnosis else ()) for fix in finding.fixes]
         if any(fix.changes for fix in fixes) or (fixes and self.context.run(self.run_id) is None):
             self.post_message(FixRequested(self.run_id))
+        elif fixes:
+            self.note("advice is yours to follow: it stands behind each →")
         else:
             self.note(why_no_fix(diagnosis))

@@ -145,7 +145,7 @@ class RunScreen(ChoosingScreen):
         if any(fix.changes for fix in fixes):
             self.post_message(FixRequested(self.run_id))
         elif fixes:
-            self.note("this fix is a command: Enter shows it")
+            self.post_message(FindingsOpened(self.run_id))
         else:
             self.note(why_no_fix(diagnosis))
 
