@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from coach.model.elsewhere import rough_age, told
 from coach.model.finding import NotMeasured
 from coach.model.history import History
+from coach.model.run import Run
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule
 
@@ -37,6 +38,23 @@ _REMEDIES = {
         "name the job id",
     ),
 }
+_OF_A_RUN = {
+    Need.METRICS: ("no training metrics were found", "write metrics/rank-<r>.jsonl as the trainers do"),
+    Need.GPU_TELEMETRY: (
+        "no sample came from its sampler",
+        "the sampler starts and ends with the training: where that ran, stderr.log tells why no sample came",
+    ),
+    Need.GPU_LINKS: (
+        _REMEDIES[Need.GPU_LINKS][0],
+        "the sampler writes one every ten seconds, where the driver has them: the run has to last that long",
+    ),
+}
+_OF_A_RUN[Need.GPU_HEALTH] = (_REMEDIES[Need.GPU_HEALTH][0], _OF_A_RUN[Need.GPU_LINKS][1])
+_OF_A_RUN[Need.HOST_TELEMETRY] = _OF_A_RUN[Need.GPU_TELEMETRY]
+"""The same for a run that coach recorded: it was started by `coach launch` or `coach run` already."""
+_NO_STEP = (
+    "its trainer writes metrics/rank-<r>.jsonl from the first step on: stderr.log tells how far it came"
+)
 _TELEMETRY = frozenset({Need.GPU_TELEMETRY, Need.HOST_TELEMETRY})
 
 
@@ -48,6 +66,8 @@ class Sight:
     asked_no_gpu: bool
     gaps: tuple[NotMeasured, ...]
     """What the sampler could not read, as it said itself."""
+    run: Run | None
+    """The record of the run; None for a job that coach did not start."""
     unmeasured_job: str | None
     """A running job of Slurm's in which no sampler runs, as far as is known: a step can be put into it."""
     unread_logs: str
@@ -74,7 +94,8 @@ class Sight:
             met.add(Need.JOB_STATE)
         asked_no_gpu = snapshot.run is not None and snapshot.run.num_gpus == 0
         gaps = elsewhere + _gaps(snapshot, asked_no_gpu)
-        return cls(frozenset(met), asked_no_gpu, gaps, _unmeasured_job(snapshot), _unread_logs(snapshot))
+        job, logs = _unmeasured_job(snapshot), _unread_logs(snapshot)
+        return cls(frozenset(met), asked_no_gpu, gaps, snapshot.run, job, logs)
 
     def can_judge(self, rule: Rule) -> bool:
         return not rule.needs or any(needs <= self.met for needs in rule.needs)
@@ -97,7 +118,15 @@ class Sight:
         if said is None and self.unmeasured_job is not None and need in _TELEMETRY:
             because, how = _REMEDIES[need]
             return NotMeasured(need.value, because, f"coach attach {self.unmeasured_job}; next time, {how}")
-        return said or NotMeasured(need.value, *_REMEDIES[need])
+        return said or NotMeasured(need.value, *_remedy(need, self.run))
+
+
+def _remedy(need: Need, run: Run | None) -> tuple[str, str]:
+    """Why a need is not met, and what to do, as far as it was not done already."""
+    if run is None or need not in _OF_A_RUN:
+        return _REMEDIES[need]
+    because, how = _OF_A_RUN[need]
+    return because, _NO_STEP if need is Need.METRICS and run.parameters else how
 
 
 def _elsewhere(snapshot: TargetSnapshot) -> tuple[NotMeasured, ...]:

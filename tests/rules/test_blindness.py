@@ -36,6 +36,28 @@ def test_nothing_is_put_into_a_job_that_does_not_run_or_has_a_sampler(
     assert not any("attach" in how for how in found)
 
 
+@pytest.mark.parametrize("is_own_script", [False, True])
+def test_a_run_of_coach_is_not_told_to_be_launched_by_coach(is_own_script: bool) -> None:
+    run = make_run(
+        parameters={} if is_own_script else {"lr": 0.1}, resources={"num_nodes": 1, "gpus_per_node": 1}
+    )
+    history = History()
+    for known in (history, with_one_gpu()):
+        found = Engine(build()).diagnose(TargetSnapshot(run.run_id, 1.0, run=run), known).not_measured
+        told = {gap.what: gap.how for gap in found}
+        assert told
+        assert not [how for how in told.values() if "coach launch" in how or "coach run" in how], told
+        assert ("as the trainers do" in told["metrics"]) == is_own_script
+    foreign = Engine(build()).diagnose(TargetSnapshot("17", 1.0), history).not_measured
+    assert any("coach run" in gap.how for gap in foreign)
+
+
+def with_one_gpu() -> History:
+    history = History()
+    history.add_samples([GpuSample("node1", 1.0, 0, None, utilization_pct=90.0)])
+    return history
+
+
 def blind_of(*samples: TelemetrySample) -> set[str]:
     history = History()
     history.add_samples([GpuSample("node1", 1.0, 0, None, utilization_pct=90.0), *samples])

@@ -121,10 +121,14 @@ async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_els
         await driver.until(lambda: "  ✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all")
         await driver.press("r", "enter")
         await driver.reaches("run")
-        await driver.until(lambda: "elsewhere ✖ GPU003 99" in driver.text().splitlines()[0], "it is elsewhere")
+        await driver.until(
+            lambda: "elsewhere ✖ GPU003 99" in driver.text().splitlines()[0], "it is elsewhere"
+        )
         own = replace(wrong, diagnoses=MappingProxyType({RUN_ID: idle(RUN_ID), "99": grave("99")}))
         session.push(own)
-        await driver.until(lambda: "▲ GPU003 ddp" in driver.text().splitlines()[0], "its own, which is milder")
+        await driver.until(
+            lambda: "▲ GPU003 ddp" in driver.text().splitlines()[0], "its own, which is milder"
+        )
         assert "elsewhere" not in driver.text()
         await driver.press("escape", "escape")
         await driver.until(lambda: "✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all again")

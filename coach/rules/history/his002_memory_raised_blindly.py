@@ -63,9 +63,8 @@ class MemoryRaisedBlindly(Rule):
         this = across.this
         rise = f"{size_text(asked_before)} → {size_text(asked)}"
         if snapshot.has_ended and this.cause == before.cause == _HOST:
-            yield self._hit(
-                _again(this, before, rise, self.values["grows_with_time"]), before, this, _MEASURE
-            )
+            fix = _MEASURE if snapshot.run is None else _LOOK
+            yield self._hit(_again(this, before, rise, self.values["grows_with_time"]), before, this, fix)
         elif snapshot.has_ended and this.cause == before.cause == _DEVICE:
             text = (
                 f"--mem was raised ({rise}), which is the host's memory: it is the GPU's that ran out again"
@@ -100,6 +99,9 @@ class MemoryRaisedBlindly(Rule):
 
 _MEASURE = Fix(
     "Before more is asked for, see how the memory grows: launch it with `coach launch`, or `coach attach JOB` while it runs"
+)
+_LOOK = Fix(
+    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory has that of every node"
 )
 
 
