@@ -42,7 +42,7 @@ _OF_A_RUN = {
     Need.METRICS: ("no training metrics were found", "write metrics/rank-<r>.jsonl as the trainers do"),
     Need.GPU_TELEMETRY: (
         "no sample came from its sampler",
-        "the sampler starts and ends with the training: where that ran, stderr.log tells why no sample came",
+        "the sampler starts and ends with the training: where that ran, its standard error tells why no sample came",
     ),
     Need.GPU_LINKS: (
         _REMEDIES[Need.GPU_LINKS][0],

@@ -26,8 +26,8 @@ from coach.sources.values import finite, whole
 
 INTERVAL_S = 2.0
 
-KEEP_ENDED_S = 300.0
-"""How long an ended run stays in the queue: as long as Slurm's own default, MinJobAge."""
+KEEP_ENDED_S = 86400.0
+"""How long an ended run stays in the queue: for a day, because no accounting remembers it later."""
 
 KEEP_ORPHAN_S = 86400.0
 """A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this. Nor is a run of another

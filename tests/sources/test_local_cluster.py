@@ -117,6 +117,14 @@ def test_an_ended_run_stays_for_a_while_is_read_once_and_then_leaves_the_queue(t
     assert machine.poll()[2] == {}
 
 
+def test_a_run_that_failed_this_morning_is_still_there_in_the_evening(tmp_path: Path) -> None:
+    run_id = "20261121-142233-ddp-4f2a"
+    make_run(tmp_path, run_id, run_json(state="FAILED"), exit_json("FAILED", 42, 1990.0))
+    machine = Machine(tmp_path)
+    machine.io.now_s = 1990.0 + 10 * 3600
+    assert machine.poll()[2][run_id].state == "FAILED"
+
+
 def test_how_a_run_ended_is_believed_before_what_it_was_last_known_to_do(tmp_path: Path) -> None:
     run_id = "20261121-142233-ddp-4f2a"
     make_run(tmp_path, run_id, run_json(), exit_json("COMPLETED", 0, 1990.0))

@@ -20,7 +20,7 @@ from coach.tui.keys import Mode
 from coach.tui.messages import ActionConfirmed
 from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import NOW_S, FakeLauncher, FakeSession, make_job, make_snapshot
+from tests.tui.fake_session import NOW_S, RUN_ID, FakeLauncher, FakeSession, make_job, make_snapshot
 
 WAITING = tuple(
     make_job(str(number), state="PENDING", reason="Priority", nodes=None, submit_time_s=NOW_S - number)
@@ -222,6 +222,26 @@ async def test_the_log_of_a_job_that_coach_did_not_launch_is_followed_in_both_st
         files = (LogFile("/home/ada/21.out", True), LogFile("/home/ada/21.err", True))
         target = TargetSnapshot("21", NOW_S, log_tails=tails, log_files=files)
         session.push(replace(session.snapshot, targets=MappingProxyType({"21": target})))
+        await driver.sees("hello")
+        await driver.press("e")
+        await driver.sees("oh no")
+
+
+async def test_the_log_of_a_runs_job_is_the_runs_in_both_streams() -> None:
+    session = FakeSession(make_snapshot(), {RUN_ID: History()})
+    async with opened(session) as driver:
+        await driver.press("home")
+        await driver.press("l")
+        await driver.reaches("log")
+        await driver.until(
+            lambda: session.watches[-1].targets == (RUN_ID,), "the run is followed, not its job"
+        )
+        tails = (
+            LogTail(f"/runs/{RUN_ID}/stderr.log", 1, ("oh no",), 6, 1),
+            LogTail(f"/runs/{RUN_ID}/stdout.log", 1, ("hello",), 6, 1),
+        )
+        target = replace(session.snapshot.targets[RUN_ID], log_tails=tails)
+        session.push(replace(session.snapshot, targets=MappingProxyType({RUN_ID: target})))
         await driver.sees("hello")
         await driver.press("e")
         await driver.sees("oh no")
