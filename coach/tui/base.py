@@ -110,7 +110,7 @@ class Context:
         return next((run for run in runs if job is None or is_job_of(job, run)), None)
 
     def forget_jobs_of_runs(self) -> None:
-        """Drop what was found for a job before its run was known: the run has the same findings."""
+        """Drop the findings of a job that was judged before its run was known: the run has the same ones."""
         judged = self.found.keys() | self.diagnoses.keys()
         for run in self.snapshot.runs:
             if run.job_id is None or run.job_id == run.run_id or run.job_id not in judged:
@@ -194,7 +194,7 @@ class CoachScreen(Screen[None]):
         return self.TARGETS
 
     def _gravest(self, now_s: float) -> Line:
-        """The gravest finding of what is shown, else that of another run or job, named as such."""
+        """The gravest finding of these subjects; where they have none, the gravest of the others, marked `elsewhere`."""
         found, subjects = self.context.found, self.subjects
         own = worst({name: found[name] for name in subjects if name in found}, now_s)
         if own is not None or not subjects:

@@ -101,7 +101,7 @@ _MEASURE = Fix(
     "Before more is asked for, see how the memory grows: launch it with `coach launch`, or `coach attach JOB` while it runs"
 )
 _LOOK = Fix(
-    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory has that of every node"
+    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory shows it for every node"
 )
 
 
