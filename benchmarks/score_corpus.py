@@ -59,7 +59,10 @@ def _first_cause(path: Path, engine: Engine) -> str | None:
 
 
 def findings_in(path: Path, engine: Engine) -> tuple[Finding, ...]:
-    """What is found in one log, without a job beside it. The log is read in pieces and never held as a whole."""
+    """What is found in one log, without a job beside it.
+
+    The log is read in pieces and never held as a whole.
+    """
     scanner = LogScanner(signatures(engine.rules), str(path))
     hits = []
     with open(path, "rb") as file:

@@ -1,8 +1,9 @@
 """Measure silence: how many findings a folder of logs gets whose programs all ended well.
 
-The logs are other people's and stay outside the project: COACH_HEALTHY_LOGS names the folder with the *.log files. Their list, with the
-address of each, is docs/measured/healthy-logs.tsv. Every finding at warning or above is a false alarm and is named with its line.
-Exit status 1: END001 fired, or a log could not be judged within its bounds of time and memory.
+The logs are other people's and stay outside the project: COACH_HEALTHY_LOGS names the folder with the *.log
+files. Their list, with the address of each, is docs/measured/healthy-logs.tsv. Every finding at warning or
+above is a false alarm and is named with its line. Exit status 1: END001 fired, or a log could not be judged
+within its bounds of time and memory.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ def _judge_one(path: Path, engine: Engine, seconds: float) -> Judged:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raise _TooSlow in the block after so many seconds. Python's `re` looks for signals while it searches."""
+    """Raise _TooSlow in the block after so many seconds.
+
+    Python's `re` looks for signals while it searches.
+    """
 
     def raise_too_slow(_signal: int, _frame: FrameType | None) -> None:
         raise _TooSlow

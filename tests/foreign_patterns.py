@@ -1,4 +1,5 @@
-"""Every regular expression of the program: what modules, classes, signatures and tables hold, and what functions write out for `re`."""
+"""Every regular expression of the program: what modules, classes, signatures and tables hold, and what
+functions write out for `re`."""
 
 from __future__ import annotations
 
@@ -128,7 +129,8 @@ def _trees() -> dict[str, ast.Module]:
 
 
 def _methods_by_name() -> dict[tuple[str, str], set[str]]:
-    """(module, name) → the methods that are used of it; for a name that is no module's own the module is empty."""
+    """(module, name) → the methods that are used of it; for a name that is no module's own the module is
+    empty."""
     methods: dict[tuple[str, str], set[str]] = defaultdict(set)
     for module, tree in _trees().items():
         for node in ast.walk(tree):

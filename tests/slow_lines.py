@@ -1,8 +1,9 @@
 """Lines on which a regular expression may take more than linear time, made from the expression itself.
 
-A backtracking search is slow where one long run of text can be divided among its repeats in many ways, or where each place of the line
-begins a new search that reads to the end. So each repeat of an expression gets a line that leads up to it and then feeds it for as long
-as the line lasts, and each beginning of an expression is written again and again.
+A backtracking search is slow where one long run of text can be divided among its repeats in many ways, or
+where each place of the line begins a new search that reads to the end. So each repeat of an expression gets a
+line that leads up to it and then feeds it for as long as the line lasts, and each beginning of an expression
+is written again and again.
 """
 
 from __future__ import annotations

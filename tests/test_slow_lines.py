@@ -1,7 +1,9 @@
-"""No line that other people write holds the program up: each pattern is tried on lines that are made to be slow for it.
+"""No line that other people write holds the program up: each pattern is tried on lines that are made to be
+slow for it.
 
-A search holds the interpreter, so one slow line stops a whole screen. What counts is CPU time, on a line as long as the pattern ever sees:
-quick patterns are let go on short lines, and only those that may be slow are tried on long ones.
+A search holds the interpreter, so one slow line stops a whole screen. What counts is CPU time, on a line as
+long as the pattern ever sees: quick patterns are let go on short lines, and only those that may be slow are
+tried on long ones.
 """
 
 from __future__ import annotations

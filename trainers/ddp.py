@@ -184,7 +184,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         print_rank0(f"checkpoint at step {step}: {path} ({reason})")
 
     def why_stop() -> str | None:
-        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next step is computed.
+        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next
+        # step is computed.
         if any_rank_by_now(stop.is_requested):
             return stop.reason
         if args.max_steps:

@@ -272,7 +272,8 @@ class CoachRecords(lightning.Callback):
             grad_norm=self.grad_norm,
         )
         self.step_ended = now
-        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next step is computed.
+        # All ranks leave in the same step, or those that stay would wait forever. They agree while the next
+        # step is computed.
         if any_rank_by_now(self.stop.is_requested):
             reason = self.stop.reason
             print_rank0(f"{self.stop.name or 'stop signal'} received: leaving at step {trainer.global_step}")

@@ -252,7 +252,9 @@ def _epoch_time(side: _Side) -> Estimate | None:
 
 
 def _memory_peak(side: _Side) -> Estimate | None:
-    """The largest there was: on the device as torch counts it, else as the driver does, else of the host. A maximum has no noise of its own.
+    """The largest there was: on the device as torch counts it, else as the driver does, else of the host.
+
+    A maximum has no noise of its own.
 
     None before the first step: what is used then is not yet the training's.
     """

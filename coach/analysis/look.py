@@ -1,6 +1,7 @@
 """What a diagnosis without a finding means, in one of three words. Pure.
 
-Nobody has looked, somebody looked and knows nothing, and all is well are three things. Every list, screen and command takes the word from here.
+Nobody has looked, somebody looked and knows nothing, and all is well are three things. Every list, screen and
+command takes the word from here.
 """
 
 from __future__ import annotations

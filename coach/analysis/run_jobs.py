@@ -1,7 +1,8 @@
 """Which row of the queue is a run's job, while both change.
 
-A number is no identity: it begins again when a cluster is set up anew, and several runs may have had it. A run whose submission had no
-answer has no number, and is known by its output. It stands apart from the monitor because it needs nothing else of the picture.
+A number is no identity: it begins again when a cluster is set up anew, and several runs may have had it. A
+run whose submission had no answer has no number, and is known by its output. It stands apart from the monitor
+because it needs nothing else of the picture.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class RunJobs:
         return [(run, job_id) for run, job_id in found if job_id is not None]
 
     def row_of(self, run: Run) -> Job | None:
-        """The run's row in the queue; of several runs with its number it belongs to the newest that it can belong to."""
+        """The run's row in the queue; of several runs with its number it belongs to the newest that it can
+        belong to."""
         run = self._joined(run)
         row = self._rows.get(run.job_id or run.run_id)
         if row is None or not is_job_of(row, run, self._cluster):

@@ -1,7 +1,7 @@
 """Which job of the queue is of a run whose job id nobody wrote down, because sbatch's answer was lost.
 
-A run names the file that its job writes to, and Slurm tells that file of each job. Nothing else of a job is a run's own: its name is
-the recipe's, and any number of runs have that.
+A run names the file that its job writes to, and Slurm tells that file of each job. Nothing else of a job is a
+run's own: its name is the recipe's, and any number of runs have that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def has_lost_its_job(run: Run) -> bool:
 
 
 def jobs_by_output(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None = None) -> dict[str, Job]:
-    """Run id → the job whose StdOut is the run's. Of several, as when somebody submitted the script once more, the one that is alive."""
+    """Run id → the job whose StdOut is the run's.
+
+    Of several, as when somebody submitted the script once more, the one that is alive.
+    """
     of_output = {path: run for run in lost for path in _outputs(run)}
     found: dict[str, Job] = {}
     for job in jobs:
@@ -49,7 +52,10 @@ def jobs_by_submit_line(lost: Iterable[Run], told: Iterable[tuple[str, Job]]) ->
 
 
 def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
-    """A run with the job that was found, or with the knowledge that the queue has none. The screens show it so."""
+    """A run with the job that was found, or with the knowledge that the queue has none.
+
+    The screens show it so.
+    """
     if not has_lost_its_job(run):
         return run if run.submission is None else replace(run, state=None)
     if job_id is not None:

@@ -101,7 +101,10 @@ def load(env: Mapping[str, str], why_not: WhyNot = why_not_writable) -> Settings
 def _timeouts(
     values: dict[str, Said], env: Mapping[str, str], cache_dir: Path, cluster: str
 ) -> dict[str, Any]:
-    """How long Slurm and sbatch may take. What slurm.conf says is a default, and is named as the origin of the value."""
+    """How long Slurm and sbatch may take.
+
+    What slurm.conf says is a default, and is named as the origin of the value.
+    """
     if "slurm.timeout_s" not in values:
         said = message_timeout_s(env)
         kept_s = kept_message_timeout_s(cache_dir, cluster) if said is None else None

@@ -106,9 +106,15 @@ class Settings:
     idle_minutes: float = DEFAULT_IDLE_MINUTES
     """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key `poll.idle_minutes`."""
     slurm_timeout_s: float = DEFAULT_SLURM_TIMEOUT_S
-    """Seconds that an answer of Slurm's may take. Key `slurm.timeout_s`, by default slurm.conf's MessageTimeout and two more."""
+    """Seconds that an answer of Slurm's may take.
+
+    Key `slurm.timeout_s`, by default slurm.conf's MessageTimeout and two more.
+    """
     sbatch_timeout_s: float = DEFAULT_SBATCH_TIMEOUT_S
-    """Seconds that sbatch may take, which may have to pass a site's plugins and wrapper. Key `slurm.sbatch_timeout_s`."""
+    """Seconds that sbatch may take, which may have to pass a site's plugins and wrapper.
+
+    Key `slurm.sbatch_timeout_s`.
+    """
     is_ssh_allowed: bool = False
     """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key `telemetry.ssh`."""
     muted_rules: frozenset[str] = frozenset()

@@ -48,7 +48,10 @@ def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> N
 
 
 def cancel(run_dir: Path) -> None:
-    """Ask the supervisor, or the command that outlived it, to end. Raises UserError when neither is on this machine."""
+    """Ask the supervisor, or the command that outlived it, to end.
+
+    Raises UserError when neither is on this machine.
+    """
     run_json = runs.read_json(runs.RunPaths(run_dir).run_json)
     process = find_process(run_json)
     if process is None:

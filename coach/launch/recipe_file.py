@@ -102,10 +102,14 @@ class Recipe:
     expects: tuple[str, ...] = ()
     """Codes of findings that it shows on purpose; for its runs they are `info`."""
     uneven_by_design: bool = False
-    """True if its ranks do unequal work on purpose, as the stages of a pipeline do: rules do not compare them."""
+    """True if its ranks do unequal work on purpose, as the stages of a pipeline do: rules do not compare
+    them."""
     remedies: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
-    """Remedy → the changes of a launch that carry it out for this recipe. `shard`: model and optimizer in shares, one per rank;
-    `rank_per_device`: one rank for each device. A change is another `recipe`, or a parameter's value."""
+    """Remedy → the changes of a launch that carry it out for this recipe.
+
+    `shard`: model and optimizer in shares, one per rank; `rank_per_device`: one rank for each device. A
+    change is another `recipe`, or a parameter's value.
+    """
     ranks: int | None = None
     """Ranks in all, unless the launch says; None: one for each device, or two."""
     max_restarts: int | None = None
@@ -208,7 +212,10 @@ class _Reader(TableReader):
         )
 
     def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
-        """The recipe that `parameters_of` names; empty where none is named. What this one says itself wins, key by key."""
+        """The recipe that `parameters_of` names; empty where none is named.
+
+        What this one says itself wins, key by key.
+        """
         if "parameters_of" not in table:
             return {}
         name = self.matching(table, "parameters_of", _NAME, "a recipe's name")

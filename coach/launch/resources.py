@@ -188,7 +188,8 @@ def _only(recipe: Recipe) -> str:
 
 
 def _started_ranks(recipe: Recipe, parameters: Mapping[str, Any], gpus: int) -> int | None:
-    """Ranks that the trainer's one process starts: its parameter `ranks`, or one for each GPU, or 2; None: it starts none."""
+    """Ranks that the trainer's one process starts: its parameter `ranks`, or one for each GPU, or 2; None: it
+    starts none."""
     asked = parameters.get("ranks")
     if not recipe.is_one_process or not isinstance(asked, int):
         return None

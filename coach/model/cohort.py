@@ -72,7 +72,8 @@ class Cohort:
     bad_files: tuple[str, ...] = ()
     """Each with what is wrong with it."""
     left_out: Mapping[str | None, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Files that were not looked at, by their owner; None: by nobody known, as even their owner was not looked up."""
+    """Files that were not looked at, by their owner; None: by nobody known, as even their owner was not
+    looked up."""
 
     @property
     def num_left_out(self) -> int:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 MAX_LINE_BYTES = 16 << 10
 """A longer line of a log is cut."""
 MAX_SEARCHED_CHARS = 2048
-"""A signature searches this much of a line. Some patterns take the square of it in time, and an error names itself well before."""
+"""A signature searches this much of a line.
+
+Some patterns take the square of it in time, and an error names itself well before.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class Signature:
     pattern: re.Pattern[str]
     """Named groups become the hit's fields."""
     reads_source: bool = False
-    """True for the rare words that stand in a traceback's frame or source line; all others are matched with its exception alone."""
+    """True for the rare words that stand in a traceback's frame or source line; all others are matched with
+    its exception alone."""
     max_chars: int = MAX_SEARCHED_CHARS
     """A pattern that takes linear time may see more of a line."""
 

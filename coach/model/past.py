@@ -56,7 +56,11 @@ class PastRun:
 
     @property
     def failure(self) -> str | None:
-        """What it ended with. An error of the program, or one that is not recognised, is the same one only when it says the same, whatever its numbers are."""
+        """What it ended with.
+
+        An error of the program, or one that is not recognised, is the same one only when it says the same,
+        whatever its numbers are.
+        """
         if self.state == "COMPLETED" or self.cause is None:
             return None
         words = _NUMBER.sub("#", self.summary or "") if self.cause in _TOLD_BY_WORDS else ""

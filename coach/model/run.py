@@ -59,7 +59,8 @@ class Run:
     expects: tuple[str, ...] = ()
     """Codes of findings that its recipe shows on purpose."""
     is_uneven_by_design: bool | None = None
-    """True if its recipe declares that its ranks do unequal work; None: run.json does not say, and nothing is declared."""
+    """True if its recipe declares that its ranks do unequal work; None: run.json does not say, and nothing is
+    declared."""
     remedies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Remedy → the changes by which its recipe carries it out; empty where run.json does not say."""
     sweep: SweepPoint | None = None
@@ -81,7 +82,8 @@ class Run:
     is_launching: bool = False
     """True while a coach submits it, as far as can be seen from here."""
     found_by: str | None = None
-    """The field of Slurm's by which coach found the job after sbatch's answer was lost: `StdOut` or `SubmitLine`."""
+    """The field of Slurm's by which coach found the job after sbatch's answer was lost: `StdOut` or
+    `SubmitLine`."""
     submission: Submission | None = None
     """What is known where there is no job id; None: not looked for, or not needed."""
 

@@ -1,8 +1,9 @@
 """The process that passes on what a command prints, also when its `coach run` was killed.
 
-It is a fork in a session of its own. A command on a terminal prints to a pseudo-terminal whose other side this process reads: it writes
-all to the log and to the terminal, and the command waits when the terminal does. Any other command prints to the log itself; this
-process follows the log and passes it on, and the command waits for nobody. It ends when nothing more can be printed and all was passed on.
+It is a fork in a session of its own. A command on a terminal prints to a pseudo-terminal whose other side
+this process reads: it writes all to the log and to the terminal, and the command waits when the terminal
+does. Any other command prints to the log itself; this process follows the log and passes it on, and the
+command waits for nobody. It ends when nothing more can be printed and all was passed on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Callable, Iterable, List, NamedTuple, Optional
 from coach.node.processes import read_stat
 
 ENDED, DRAINED = b"E", b"D"
-"""Said on the control socket: the command has ended (by `coach run`); all it printed was passed on (by the copier)."""
+"""Said on the control socket: the command has ended (by `coach run`); all it printed was passed on (by the
+copier)."""
 
 _CHUNK_BYTES = 64 * 1024
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
@@ -191,7 +193,10 @@ class _Log(_Copy):
 
 
 def _write(target: int, data: bytes) -> bool:
-    """Write all of it, however long that takes. Returns False when it cannot be written: nobody reads it, or the disk is full."""
+    """Write all of it, however long that takes.
+
+    Returns False when it cannot be written: nobody reads it, or the disk is full.
+    """
     rest = memoryview(data)
     while rest:
         try:
@@ -204,7 +209,10 @@ def _write(target: int, data: bytes) -> bool:
 
 
 def _writer_of(log: int, hint: Optional[int] = None) -> Optional[int]:
-    """A process that can still write to the log: one that the command left behind. `hint` is looked at first."""
+    """A process that can still write to the log: one that the command left behind.
+
+    `hint` is looked at first.
+    """
     own = os.getpid()
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (names are wanted)
     found = os.fstat(log)
@@ -231,7 +239,8 @@ def _can_write(pid: int, log: "tuple[int, int]") -> bool:
 
 
 def _close_all_but(kept: Iterable[int]) -> None:
-    """It must hold nothing open that others wait on, such as the pipe of `coach run … | tee` when that stream is not its own."""
+    """It must hold nothing open that others wait on, such as the pipe of `coach run … | tee` when that stream
+    is not its own."""
     wanted = set(kept)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):

@@ -1,8 +1,10 @@
-"""What becomes of the command's standard output and error: the run directory keeps them, or names the file that does.
+"""What becomes of the command's standard output and error: the run directory keeps them, or names the file
+that does.
 
-A stream that goes to a regular file stays as it is, and run.json names the file. For a terminal the command gets a pseudo-terminal;
-for anything else it writes the log itself. In both cases the copier passes on what was printed. Two streams with one target share one log
-and keep their order. Where a log or a pseudo-terminal cannot be made, the stream passes by as if there were no coach.
+A stream that goes to a regular file stays as it is, and run.json names the file. For a terminal the command
+gets a pseudo-terminal; for anything else it writes the log itself. In both cases the copier passes on what
+was printed. Two streams with one target share one log and keep their order. Where a log or a pseudo-terminal
+cannot be made, the stream passes by as if there were no coach.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ class Output:
         self.of_command: Dict[int, int] = {}
         """1 and 2 → the descriptor that the command gets in its place."""
         self.places: Dict[str, Any] = {}
-        """For run.json: `stdout` and `stderr` → a name in the run directory, or the path of a file elsewhere; and with `_start_bytes`
-        how much stood in that file already."""
+        """For run.json: `stdout` and `stderr` → a name in the run directory, or the path of a file elsewhere;
+        and with `_start_bytes` how much stood in that file already.
+        """
         self._streams: List[Stream] = []
         self._control: Optional[socket.socket] = None
         self._said = b""
@@ -142,7 +145,8 @@ class Output:
         self.of_command = {}
 
     def look_after_copier(self, options: int = os.WNOHANG) -> None:
-        """Start the copier again where somebody has killed it: a command on a terminal would wait for it for ever."""
+        """Start the copier again where somebody has killed it: a command on a terminal would wait for it for
+        ever."""
         if self.copier_pid is None:
             return
         try:
@@ -173,7 +177,10 @@ class Output:
         self._await_drained(time.monotonic() + _LOG_WAIT_S)
 
     def await_reader(self, ending: Set[signal.Signals]) -> None:
-        """Wait until all that was printed is passed on, for as long as its reader takes. A signal to end ends the wait."""
+        """Wait until all that was printed is passed on, for as long as its reader takes.
+
+        A signal to end ends the wait.
+        """
         while not self._await_drained(time.monotonic() + _LOOK_INTERVAL_S):
             if signal.sigpending() & ending:
                 return
@@ -220,7 +227,8 @@ def _keep(number: int, found: os.stat_result, log: Path) -> _Kept:
 def _on_terminal(number: int, log: int) -> _Kept:
     source, command_end = os.openpty()
     fit_window(number, source)
-    # As the terminal is set, but what is printed arrives unchanged: the terminal itself makes CR LF of a newline.
+    # As the terminal is set, but what is printed arrives unchanged: the terminal itself makes CR LF of a
+    # newline.
     attributes = termios.tcgetattr(number)
     attributes[1] &= ~termios.OPOST
     attributes[3] &= ~(termios.ECHO | termios.ECHONL)

@@ -55,7 +55,8 @@ def prepare(
 
 
 def has_no_script(paths: runs.RunPaths) -> bool:
-    """True when `coach run` made the run itself: then no batch script and no local supervisor keeps its output and records its end."""
+    """True when `coach run` made the run itself: then no batch script and no local supervisor keeps its
+    output and records its end."""
     return _BY_COMMAND in runs.read_json(paths.run_json)
 
 
@@ -83,10 +84,11 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
 
 
 def note_command(paths: runs.RunPaths, places: Mapping[str, Any]) -> None:
-    """In the process that becomes the command: write its pid, its supervisor's, and where its output is, into run.json.
+    """In the process that becomes the command: write its pid, its supervisor's, and where its output is, into
+    run.json.
 
-    This is for a run that `coach run` made. It comes before the command starts, so that no moment is left in which the command lives
-    and run.json does not name it. `places` has `stdout` and `stderr`.
+    This is for a run that `coach run` made. It comes before the command starts, so that no moment is left in
+    which the command lives and run.json does not name it. `places` has `stdout` and `stderr`.
     """
     with contextlib.suppress(OSError, runs.RunFileError):
         run = runs.read_json(paths.run_json)
@@ -98,7 +100,8 @@ def note_command(paths: runs.RunPaths, places: Mapping[str, Any]) -> None:
 
 
 def identify(pid: int) -> Dict[str, Any]:
-    """A process by its number and its start, on this machine since its last boot: a process that gets the same number later differs."""
+    """A process by its number and its start, on this machine since its last boot: a process that gets the
+    same number later differs."""
     found: Dict[str, Any] = {"pid": pid, "node": os.uname().nodename}
     with contextlib.suppress(OSError, ValueError):
         found["boot_id"] = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -111,7 +114,8 @@ def identify(pid: int) -> Dict[str, Any]:
 
 
 def _supervisor(pid: int) -> Dict[str, Any]:
-    """The process of `coach run`: by it the run is known to be alive, and is cancelled, and its stacks are found."""
+    """The process of `coach run`: by it the run is known to be alive, and is cancelled, and its stacks are
+    found."""
     found = {key: value for key, value in identify(pid).items() if key in ("pid", "node", "boot_id")}
     with contextlib.suppress(OSError, ValueError, IndexError):
         booted = Path("/proc/stat").read_text(encoding="ascii").partition("\nbtime ")[2].split()[0]

@@ -1,6 +1,8 @@
-"""Strike secrets from a command line or a text: values of options and variables named like one, and tokens of known forms.
+"""Strike secrets from a command line or a text: values of options and variables named like one, and tokens of
+known forms.
 
-run.json keeps the command of `coach run`, and recordings are shared. A key on a command line belongs in neither.
+run.json keeps the command of `coach run`, and recordings are shared. A key on a command line belongs in
+neither.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ _NAME = (
 )
 """`--pad_token` and its like are words of a tokenizer."""
 _VALUE = r"""[^\s"'\\,;&\ue001\ue002]"""
-"""Without the backslash of an escaped quote, and without the marks that stand for field separators in an anonymized answer."""
+"""Without the backslash of an escaped quote, and without the marks that stand for field separators in an
+anonymized answer."""
 
 _ASSIGNED = re.compile(rf"(?is)([\w.-]*{_NAME}[=:]).+")
 _OPTION = re.compile(rf"(?i)--?[\w.-]*{_NAME}")

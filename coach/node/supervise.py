@@ -1,8 +1,8 @@
 """`coach run`: start a command with the sampler beside it, hand signals on to it, end as it ends.
 
-The training comes first: it starts before the sampler, nothing here waits for a file system while it runs, and whatever happens to
-the sampler or to the run directory, the command runs on and its exit status is passed through. Standard input is the command's own;
-what becomes of its output is for `output.py`.
+The training comes first: it starts before the sampler, nothing here waits for a file system while it runs,
+and whatever happens to the sampler or to the run directory, the command runs on and its exit status is passed
+through. Standard input is the command's own; what becomes of its output is for `output.py`.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ class _Attempt:
     def environment(self) -> Mapping[str, str]:
         """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory.
 
-        Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks. By the run's name every process that the
-        command starts is known to be of this run.
+        Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks. By the run's
+        name every process that the command starts is known to be of this run.
         """
         places = [str(Path(__file__).resolve().parent / "startup"), os.environ.get("PYTHONPATH", "")]
         added = {"PYTHONPATH": os.pathsep.join(place for place in places if place)}

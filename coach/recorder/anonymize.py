@@ -128,7 +128,8 @@ _HOME = re.compile(r"/(?:home|users|Users|u|scratch|work)/([^/\s\"'\\:,]+)")
 _HOST_STEM = re.compile(r"^((?:.*[^\d\n])?)\d+$")
 _NOT_INSIDE_A_WORD = ("(?<![A-Za-z0-9])", "(?![A-Za-z0-9])")
 _JSON_KEY = r'"(?P<key>[\w.-]{1,80}+)"\s{0,4}+:'
-"""A name may stand inside of a key of a record, as `s` does in `time_s`: struck there, the record could not be read any more."""
+"""A name may stand inside of a key of a record, as `s` does in `time_s`: struck there, the record could not
+be read any more."""
 _MARKS = ("\ue001", "\ue002")
 
 

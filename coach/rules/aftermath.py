@@ -157,7 +157,10 @@ def has_good_end(tail: LogTail) -> bool:
 
 
 def has_gone_well(snapshot: TargetSnapshot, history: History) -> bool:
-    """True if it was seen to train, or to end well. A job that completed needs no more than something that was read of it."""
+    """True if it was seen to train, or to end well.
+
+    A job that completed needs no more than something that was read of it.
+    """
     has_trained = bool(history.ranks) or any(hit.rule == PROGRESS.rule for hit in snapshot.log_hits)
     if snapshot.state == "COMPLETED":
         return has_trained or bool(history.nodes or history.gpus or snapshot.log_tails)

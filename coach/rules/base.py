@@ -51,7 +51,8 @@ class Rule(ABC):
     keep_s: ClassVar[float] = 0.0
     """How long a fired finding stays after the condition ended, in the data's time."""
     causal_rank: ClassVar[int] = 2
-    """0 a last resort, 1 hardware or scheduler, 2 direct cause, 3 consequence in a process, 4 collective symptom, 5 performance."""
+    """0 a last resort, 1 hardware or scheduler, 2 direct cause, 3 consequence in a process, 4 collective
+    symptom, 5 performance."""
     consequence_of: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that, firing on the same target, explain this one."""
     yields_to: ClassVar[Severity | None] = None

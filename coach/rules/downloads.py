@@ -1,7 +1,10 @@
-"""A connection that failed: to the internet, or to another machine of the job. Two rules read the same words and decide here.
+"""A connection that failed: to the internet, or to another machine of the job.
 
-A compute node without a way out says "Name or service not known" of huggingface.co, and a wrong MASTER_ADDR gets the same answer. The
-host's name tells them apart where it is said, and the frames of an HTTP library where it is not.
+Two rules read the same words and decide here.
+
+A compute node without a way out says "Name or service not known" of huggingface.co, and a wrong MASTER_ADDR
+gets the same answer. The host's name tells them apart where it is said, and the frames of an HTTP library
+where it is not.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from coach.rules.quoting import hits_of
 
 _NAME = "exit_code"
 OF_THE_SUMMARY = frozenset({_NAME, "root_cause", "failed_rank"})
-"""The signatures that read torchrun's summary (rules/lost_peer.py has two of them): they say that a rank ended, never why."""
+"""The signatures that read torchrun's summary (rules/lost_peer.py has two of them): they say that a rank
+ended, never why."""
 
 
 def exit_code_signature(rule: str) -> Signature:

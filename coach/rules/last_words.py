@@ -1,7 +1,8 @@
 """The last error block of a log: a traceback, or the last lines that report an error. Pure, and bounded.
 
-The lines are other people's text: they are quoted as they are, and the front ends make them harmless. The patterns are tried on the
-kept end of a log only, and each begins at a word or at the line's start, so that a long line costs no more than its length.
+The lines are other people's text: they are quoted as they are, and the front ends make them harmless. The
+patterns are tried on the kept end of a log only, and each begins at a word or at the line's start, so that a
+long line costs no more than its length.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def last_error_block(tail: LogTail) -> Block | None:
 
 
 def likely_error_block(tail: LogTail) -> Block | None:
-    """The same of a job that is known to have failed: else the last line that sounds like an error, near the end."""
+    """The same of a job that is known to have failed: else the last line that sounds like an error, near the
+    end."""
     block = last_error_block(tail)
     if block is not None or tail.is_binary:
         return block
@@ -143,7 +145,10 @@ def last_lines(tail: LogTail) -> Block | None:
 
 
 def block_of(tails: Iterable[LogTail]) -> Block | None:
-    """The block that says most of why a job failed. A traceback before an error, an error before last lines, stderr before stdout."""
+    """The block that says most of why a job failed.
+
+    A traceback before an error, an error before last lines, stderr before stdout.
+    """
     ordered = sorted(tails, key=lambda tail: (not _is_stderr(tail.file), tail.file))
     blocks = [block for tail in ordered if (block := likely_error_block(tail)) is not None]
     blocks.sort(key=lambda block: (block.kind is not BlockKind.TRACEBACK, block.num_alive))
@@ -171,7 +176,10 @@ def _num_alive(lines: Sequence[str]) -> int:
 
 
 def _last_traceback(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Index of the head and of the exception's line. An exception that Python prints and goes on with does not count."""
+    """Index of the head and of the exception's line.
+
+    An exception that Python prints and goes on with does not count.
+    """
     for start in range(len(lines) - 1, -1, -1):
         if _HEAD not in lines[start]:
             continue

@@ -1,7 +1,8 @@
-"""The rank that ended first, as torchrun's summary names it, and the connections that the other ranks lost by that.
+"""The rank that ended first, as torchrun's summary names it, and the connections that the other ranks lost by
+that.
 
-A killed rank says nothing, and its peers say "Connection reset by peer". The summary's Root Cause block tells the two apart, so the
-kill explains the connection and never the reverse.
+A killed rank says nothing, and its peers say "Connection reset by peer". The summary's Root Cause block tells
+the two apart, so the kill explains the connection and never the reverse.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def summary_signatures() -> tuple[Signature, ...]:
 
 
 def first_failure(snapshot: TargetSnapshot) -> FirstFailure | None:
-    """The first failure of the job: of several nodes' summaries the one that tells of no end by torchrun itself."""
+    """The first failure of the job: of several nodes' summaries the one that tells of no end by torchrun
+    itself."""
     told = list(_first_failures(snapshot))
     return next((each for each in told if each.exit_code != _SIGTERM), next(iter(told), None))
 
@@ -86,7 +88,8 @@ def is_lost_peer(hit: LogHit) -> bool:
 
 
 def explains_a_kill(codes: tuple[str, ...], snapshot: TargetSnapshot) -> tuple[str, ...]:
-    """Of the rules that may explain a kill those that can: no symptom, where the kill came first or a peer was lost by it."""
+    """Of the rules that may explain a kill those that can: no symptom, where the kill came first or a peer
+    was lost by it."""
     first = first_failure(snapshot)
     came_first = first is not None and first.exit_code == _SIGKILL
     lost = any(is_lost_peer(hit) for hit in snapshot.log_hits if hit.rule in _SYMPTOMS)
@@ -94,7 +97,10 @@ def explains_a_kill(codes: tuple[str, ...], snapshot: TargetSnapshot) -> tuple[s
 
 
 def told_of_the_dead(hit: Hit, codes: tuple[str, ...], snapshot: TargetSnapshot) -> Hit:
-    """A symptom with the rank that was gone, and with the kill among what explains it. `codes` are the rule's own."""
+    """A symptom with the rank that was gone, and with the kill among what explains it.
+
+    `codes` are the rule's own.
+    """
     first = first_failure(snapshot)
     said = {(evidence.file, evidence.line) for evidence in hit.evidence}
     symptoms = [
@@ -117,7 +123,8 @@ def told_of_the_dead(hit: Hit, codes: tuple[str, ...], snapshot: TargetSnapshot)
 
 
 def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a rank lost its peer, and the log tells of a kill that no launcher did after another rank had failed."""
+    """True if a rank lost its peer, and the log tells of a kill that no launcher did after another rank had
+    failed."""
     if not is_lost_peer(symptom):
         return False
     kills = [kill for kill in hits_of(snapshot, KILL, "killed") if kill.file == symptom.file]
@@ -125,7 +132,8 @@ def _follows_a_kill(symptom: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if the lines above a kill say that another task had failed, after which a launcher ends all of them."""
+    """True if the lines above a kill say that another task had failed, after which a launcher ends all of
+    them."""
     return any(
         _ENDS_THE_REST.search(line)
         for tail in snapshot.log_tails
@@ -135,7 +143,8 @@ def _was_ended(kill: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def _is_of_others(first: FirstFailure, symptoms: list[LogHit], snapshot: TargetSnapshot) -> bool:
-    """True if the symptoms are those of other ranks than the first that failed, which has no error of its own in the log."""
+    """True if the symptoms are those of other ranks than the first that failed, which has no error of its own
+    in the log."""
     ranks = {hit.rank for hit in symptoms}
     # An exception ends a rank with 1: without prefixes this one may be the first rank's own.
     if not symptoms or first.rank in ranks or (None in ranks and first.exit_code == 1):

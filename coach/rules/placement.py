@@ -18,7 +18,8 @@ def num_gpus_asked(snapshot: TargetSnapshot) -> int | None:
 
 
 def has_uneven_ranks(run: Run | None) -> bool:
-    """True if its recipe declares that its ranks do unequal work: the stages of a pipeline, DataParallel's first GPU."""
+    """True if its recipe declares that its ranks do unequal work: the stages of a pipeline, DataParallel's
+    first GPU."""
     return run is not None and run.is_uneven_by_design is True
 
 

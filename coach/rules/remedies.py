@@ -100,7 +100,8 @@ def sharding(run: Run | None) -> Iterable[Fix]:
 
 
 def declared(run: Run | None, remedy: str) -> dict[str, Any]:
-    """The changes by which the run's recipe carries out a remedy; empty where it declares none, or has made them already."""
+    """The changes by which the run's recipe carries out a remedy; empty where it declares none, or has made
+    them already."""
     if run is None:
         return {}
     now = {**run.parameters, "recipe": run.recipe}

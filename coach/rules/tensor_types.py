@@ -1,7 +1,8 @@
 """Two tensor types that one error names: a different device, or a different dtype on the same device.
 
-"Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)" is about dtypes, and with "(torch.FloatTensor)" in place
-of one of them about devices. The words are the same, so the two rules that read them decide here.
+"Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor)" is about dtypes, and with
+"(torch.FloatTensor)" in place of one of them about devices. The words are the same, so the two rules that
+read them decide here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from coach.model.log import LogHit, Signature
 from coach.rules.ending import UNHEEDED
 
 _NAMED = r"(?:Variable\[)?(?:torch\.[\w.]+|(?:CPU|CUDA|MPS|HIP|XPU|XLA)\w*|(?:cpu|cuda|mps|xpu|npu|hpu|xla)(?::\d+)?\b)\]?"
-"""A type that names its device: torch.cuda.HalfTensor, CUDAHalfType, cuda:0; torch.HalfTensor lies on the CPU."""
+"""A type that names its device: torch.cuda.HalfTensor, CUDAHalfType, cuda:0; torch.HalfTensor lies on the
+CPU."""
 _ANY = rf"(?:{_NAMED}|c10::\w+|(?:unsigned |signed )?\w+)"
 _TWO_TYPES = re.compile(
     UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running|\bERROR\b)).*?(?:"
@@ -33,7 +35,8 @@ def two_types(rule: str) -> Signature:
 
 
 def are_on_two_devices(hit: LogHit) -> bool:
-    """True if the two types of a hit name different devices: then the dtypes are not what stopped the program."""
+    """True if the two types of a hit name different devices: then the dtypes are not what stopped the
+    program."""
     devices = {_device_of(name) for name in hit.fields.values()} - {None}
     return len(devices) == 2
 

@@ -39,7 +39,10 @@ _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEX
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The directory's contents. `problems` name a file each; `left_out` counts the files not looked at by their owner's uid, or None."""
+    """The directory's contents.
+
+    `problems` name a file each; `left_out` counts the files not looked at by their owner's uid, or None.
+    """
 
     summaries: tuple[Summary, ...]
     problems: tuple[str, ...]
@@ -97,7 +100,8 @@ def _read_all(folder: int) -> Shared:
 def _in_turn(folder: int) -> tuple[list[str], int]:
     """At most MAX_FILES names, the newest runs first, and the number of the others.
 
-    They are taken in turn from each uid that begins a name, so that thousands of one user's files hide no other's.
+    They are taken in turn from each uid that begins a name, so that thousands of one user's files hide no
+    other's.
     """
     by_claim: dict[str, list[str]] = {}
     with os.scandir(folder) as entries:

@@ -23,7 +23,8 @@ from coach.sources.rpc_budget import cost_of
 COMMAND_TIMEOUT_S = 12.0
 """How long a command may take where nobody says otherwise.
 
-Slurm's clients wait for MessageTimeout, 10 s unless the site changed it, before they say why: a shorter limit would lose the message.
+Slurm's clients wait for MessageTimeout, 10 s unless the site changed it, before they say why: a shorter limit
+would lose the message.
 """
 
 _SCRUBBED_PREFIXES = (
@@ -109,8 +110,9 @@ def scrubbed_environment(env: Mapping[str, str]) -> dict[str, str]:
 class SystemIo:
     """The real world. `env` is the environment that commands get, already scrubbed.
 
-    `timeout_s` is how long a command may take that is given no limit of its own. `before_command` is told the RPCs of every command before it is run, and may wait; False: it is not to be run any more.
-    `on_file_op` is called for every question to a file server.
+    `timeout_s` is how long a command may take that is given no limit of its own. `before_command` is told the
+    RPCs of every command before it is run, and may wait; False: it is not to be run any more. `on_file_op` is
+    called for every question to a file server.
     """
 
     def __init__(

@@ -305,7 +305,10 @@ def _repeated(
 
 
 def _run(chars: str, has_others: bool, low: int, high: int) -> bytes:
-    """A possessive repeat. It gives nothing back among ASCII characters: these are known for certain to be taken or not."""
+    """A possessive repeat.
+
+    It gives nothing back among ASCII characters: these are known for certain to be taken or not.
+    """
     certain = _class(chars, False) + _bounds(low, high, 1) + b"+"
     if not has_others:
         return certain

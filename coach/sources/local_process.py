@@ -1,9 +1,10 @@
 """Whether a local run is still there: on this machine, on another one, or nowhere any more.
 
-run.json says RUNNING until somebody writes otherwise; a supervisor that was killed, or a machine that was switched off, never does.
-So whoever reads it asks here, and a process number that was given to another process since is not mistaken for it. The command outlives
-a supervisor that was killed, so the run lives as long as one of the two. A home directory
-shared by several login nodes holds the runs of them all: what another one runs cannot be seen from here, and is not judged.
+run.json says RUNNING until somebody writes otherwise; a supervisor that was killed, or a machine that was
+switched off, never does. So whoever reads it asks here, and a process number that was given to another
+process since is not mistaken for it. The command outlives a supervisor that was killed, so the run lives as
+long as one of the two. A home directory shared by several login nodes holds the runs of them all: what
+another one runs cannot be seen from here, and is not judged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _CLOCK_SLACK_S = 2.0
 """A process's start is derived from the boot time, which moves a little when the clock is set."""
 
 LAUNCH_MAY_LAST_S = 600.0
-"""An order that is older than this never reaches Slurm any more: munge's credentials are valid for five minutes."""
+"""An order that is older than this never reaches Slurm any more: munge's credentials are valid for five
+minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ Look = Callable[[Mapping[str, Any]], Sighting]
 
 
 def identify(process: psutil.Process) -> dict[str, Any]:
-    """What run.json says of a process: of the supervisor, or of the launcher while a submission has no answer."""
+    """What run.json says of a process: of the supervisor, or of the launcher while a submission has no
+    answer."""
     return {
         "pid": process.pid,
         "create_time_s": process.create_time(),
@@ -91,7 +94,8 @@ def state_of(run_json: Mapping[str, Any]) -> str | None:
 
 
 def may_be_launching(run_json: Mapping[str, Any], now_s: float) -> bool:
-    """True while the coach that submits this run lives; of a coach on another machine, for as long as an order can be on its way."""
+    """True while the coach that submits this run lives; of a coach on another machine, for as long as an
+    order can be on its way."""
     said = _table(run_json, "launcher")
     if not said:
         return False
@@ -122,7 +126,8 @@ def _find(said: Mapping[str, Any]) -> psutil.Process | None:
 
 
 def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The process of the run's command on this machine; None when it has ended, runs elsewhere, or run.json does not name it."""
+    """The process of the run's command on this machine; None when it has ended, runs elsewhere, or run.json
+    does not name it."""
     said = _table(run_json, "process")
     if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
         return None
@@ -148,12 +153,14 @@ def is_alive(run_json: Mapping[str, Any]) -> bool:
 
 
 def find_process(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The process that a signal to the run is for: its supervisor, which passes it on, or the command that outlived its supervisor."""
+    """The process that a signal to the run is for: its supervisor, which passes it on, or the command that
+    outlived its supervisor."""
     return find_supervisor(run_json) or find_command(run_json)
 
 
 def processes_of_runs() -> dict[str, int]:
-    """Run id → the pid of one process of it, for all runs that have one here: each process carries its run's id in its environment."""
+    """Run id → the pid of one process of it, for all runs that have one here: each process carries its run's
+    id in its environment."""
     wanted = f"{runs.RUN_VARIABLE}=".encode()
     found: dict[str, int] = {}
     for pid in psutil.pids():

@@ -64,7 +64,10 @@ class _FollowedLog:
         return LogChunk(target, tuple(hits), self._tail, bite.is_restart), bite.is_caught_up, True
 
     def _pass_over_start(self) -> None:
-        """Count the lines of what the file held before, and follow it from there. A file that is shorter by now began anew."""
+        """Count the lines of what the file held before, and follow it from there.
+
+        A file that is shorter by now began anew.
+        """
         start, self._start = self._start, 0
         if not 0 < start <= (self._io.size(self._path) if start else 0):
             return

@@ -133,10 +133,12 @@ def is_inside_frames(words: str) -> bool:
 
 
 def is_source_line(words: str, rank: int | None, before: Iterable[tuple[int | None, str]]) -> bool:
-    """True for a line of a traceback that shows the program and not its error: a frame, the source line below it, the marks below that.
+    """True for a line of a traceback that shows the program and not its error: a frame, the source line below
+    it, the marks below that.
 
-    `before` are (rank, words) of the lines before it, the nearest first. A source line is indented further than its frame, and the
-    exception less, wherever the whole traceback stands; the bars before an exception group's lines count as nothing.
+    `before` are (rank, words) of the lines before it, the nearest first. A source line is indented further
+    than its frame, and the exception less, wherever the whole traceback stands; the bars before an exception
+    group's lines count as nothing.
     """
     if _SHOWN_BESIDE_A_NUMBER.match(words):
         return True

@@ -1,7 +1,8 @@
-"""Answers that come after the limit are used at the next look, and a question that is still open is not put a second time.
+"""Answers that come after the limit are used at the next look, and a question that is still open is not put a
+second time.
 
-A controller that is busy answers after the limit again and again. If each of its answers were thrown away and asked for anew, the
-screens would never get one, and the controller would have the more to do.
+A controller that is busy answers after the limit again and again. If each of its answers were thrown away and
+asked for anew, the screens would never get one, and the controller would have the more to do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from coach.sources.io import CommandResult, Query, SystemIo
 
 KINDS = ("jobs", "nodes", "partitions")
-"""Questions that are put again and again, and whose readers take the separators of the query that was really run."""
+"""Questions that are put again and again, and whose readers take the separators of the query that was really
+run."""
 
 MAX_AGE_S = 60.0
 """A late answer that is older than this is not used: it is time to ask again."""
@@ -58,7 +60,8 @@ class PatientIo(SystemIo):
 
     def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
         if query.kind == _PING and self._has_answer():
-            # A controller that has just answered is up; on the way to its answer the reader asks for that first.
+            # A controller that has just answered is up; on the way to its answer the reader asks for that
+            # first.
             return CommandResult(query, 0, b"Slurmctld is UP\n", "", self.now(), 0.0)
         if query.kind not in KINDS:
             return super().run(query, timeout_s)

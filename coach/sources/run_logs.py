@@ -1,7 +1,8 @@
-"""Where the output of a run is: in its directory, or in a file elsewhere that `coach run` found its output going to.
+"""Where the output of a run is: in its directory, or in a file elsewhere that `coach run` found its output
+going to.
 
-run.json names such a file, and another user's run.json may name any file that this user can read. So only a run of this user's own
-is followed out of its directory.
+run.json names such a file, and another user's run.json may name any file that this user can read. So only a
+run of this user's own is followed out of its directory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What slurm.conf says, as far as it lies on this machine: known without a word from the controller, which may be dead.
+"""What slurm.conf says, as far as it lies on this machine: known without a word from the controller, which
+may be dead.
 
-A cluster without files of its own on each node ("configless") may keep no copy here. What the controller itself said last is kept in
-coach's cache for that case.
+A cluster without files of its own on each node ("configless") may keep no copy here. What the controller
+itself said last is kept in coach's cache for that case.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def _count(text: str | None, default: int) -> int:
 
 
 class RateLimitSource:
-    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where there is no limit.
+    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where
+    there is no limit.
 
     `on_message_timeout` is told how long Slurm's clients wait for an answer, which the same answer says.
     """

@@ -1,7 +1,7 @@
 """The commands by which jobs were submitted, from the accounting database.
 
-The queue forgets a job minutes after its end; accounting keeps it, with the command line. One call tells all jobs of a user since some
-time. All functions are pure but for the random separator.
+The queue forgets a job minutes after its end; accounting keeps it, with the command line. One call tells all
+jobs of a user since some time. All functions are pure but for the random separator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def submit_lines_query(user: str, past_s: float) -> Query:
 
 
 def parse_submit_lines(text: str, separator: str) -> list[tuple[str, Job]]:
-    """Each job with its command, oldest first. A line ends with a separator, so no command can break a record."""
+    """Each job with its command, oldest first.
+
+    A line ends with a separator, so no command can break a record.
+    """
     words = text.split(separator)
     found = []
     for start in range(0, len(words) - len(_FIELDS), len(_FIELDS)):

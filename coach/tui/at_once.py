@@ -1,7 +1,8 @@
 """Keys and pastes are done one after the other, each before the next one is looked at.
 
-Textual gives a character to the widget that has the focus, which inserts it in its own time, and runs an action when the key has come back
-from there. Of `Backspace 2` in one packet the 2 would come first; of `Tab 2`, the 2 would be typed into the field before.
+Textual gives a character to the widget that has the focus, which inserts it in its own time, and runs an
+action when the key has come back from there. Of `Backspace 2` in one packet the 2 would come first; of `Tab
+2`, the 2 would be typed into the field before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from coach.tui.widgets.text_field import TextField
 
 
 async def done_at_once(app: App[Any], event: events.Event) -> bool:
-    """Type a character or a paste into the field that has the focus, or run a key's action. False: Textual does it."""
+    """Type a character or a paste into the field that has the focus, or run a key's action.
+
+    False: Textual does it.
+    """
     if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
         return False
     try:

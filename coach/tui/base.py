@@ -194,7 +194,8 @@ class CoachScreen(Screen[None]):
         return self.TARGETS
 
     def _gravest(self, now_s: float) -> Line:
-        """The gravest finding of these subjects; where they have none, the gravest of the others, marked `elsewhere`."""
+        """The gravest finding of these subjects; where they have none, the gravest of the others, marked
+        `elsewhere`."""
         found, subjects = self.context.found, self.subjects
         own = worst({name: found[name] for name in subjects if name in found}, now_s)
         if own is not None or not subjects:

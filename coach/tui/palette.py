@@ -1,7 +1,8 @@
 """The palette: what can be done on the screen below it, by name.
 
-Made of the same table as the footer and the help. What answers a question is not in it: a plan or a command is confirmed where it is read.
-Textual's own provider would read the names as markup, and recipes are named by other people.
+Made of the same table as the footer and the help. What answers a question is not in it: a plan or a command
+is confirmed where it is read. Textual's own provider would read the names as markup, and recipes are named by
+other people.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def commands_of(
     act: Callable[[CoachScreen, str], Awaitable[object]],
     launch: Callable[[RecipeKey], object],
 ) -> Iterator[SystemCommand]:
-    """The keys that work on this screen now, then a launch for each recipe. `act` runs an action of the screen."""
+    """The keys that work on this screen now, then a launch for each recipe.
+
+    `act` runs an action of the screen.
+    """
     launches = set(screen.context.launch_keys)
     offered = screen.keys()
     for key in offered:

@@ -1,7 +1,8 @@
 """Reads the terminal: an escape sequence counts when it is whole, however slowly its parts come in.
 
-Textual waits 0.1 s for the rest of a sequence and then types it: over a slow line an arrow becomes Esc and the text `[A`. And whatever comes
-behind Esc within that time becomes one sequence with it, so that a longer wait alone would swallow Esc and the keys typed after it.
+Textual waits 0.1 s for the rest of a sequence and then types it: over a slow line an arrow becomes Esc and
+the text `[A`. And whatever comes behind Esc within that time becomes one sequence with it, so that a longer
+wait alone would swallow Esc and the keys typed after it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from textual.message import Message
 
 ESC = "\x1b"
 ESCAPE_WAIT_S = 0.4
-"""Esc alone is the key when nothing has followed it for so long. ESCDELAY (milliseconds) sets another time, as for other programs."""
+"""Esc alone is the key when nothing has followed it for so long.
+
+ESCDELAY (milliseconds) sets another time, as for other programs.
+"""
 REST_WAIT_S = 2.0
 """The rest of a sequence is waited for that long. Then its beginning is dropped: nobody typed it."""
 _TICK_S = 0.1
@@ -38,11 +42,15 @@ _WHOLE = re.compile(
 _BEGUN = re.compile(r"\x1b(?:\[(?:\[|M.{0,2}|[0-?]*[ -/]*)|O[0-9;]*)?\Z", re.DOTALL)
 _BROKEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O[0-9;]*)")
 _WITH_ALT = frozenset({"\x1b\x7f", "\x1b\t", "\x1bf", "\x1bb"})
-"""Alt and a key, where Textual knows the two as one key. Any other character behind Esc is a key of its own."""
+"""Alt and a key, where Textual knows the two as one key.
+
+Any other character behind Esc is a key of its own.
+"""
 
 
 class WholeSequences:
-    """Cuts what the terminal sends into text, whole sequences, Esc, and pastes (which begin with their first mark)."""
+    """Cuts what the terminal sends into text, whole sequences, Esc, and pastes (which begin with their first
+    mark)."""
 
     def __init__(self, escape_wait_s: float = ESCAPE_WAIT_S) -> None:
         self._escape_wait_s = escape_wait_s
@@ -89,7 +97,10 @@ class WholeSequences:
         self._held, self._held_s = text, now_s
 
     def waited(self, now_s: float) -> Iterator[str]:
-        """Esc, if nothing has followed it for long enough. A longer beginning is dropped in its time; a paste is waited for."""
+        """Esc, if nothing has followed it for long enough.
+
+        A longer beginning is dropped in its time; a paste is waited for.
+        """
         if self._is_pasting or not self._held:
             return
         is_escape = self._held == ESC

@@ -73,7 +73,10 @@ class Found:
     """Jobs that ran in it at the same time: what carries no job's name may be theirs, and is not taken."""
     does_script_name_logs: bool = False
     links_out: tuple[str, ...] = ()
-    """Links that lead out of the directory. They are not followed: their target may be somebody else's secret."""
+    """Links that lead out of the directory.
+
+    They are not followed: their target may be somebody else's secret.
+    """
 
     def of(self, *kinds: Kind) -> tuple[Path, ...]:
         return tuple(path for kind in kinds for path in self.files.get(kind, ()))
@@ -87,7 +90,10 @@ def find_files(
     max_depth: int = MAX_DEPTH,
     stays_inside: bool = False,
 ) -> Found:
-    """Look through a directory. `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have changed last.
+    """Look through a directory.
+
+    `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have
+    changed last.
 
     With `stays_inside`, links that lead out of the directory are not followed.
     """

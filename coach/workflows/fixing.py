@@ -59,7 +59,9 @@ def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None
 def as_trial(
     request: LaunchRequest, num_steps: int, step_time_s: float | None, parent_steps: int | None = None
 ) -> LaunchRequest:
-    """The same launch for a few steps, with a time limit of its own. Raises UserError for a recipe that cannot be tried short.
+    """The same launch for a few steps, with a time limit of its own.
+
+    Raises UserError for a recipe that cannot be tried short.
 
     A trial is never longer than the run: than its `max_steps`, or than the `parent_steps` that completed it.
     """

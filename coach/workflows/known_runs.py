@@ -54,7 +54,8 @@ class KnownRuns:
 
 
 def may_be_corrected(run: Run) -> bool:
-    """Whether the queue can know better than the run's directory: as long as nobody wrote how it ended, or that it never was in it."""
+    """Whether the queue can know better than the run's directory: as long as nobody wrote how it ended, or
+    that it never was in it."""
     return run.backend == "slurm" and not is_final(run.state) and run.submission is None
 
 
@@ -159,7 +160,10 @@ def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
 
 
 def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -> KnownRun:
-    """A local run is alive while one of its processes is. `processes`: run id → the pid of a process that names this run."""
+    """A local run is alive while one of its processes is.
+
+    `processes`: run id → the pid of a process that names this run.
+    """
     if not is_final(run.state):
         if not run.is_visible:
             return KnownRun(run, f"it is {place(run.host)}, not visible from here")
@@ -185,7 +189,8 @@ def _names_its_command(run: Run) -> bool:
 
 
 def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:
-    """A sign of life where clusters that share a home do not say their names: it may be the job of another one."""
+    """A sign of life where clusters that share a home do not say their names: it may be the job of another
+    one."""
     has_cluster = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
     return None if has_cluster else _sound_of(run, io, now_s)
 

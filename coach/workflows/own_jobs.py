@@ -125,7 +125,8 @@ def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
 def _name(
     target: str, settings: Settings, env: Mapping[str, str], io: Io
 ) -> Step | Run | tuple[str, Run | None]:
-    """What ends a local run; a run whose job has to be looked for; or a job id, with its run if that was named."""
+    """What ends a local run; a run whose job has to be looked for; or a job id, with its run if that was
+    named."""
     run_dir = settings.runs_root / target
     if runs.RUN_ID.match(target) and run_dir.is_dir():
         return _name_run(target, run_dir, settings, io)

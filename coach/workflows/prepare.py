@@ -51,7 +51,10 @@ def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], 
 
 
 def interrupted_launches(request: LaunchRequest, backend: str, settings: Settings, io: Io) -> tuple[str, ...]:
-    """What to know before a recipe is launched again: launches of it whose answer was lost. A fix follows its parent, not these."""
+    """What to know before a recipe is launched again: launches of it whose answer was lost.
+
+    A fix follows its parent, not these.
+    """
     if backend != "slurm" or request.parent_run_id is not None:
         return ()
     return lines_for_launch(get_recipe(request.recipe).name, settings, io, user_name())

@@ -146,7 +146,8 @@ def key_of(recipe: Recipe, settings: Settings) -> str | None:
 
 
 def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
-    """All recipes as (key, what a launch calls it, its title): first by their keys, then those without one, as the ladder has them.
+    """All recipes as (key, what a launch calls it, its title): first by their keys, then those without one,
+    as the ladder has them.
 
     A recipe that the config names and that is not there keeps its key: pressed, it says what is wrong.
     """

@@ -1,4 +1,5 @@
-"""What a session writes into run.json because the queue told it, and Slurm will have forgotten it within minutes."""
+"""What a session writes into run.json because the queue told it, and Slurm will have forgotten it within
+minutes."""
 
 from __future__ import annotations
 

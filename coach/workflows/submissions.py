@@ -1,7 +1,8 @@
 """Launches whose answer was lost: find the job in the queue or in accounting, and write its id into run.json.
 
-coach may be killed, or lose its connection, while sbatch waits for the controller; the job may be in the queue all the same. Everybody
-who names such a run asks here, so that all say the same of it, and Slurm is asked once for all of them. Nothing is submitted here.
+coach may be killed, or lose its connection, while sbatch waits for the controller; the job may be in the
+queue all the same. Everybody who names such a run asks here, so that all say the same of it, and Slurm is
+asked once for all of them. Nothing is submitted here.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ class Standing:
 def find_jobs(
     lost: Sequence[Run], queue: Iterable[Job] | None, error: str | None, settings: Settings, io: Io, user: str
 ) -> dict[str, Standing]:
-    """Run id → how its submission stands. `queue` is the user's own; None: it did not answer, for the reason `error`."""
+    """Run id → how its submission stands.
+
+    `queue` is the user's own; None: it did not answer, for the reason `error`.
+    """
     if queue is None:
         return {run.run_id: _without_queue(run, error) for run in lost}
     found = jobs_by_output(lost, queue, known_cluster(settings))
@@ -104,7 +108,10 @@ def ask_for_jobs(lost: Sequence[Run], settings: Settings, io: Io, user: str) -> 
 
 
 def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
-    """Write down which job it is, unless its launcher will. Where that cannot be written, it is looked for again the next time."""
+    """Write down which job it is, unless its launcher will.
+
+    Where that cannot be written, it is looked for again the next time.
+    """
     if settings.is_readonly or run.is_launching:
         return
     path = runs.RunPaths(run.run_dir).run_json
@@ -114,9 +121,12 @@ def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
 
 
 def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tuple[str, ...]:
-    """What to know before a recipe is launched again: launches of it that were interrupted. Slurm is asked only if there are any.
+    """What to know before a recipe is launched again: launches of it that were interrupted.
 
-    Raises UserError when it does not answer: one of them may be queued, and a launch would wait for the same controller.
+    Slurm is asked only if there are any.
+
+    Raises UserError when it does not answer: one of them may be queued, and a launch would wait for the same
+    controller.
     """
     now_s = io.now()
     waiting = [run for run in _recent(recipe, settings, io, now_s) if _is_waiting(run)]
@@ -205,7 +215,10 @@ def _adopted(run: Run, job: Job, found_by: str, settings: Settings) -> Standing:
 
 
 def _absent(run: Run, doubt: str | None, settings: Settings, now_s: float) -> Standing:
-    """No job. Once no order can be on its way any more, that is written down, and Slurm is not asked again."""
+    """No job.
+
+    Once no order can be on its way any more, that is written down, and Slurm is not asked again.
+    """
     if doubt is not None:
         return Standing(run, None, Submission.NOT_QUEUED, doubt)
     is_certain = run.cluster is not None and known_cluster(settings) is not None

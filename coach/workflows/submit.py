@@ -44,7 +44,8 @@ _OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
 
 
 def make_ready(plan: Plan) -> None:
-    """What a run needs before its record: its directory, the folder in which Slurm opens the logs, and the code."""
+    """What a run needs before its record: its directory, the folder in which Slurm opens the logs, and the
+    code."""
     with _told(plan):
         _make_code(plan)
         paths = runs.create_run_dir(Path(plan.run_dir).parent, plan.run_id)
@@ -53,7 +54,9 @@ def make_ready(plan: Plan) -> None:
 
 
 def check_ready(plan: Plan) -> None:
-    """Fail where `make_ready` would, and make no run. The code is there afterwards, so that the printed script can be started by hand.
+    """Fail where `make_ready` would, and make no run.
+
+    The code is there afterwards, so that the printed script can be started by hand.
 
     Such a script makes its run directory itself, but for the folder that Slurm needs before it.
     """

@@ -1,4 +1,5 @@
-"""A job is a run's by the file that it writes to, or by the command that submitted it: never by the recipe's name."""
+"""A job is a run's by the file that it writes to, or by the command that submitted it: never by the recipe's
+name."""
 
 from __future__ import annotations
 

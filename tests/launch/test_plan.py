@@ -187,7 +187,8 @@ def test_a_recipe_that_needs_eight_ranks_gets_them_on_as_many_nodes_as_are_asked
 
 
 def test_asking_for_the_ranks_that_would_start_anyway_is_taken() -> None:
-    """On CPUs the recipe's own number of ranks starts though the nodes have fewer CPUs; more than either is refused."""
+    """On CPUs the recipe's own number of ranks starts though the nodes have fewer CPUs; more than either is
+    refused."""
     few_cpus = replace(CLUSTER, nodes=tuple(replace(node, num_cpus=2) for node in CLUSTER.nodes))
     unasked, asked = (
         resolve_resources(request, get_recipe("parallel_3d"), {}, few_cpus).resources

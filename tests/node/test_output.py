@@ -1,4 +1,5 @@
-"""`coach run` keeps what its command prints, and passes it on as if there were no coach, also after coach was killed."""
+"""`coach run` keeps what its command prints, and passes it on as if there were no coach, also after coach was
+killed."""
 
 from __future__ import annotations
 

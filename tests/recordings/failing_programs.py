@@ -1,4 +1,5 @@
-"""Make the logs of `ended/`, `caught/`, `plain/`, `curves/`, `silent/` and `unknown/` again, by programs that really do what they are named after.
+"""Make the logs of `ended/`, `caught/`, `plain/`, `curves/`, `silent/` and `unknown/` again, by programs that
+really do what they are named after.
 
     python tests/recordings/failing_programs.py [NAME…]
 

@@ -1,4 +1,5 @@
-"""A traceback shows lines of the program beside its error: what stands in them was not said, and is nobody's evidence."""
+"""A traceback shows lines of the program beside its error: what stands in them was not said, and is nobody's
+evidence."""
 
 from __future__ import annotations
 

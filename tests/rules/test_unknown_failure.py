@@ -1,4 +1,5 @@
-"""A job that ended badly always gets a finding: where no rule knows why, its state, its exit status and its last error."""
+"""A job that ended badly always gets a finding: where no rule knows why, its state, its exit status and its
+last error."""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ def test_one_who_writes_thousands_of_files_crowds_nobody_out(
 def test_thousands_of_files_of_one_user_hide_nobody_else_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mallory's files carry his own number, or Ada's with an older run; they may even come first in the directory."""
+    """Mallory's files carry his own number, or Ada's with an older run; they may even come first in the
+    directory."""
     monkeypatch.setattr(cohort, "MAX_FILES", 500)
     ada, mallory, run_id = 61001, 61002, "20261121-101010-ddp-0001"
     for n in range(2000):

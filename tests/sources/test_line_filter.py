@@ -41,7 +41,8 @@ def all_fixture_text() -> bytes:
 
 
 def everywhere(wanted: tuple[Signature, ...]) -> tuple[Signature, ...]:
-    """The same, where no line is passed over for its place in a traceback: the lines were put in another order."""
+    """The same, where no line is passed over for its place in a traceback: the lines were put in another
+    order."""
     return tuple(replace(signature, reads_source=True) for signature in wanted)
 
 

@@ -1,4 +1,7 @@
-"""An answer that comes after the limit is used, and what is still open is not asked twice. The client is a script that a test lets answer."""
+"""An answer that comes after the limit is used, and what is still open is not asked twice.
+
+The client is a script that a test lets answer.
+"""
 
 from __future__ import annotations
 

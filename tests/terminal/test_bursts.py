@@ -1,4 +1,5 @@
-"""Text that is typed or pasted in bursts, and sequences that come in pieces, as a slow line and a quick person send them."""
+"""Text that is typed or pasted in bursts, and sequences that come in pieces, as a slow line and a quick
+person send them."""
 
 from __future__ import annotations
 

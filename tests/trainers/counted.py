@@ -1,7 +1,9 @@
-"""Train some steps with each trainer and print how many values each step reads back: `counted.py RUN_DIR CACHE_DIR NAME=FLAG,… …`.
+"""Train some steps with each trainer and print how many values each step reads back: `counted.py RUN_DIR
+CACHE_DIR NAME=FLAG,… …`.
 
-To read a value of a tensor on a GPU is to wait for the GPU; on the CPU the reads can be counted. All trainers run in this process, on
-one rank. `step` counts the reads between two calls of MetricsLog.step, `record` the reads within each call.
+To read a value of a tensor on a GPU is to wait for the GPU; on the CPU the reads can be counted. All trainers
+run in this process, on one rank. `step` counts the reads between two calls of MetricsLog.step, `record` the
+reads within each call.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Ended(BaseException):
 
 
 class Reads(TorchDispatchMode):
-    """Counts item(), bool(), int() and float() of a tensor, which are one operation; the other ways are patched below."""
+    """Counts item(), bool(), int() and float() of a tensor, which are one operation; the other ways are
+    patched below."""
 
     num = 0
 

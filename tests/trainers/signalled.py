@@ -1,4 +1,5 @@
-"""Run a trainer in which one rank gets SIGTERM at the end of a chosen step: `signalled.py STEP RANK TRAINER [FLAG …]`.
+"""Run a trainer in which one rank gets SIGTERM at the end of a chosen step: `signalled.py STEP RANK TRAINER
+[FLAG …]`.
 
 A signal from outside arrives in another step every time; a test that compares steps needs it in the same one.
 """

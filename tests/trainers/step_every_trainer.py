@@ -2,8 +2,9 @@
 
     python step_every_trainer.py FOLDER NUM_STEPS TRAINER.py ...
 
-On a GPU torch updates all parameters of a group in one call (`foreach`, `fused`). Its tables of devices for that name no CPU, so this
-program adds it. torch is imported once and each rank of each trainer is forked from it: the import takes longer than the steps.
+On a GPU torch updates all parameters of a group in one call (`foreach`, `fused`). Its tables of devices for
+that name no CPU, so this program adds it. torch is imported once and each rank of each trainer is forked from
+it: the import takes longer than the steps.
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ class Training:
             self.ranks[os.pidfd_open(pid)] = pid
 
     def is_over(self) -> bool:
-        """True once all ranks have ended. A drill may wait for ever: its ranks end after their steps, at the latest after the deadline."""
+        """True once all ranks have ended.
+
+        A drill may wait for ever: its ranks end after their steps, at the latest after the deadline.
+        """
         is_late = time.monotonic() > self.ends_at
         is_enough = self.name.startswith("drill_") and min(self.made()) >= self.num_steps
         for descriptor, pid in list(self.ranks.items()):

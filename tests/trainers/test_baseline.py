@@ -60,7 +60,8 @@ def test_a_run_that_is_requeued_twice_is_the_run_that_was_never_interrupted(
 ) -> None:
     straight, requeued = tmp_path / "straight", tmp_path / "requeued"
     assert trainer.run("baseline.py", straight, max_steps=45, num_workers=0).returncode == 0
-    # An epoch has 20 steps: the signals come within the first and within the second one. Who loads the data changes nothing.
+    # An epoch has 20 steps: the signals come within the first and within the second one. Who loads the data
+    # changes nothing.
     for at_step, num_workers in ((9, 2), (31, 0), (0, 2)):
         flags = {"max_steps": 45, "num_workers": num_workers}
         done = trainer.run_until_signal(at_step, "baseline.py", requeued, **flags)

@@ -15,7 +15,10 @@ from tests.tui.fake_session import FakeLauncher
 
 
 async def burst(driver: Driver, *keys: str) -> None:
-    """All keys before any of them is looked at, as one read of the terminal gives them. What begins with `paste:` is pasted."""
+    """All keys before any of them is looked at, as one read of the terminal gives them.
+
+    What begins with `paste:` is pasted.
+    """
     for key in keys:
         kind, _, text = key.partition("paste:")
         if text and not kind:

@@ -1,4 +1,5 @@
-"""A run is named whose launch was interrupted: cancel, the next launch and the screens say what Slurm knows of it."""
+"""A run is named whose launch was interrupted: cancel, the next launch and the screens say what Slurm knows
+of it."""
 
 from __future__ import annotations
 

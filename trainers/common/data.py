@@ -138,7 +138,8 @@ def default_cache_dir() -> Path:
 
 
 class ResumableSampler(Sampler["tuple[int, int]"]):
-    """Another sampler's order, from a position within an epoch on: pairs of epoch and index, as SeededSamples reads them.
+    """Another sampler's order, from a position within an epoch on: pairs of epoch and index, as SeededSamples
+    reads them.
 
     Raises TrainerError when an epoch has the order of the one before.
     """
@@ -169,9 +170,11 @@ class ResumableSampler(Sampler["tuple[int, int]"]):
 
 
 class SeededSamples(Dataset[Any]):
-    """Another dataset's samples, each augmented with random numbers that depend on seed, epoch and index alone.
+    """Another dataset's samples, each augmented with random numbers that depend on seed, epoch and index
+    alone.
 
-    Numbers that run on from sample to sample depend on which process loaded what before. A resumed run could not draw them again.
+    Numbers that run on from sample to sample depend on which process loaded what before. A resumed run could
+    not draw them again.
     """
 
     def __init__(self, samples: Dataset[Any], seed: int) -> None:

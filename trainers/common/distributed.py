@@ -297,7 +297,8 @@ _question: list[tuple[dist.Work, np.ndarray[Any, Any]]] = []
 def any_rank_by_now(is_true: bool) -> bool:
     """True if it was true on at least one rank at the call before this one. All ranks call it in every step.
 
-    All get the same answer, so that all act in the same step. No step waits for it: it travels while the next step is computed.
+    All get the same answer, so that all act in the same step. No step waits for it: it travels while the next
+    step is computed.
     """
     if not (dist.is_available() and dist.is_initialized()):
         return is_true

@@ -38,7 +38,8 @@ class MetricsLog:
         self.rank = rank_from_env()
         self.world_size = world_size_from_env()
         self.logging_time_s = 0.0
-        # Without records nothing holds the host back: it may ask for hundreds of steps ahead of a GPU, and its clock times none of them.
+        # Without records nothing holds the host back: it may ask for hundreds of steps ahead of a GPU, and
+        # its clock times none of them.
         self.timing = Timing(is_device_s=log_steps or device.type != "cuda")
         self._device = device
         self._log_steps = log_steps
@@ -110,7 +111,10 @@ class MetricsLog:
             self._step_ended.record()
 
     def wait_for_device(self) -> None:
-        """Wait for all that was asked of a GPU, so that the times of steps add up to the time of their epoch. Without records: do nothing."""
+        """Wait for all that was asked of a GPU, so that the times of steps add up to the time of their epoch.
+
+        Without records: do nothing.
+        """
         if self._log_steps and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 

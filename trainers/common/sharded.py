@@ -29,15 +29,18 @@ _WHOLE = "trainer.pt"
 
 
 def groups_of(model: nn.Module) -> list[dict[str, Any]]:
-    """The model's parameters for an optimizer: the split ones in one group, those that each rank has whole in another.
+    """The model's parameters for an optimizer: the split ones in one group, those that each rank has whole in
+    another.
 
-    On a GPU an optimizer updates a group in one call, and torch refuses a call that mixes DTensors and plain tensors.
+    On a GPU an optimizer updates a group in one call, and torch refuses a call that mixes DTensors and plain
+    tensors.
     """
     return [{"params": parameters} for parameters in _split_and_whole(model) if parameters]
 
 
 def norm_of_gradients(model: nn.Module) -> torch.Tensor:
-    """Of the model, or of a stage: a split gradient counts with the parts of all its ranks, one that each of them has whole counts once."""
+    """Of the model, or of a stage: a split gradient counts with the parts of all its ranks, one that each of
+    them has whole counts once."""
     split, whole = (
         nn.utils.get_total_norm([parameter.grad for parameter in parameters])
         for parameters in _split_and_whole(model)

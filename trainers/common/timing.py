@@ -17,7 +17,10 @@ WARM_UP_STEPS = 3
 
 
 class Timing:
-    """Adds up what one rank measured. A step costs some bytes. `is_device_s`: the times of steps tell the pace of the device."""
+    """Adds up what one rank measured.
+
+    A step costs some bytes. `is_device_s`: the times of steps tell the pace of the device.
+    """
 
     def __init__(self, is_device_s: bool = True) -> None:
         self._is_device_s = is_device_s

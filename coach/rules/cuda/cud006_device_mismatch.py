@@ -40,8 +40,8 @@ class DeviceMismatch(EndingRule):
     Why it matters
         The program ends at that operation: nothing moves data between devices by itself.
     When it stays silent
-        Where the types that are named lie on one device and differ in dtype alone (TOR004). Where a logger gives it as a warning; info
-        when the program caught it and went on.
+        Where the types that are named lie on one device and differ in dtype alone (TOR004). Where a logger
+        gives it as a warning; info when the program caught it and went on.
     What to do
         Move what the traceback's line uses to one device. Often forgotten: tensors made inside `forward` (give them `device=x.device`),
         plain attributes (use `register_buffer`), the loss's weights, the batch's other fields. cuda:0 beside cuda:1: call

@@ -79,9 +79,9 @@ class FileNotFound(EndingRule):
     Why it matters
         Nothing was trained. Where the path exists on the login node, the compute node does not see that file system.
     When it stays silent
-        On missing programs (nvcc, ninja) and on sockets of worker processes, which are other causes, and on downloads without a way to
-        the internet (ENV021). Info when the error was caught
-        and the program went on.
+        On missing programs (nvcc, ninja) and on sockets of worker processes, which are other causes, and on
+        downloads without a way to the internet (ENV021). Info when the error was caught and the program went
+        on.
     What to do
         Look from a compute node: `srun ls PATH`. Relative paths count from the directory of submission. Fetch data on a login node,
         into a file system that all nodes see, and name it in full. coach's recipes train on generated data without `data_dir`.

@@ -214,7 +214,8 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
 
 
 def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:
-    """The ranks that called another operation than the others under the same number, or brought another size to it."""
+    """The ranks that called another operation than the others under the same number, or brought another size
+    to it."""
     calls = {number: rank.op or "" for number, rank in waiting.items()}
     if len(set(calls.values())) == 1 and set(calls.values()) <= _EVEN:
         calls = {

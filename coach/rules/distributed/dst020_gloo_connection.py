@@ -27,9 +27,10 @@ class GlooConnection(EndingRule):
     """A gloo connection between two ranks was lost, or never came about.
 
     What it sees
-        Errors from gloo's transport: "Connection closed by peer [ADDRESS]", "Connection reset by peer", "Timed out waiting …ms for recv
-        operation to complete", "Gloo connectFullMesh failed", "Unable to find address for: INTERFACE". Where torchrun's summary names
-        another rank as the first failure, and that rank left no error, the finding is about that rank.
+        Errors from gloo's transport: "Connection closed by peer [ADDRESS]", "Connection reset by peer",
+        "Timed out waiting …ms for recv operation to complete", "Gloo connectFullMesh failed", "Unable to find
+        address for: INTERFACE". Where torchrun's summary names another rank as the first failure, and that
+        rank left no error, the finding is about that rank.
     Why it matters
         "closed by peer" is said by the rank that is left: the other one ended first, and its error is the cause. A connection that never
         came about is the network's choice: gloo takes the address that the node's own name resolves to.

@@ -44,10 +44,12 @@ class HostnameResolution(EndingRule):
     Why it matters
         MASTER_ADDR, or another address that the program was given, is no name that the nodes know.
     When it stays silent
-        On c10d's warnings for one kind of address, and where a logger gives it as a warning (a tracker that goes on trying). On hosts
-        outside of the cluster: a download without a way to the internet is ENV021. Info when the program went on.
+        On c10d's warnings for one kind of address, and where a logger gives it as a warning (a tracker that
+        goes on trying). On hosts outside of the cluster: a download without a way to the internet is ENV021.
+        Info when the program went on.
     What to do
-        MASTER_ADDR comes from `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list such as node[1-2] is no name.
+        MASTER_ADDR comes from `scontrol show hostnames $SLURM_JOB_NODELIST | head -1`; a node list such as
+        node[1-2] is no name.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; getaddrinfo(3); urllib3 NameResolutionError.
     """

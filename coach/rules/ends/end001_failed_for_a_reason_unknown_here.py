@@ -1,4 +1,7 @@
-"""END001: a job ended badly, and no other rule says why. Its state, its exit status and its last error are shown instead of nothing."""
+"""END001: a job ended badly, and no other rule says why.
+
+Its state, its exit status and its last error are shown instead of nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +43,20 @@ class UnknownFailure(Rule):
     """The job failed, and no rule knows why.
 
     What it sees
-        A bad end (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status that is not 0, where no other finding says why it
-        ended. Of a log without a job: a traceback or an error that is the last thing in it. The last error block is quoted: a traceback, the
-        lines of an error, or the last lines of stderr.
+        A bad end (FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE) or an exit status that is
+        not 0, where no other finding says why it ended. Of a log without a job: a traceback or an error that
+        is the last thing in it. The last error block is quoted: a traceback, the lines of an error, or the
+        last lines of stderr.
     Why it matters
-        A failure without a known cause is still a failure. The lines that are quoted most often name the cause.
+        A failure without a known cause is still a failure. The lines that are quoted most often name the
+        cause.
     When it stays silent
-        As soon as another rule at warning or above says why the job ended. On jobs that completed with status 0, run, wait, were cancelled, preempted or
-        requeued. Of a log without a job: where anything was printed after the error, the log says that it ended well, or the error was tried again or ignored.
+        As soon as another rule at warning or above says why the job ended. On jobs that completed with status
+        0, run, wait, were cancelled, preempted or requeued. Of a log without a job: where anything was
+        printed after the error, the log says that it ended well, or the error was tried again or ignored.
     What to do
-        Read the lines that are quoted, then the log above them. Without a log: `sacct -j JOB -o JobID,State,ExitCode,Reason,NodeList` shows
-        what Slurm knows.
+        Read the lines that are quoted, then the log above them. Without a log: `sacct -j JOB -o
+        JobID,State,ExitCode,Reason,NodeList` shows what Slurm knows.
     Sources
         Slurm's job state codes and exit codes; signal(7); bash(1), EXIT STATUS.
     """

@@ -25,8 +25,9 @@ class TorchWithoutCuda(EndingRule):
     When it stays silent
         It is info when the program caught the error and went on.
     What to do
-        Install the build for the driver's CUDA (pytorch.org shows the index, for example download.pytorch.org/whl/cu128), or choose
-        an environment that has it. A run that coach launched is offered the same launch without GPUs, on the CPU.
+        Install the build for the driver's CUDA (pytorch.org shows the index, for example
+        download.pytorch.org/whl/cu128), or choose an environment that has it. A run that coach launched is
+        offered the same launch without GPUs, on the CPU.
     Sources
         torch/cuda/__init__.py `_lazy_init`; torch/version.py as wheels are built.
     """

@@ -27,9 +27,10 @@ class DiskFull(EndingRule):
     """A file system took no more of the job's data.
 
     What it sees
-        "Disk quota exceeded" (errno 122) or "No space left on device" (errno 28) in an error that ended the program; or what the job's
-        own first look found: a real file that could not be written, too little space, too few inodes. torch's "unexpected pos" and
-        "failed writing file" say only that a write failed: then either is possible, with less confidence.
+        "Disk quota exceeded" (errno 122) or "No space left on device" (errno 28) in an error that ended the
+        program; or what the job's own first look found: a real file that could not be written, too little
+        space, too few inodes. torch's "unexpected pos" and "failed writing file" say only that a write
+        failed: then either is possible, with less confidence.
     Why it matters
         Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the smallest quota, and caches
         (Hugging Face, torch, pip) fill it unseen.

@@ -33,8 +33,9 @@ class KilledSilently(EndingRule):
     """A process was killed by SIGKILL, and nobody said why.
 
     What it sees
-        "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or mpirun, a Ray worker that "unexpectedly exits",
-        and no other cause. torchrun's Root Cause block names the rank; a connection that another rank lost is then the consequence.
+        "Signal 9 (SIGKILL) received by PID", exit codes -9 and 137 of ranks, "Killed" from a shell, srun or
+        mpirun, a Ray worker that "unexpectedly exits", and no other cause. torchrun's Root Cause block names
+        the rank; a connection that another rank lost is then the consequence.
     Why it matters
         A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel did, because the host's memory
         (of the node, or of the job's cgroup) ran out.

@@ -28,9 +28,9 @@ class Cancelled(EndedBySlurm):
         Where another reason stands in the line (time limit, preemption, node failure, requeue), and where srun ended a step because
         one of its tasks failed. Where something went wrong before, that is the cause: people cancel jobs that do not train.
     What to do
-        Nothing, if you did it: where Slurm's state says CANCELLED, this is told as a fact (info), and so is what the tasks printed
-        because of it. Else `sacct -j JOB -o State%30` shows the user id that did ("CANCELLED by 1000"): an administrator, or a
-        site's tool that ends idle jobs.
+        Nothing, if you did it: where Slurm's state says CANCELLED, this is told as a fact (info), and so is
+        what the tasks printed because of it. Else `sacct -j JOB -o State%30` shows the user id that did
+        ("CANCELLED by 1000"): an administrator, or a site's tool that ends idle jobs.
     Sources
         slurmstepd (req.c); scancel(1); srun's launch plugin; sacct(1), State.
     """

@@ -29,16 +29,19 @@ class DtypeMismatch(EndingRule):
     """Tensors of one operation have different dtypes.
 
     What it sees
-        "expected scalar type Half but found Float", "mat1 and mat2 must have the same dtype", "Found dtype Double but expected Float", and
-        "Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same", where both types are of one device.
+        "expected scalar type Half but found Float", "mat1 and mat2 must have the same dtype", "Found dtype
+        Double but expected Float", and "Input type (torch.cuda.HalfTensor) and weight type
+        (torch.cuda.FloatTensor) should be the same", where both types are of one device.
     Why it matters
         The program ends at that operation. Nothing is wrong with devices or shapes.
     When it stays silent
-        Where the two types name different devices (CUD006), and where a logger gives it as a warning. Info when the program went on.
+        Where the two types name different devices (CUD006), and where a logger gives it as a warning. Info
+        when the program went on.
     What to do
-        Look at the line of the own code that is shown. Often: half or bf16 weights without autocast around the forward pass, inputs that
-        NumPy made as float64, class numbers given as floats (a target for cross_entropy is int64), a part of the model that was loaded
-        in another precision. Take the dtype from the weights: x.to(layer.weight.dtype).
+        Look at the line of the own code that is shown. Often: half or bf16 weights without autocast around
+        the forward pass, inputs that NumPy made as float64, class numbers given as floats (a target for
+        cross_entropy is int64), a part of the model that was loaded in another precision. Take the dtype from
+        the weights: x.to(layer.weight.dtype).
     Sources
         torch aten dtype checks (0.4 to 2.13); torch.autocast's documentation.
     """

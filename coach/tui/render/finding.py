@@ -27,7 +27,8 @@ from coach.tui.render.text import (
 
 
 def fix_word(findings: Iterable[Finding]) -> str | None:
-    """What `F` shows of these: a `fix` changes the launch, `advice` is for a person to do; None where there is neither."""
+    """What `F` shows of these: a `fix` changes the launch, `advice` is for a person to do; None where there
+    is neither."""
     fixes = [fix for finding in findings for fix in finding.fixes]
     return None if not fixes else "fix" if any(fix.changes for fix in fixes) else "advice"
 

@@ -80,7 +80,10 @@ class PlanField(TextField):
             self.value = text
 
     def take_over(self, old: PlanField) -> None:
-        """Stand where another field stood. What was typed there since the plan was asked for is still an edit."""
+        """Stand where another field stood.
+
+        What was typed there since the plan was asked for is still an edit.
+        """
         self.said = old.said
         self.value = old.value
 

@@ -1,7 +1,7 @@
 """A line of text that is typed. The app gives it each key at once, before it looks at the next one.
 
-Textual inserts characters in the field's own queue and runs Backspace, the arrows and Enter later, as bindings: of `Backspace 2` in one
-packet the 2 comes first.
+Textual inserts characters in the field's own queue and runs Backspace, the arrows and Enter later, as
+bindings: of `Backspace 2` in one packet the 2 comes first.
 """
 
 from __future__ import annotations
