@@ -198,15 +198,21 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
 
 
 def _weights(loud: list[_Condition], causes: dict[int, str | None]) -> dict[str, Severity]:
-    """How bad what each rule found is, counting what it explains, and what that explains in turn."""
+    """How bad what each rule found is, counting what it explains, and what that explains in turn.
+
+    Beside an end without a known cause, a finding about speed weighs no more than a warning: it ended nothing.
+    """
     weights: dict[str, Severity] = {}
+    has_unknown_end = any(condition.rule.is_last_resort for condition in loud)
     explained_by = {condition.rule.code: causes[id(condition)] for condition in loud}
     for condition in loud:
         code: str | None = condition.rule.code
+        is_about_speed = condition.rule.causal_rank >= _PERFORMANCE
+        severity = Severity.WARNING if has_unknown_end and is_about_speed else _severity(condition)
         seen: set[str] = set()
         while code is not None and code not in seen:
             seen.add(code)
-            weights[code] = max(_severity(condition), weights.get(code, Severity.INFO))
+            weights[code] = max(severity, weights.get(code, Severity.INFO))
             code = explained_by.get(code)
     return weights
 

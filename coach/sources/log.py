@@ -29,6 +29,7 @@ class _FollowedLog:
     def __init__(self, io: Io, path: Path, signatures: Sequence[Signature], start: int = 0) -> None:
         self._io = io
         self._start = start
+        self._is_first_look = True
         self._follower = FileFollower(io, path, BITE_BYTES)
         self._path = path
         self._signatures = signatures
@@ -61,7 +62,11 @@ class _FollowedLog:
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
             self._tail = self._far_end() or self._scanner.tail()
-        return LogChunk(target, tuple(hits), self._tail, bite.is_restart), bite.is_caught_up, True
+        # The end of a log that is whole may still be held, as more of its last error may come. A second look at
+        # once takes it: an ended job must not be judged without its last words.
+        is_caught_up = bite.is_caught_up and not (self._is_first_look and bite.data)
+        self._is_first_look = self._is_first_look and not bite.is_caught_up
+        return LogChunk(target, tuple(hits), self._tail, bite.is_restart), is_caught_up, True
 
     def _pass_over_start(self) -> None:
         """Count the lines of what the file held before, and follow it from there.

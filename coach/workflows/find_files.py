@@ -58,7 +58,11 @@ _RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
 _METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
 _DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
 _LOG = re.compile(r"\.(?:out|err|log|txt)$")
-_BEFORE_TASK = re.compile(r"(?<![A-Za-z\d])\d++_$")
+_OTHER_NUMBER = re.compile(
+    r"(?:(?<![A-Za-z\d])\d++_|(?:node|host|gpu|cpu|rank|worker|epoch|fold)[-_]?)$",
+    re.IGNORECASE,
+)
+"""What stands before a number that is no job's: `slurm-9_` of task 5 in array 9, `slurmd-node` of node 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +189,8 @@ def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], K
         name = path.rpartition("/")[2]
         if found := _common_kind(path):
             return found
-        # Behind `JOB_` stands the number of an array's task: `slurm-9_5.out` is not of job 5.
-        if _LOG.search(name) and any(
-            not _BEFORE_TASK.search(name[: at.start()]) for at in named.finditer(name)
-        ):
+        places = named.finditer(name) if _LOG.search(name) else ()
+        if any(not _OTHER_NUMBER.search(name[: place.start()]) for place in places):
             return Kind.LOG
         return Kind.STEP_LOG if any(pattern.fullmatch(path) for pattern in of_steps) else None
 

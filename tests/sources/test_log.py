@@ -178,3 +178,19 @@ def test_a_file_that_began_anew_since_is_searched_from_its_start() -> None:
     source = LogSource(io, "r", lambda: (PATH,), lambda: (KILLED,), start_of=lambda path: 1 << 20)
     [hit] = chunk_of(source.poll()).hits
     assert hit.line == 1
+
+
+def test_the_first_look_at_a_log_that_has_ended_has_all_of_its_last_words(tmp_path: Path) -> None:
+    """The end of a log is held for more of its last error. An ended job is judged once: it must not be without it."""
+    log = tmp_path / "5.out"
+    log.write_text("Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nImportError: x\nbye\n")
+    signature = Signature("X", "x", ("ImportError",), re.compile("ImportError: x"))
+    source = LogSource(SystemIo({}), "5", lambda: [log], lambda: [signature])
+    seen: list[str] = []
+    for _ in range(3):
+        readings = list(source.poll())
+        chunks = [reading.payload for reading in readings if isinstance(reading.payload, LogChunk)]
+        seen += [hit.rule for chunk in chunks for hit in chunk.hits]
+        if all(reading.is_caught_up for reading in readings):
+            break
+    assert seen == ["X"]

@@ -222,6 +222,13 @@ def test_a_link_that_leads_out_of_a_checked_directory_is_named_and_not_followed(
 
 def test_the_log_of_an_array_s_task_is_not_the_log_of_the_job_with_the_task_s_number() -> None:
     io = FakeIo()
-    for name in ("slurm-9_17.out", "9_17.err", "slurm-17_2.out", "run2_17.out", "exp_17.log"):
+    for name in (
+        "slurm-9_17.out",
+        "9_17.err",
+        "slurm-17_2.out",
+        "slurmd-node17.log",
+        "run2_17.out",
+        "exp_17.log",
+    ):
         write(io, f"/w/{name}")
     assert names(job_files(io).logs()) == ["slurm-17.out", "exp_17.log", "run2_17.out"]

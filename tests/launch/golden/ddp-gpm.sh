@@ -137,7 +137,9 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
   },
   "parent_run_id": null,
   "fix": null,
-  "resume_from": null
+  "resume_from": null,
+  "uneven_by_design": false,
+  "remedies": {}
 }
 COACH_RUN_JSON
   mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"

@@ -117,7 +117,9 @@ if [[ ! -e $RUN_DIR/run.json ]]; then
   },
   "parent_run_id": null,
   "fix": null,
-  "resume_from": "/runs/other/checkpoints/step-00000040.pt"
+  "resume_from": "/runs/other/checkpoints/step-00000040.pt",
+  "uneven_by_design": false,
+  "remedies": {}
 }
 COACH_RUN_JSON
   mv "$RUN_DIR/.run.json.new" "$RUN_DIR/run.json"
