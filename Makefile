@@ -8,7 +8,7 @@
 #   make wheelhouse  collect all wheels in ./wheelhouse, for a site without internet: `make run` there takes them from it
 #   make clean       remove .venv and what else was made; not ./wheelhouse, which cannot be made again everywhere
 #
-# EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core (about 55 MB); PYTHON=/path/to/python3 chooses the
+# EXTRAS=train or EXTRAS= overrides what `make run` installs beside the core (about 60 MB); PYTHON=/path/to/python3 chooses the
 # interpreter, VENV=DIR the place, and WHEELHOUSE=DIR, or WHEELHOUSE= for the network, where the wheels come from.
 
 .ONESHELL:

@@ -99,8 +99,10 @@ def form(open_terminal: OpenTerminal, tmp_path: Path) -> Terminal:
 def values(screen: str) -> list[str]:
     """What the fields show, from above."""
     rows = screen.splitlines()
-    first = next(index for index, row in enumerate(rows) if " parameters ─" in row)
-    return [row[37:].split()[1] for row in rows[first + 1 : first + 1 + NUM_FIELDS]]
+    first, left = next(
+        (index, at) for index, row in enumerate(rows) if (at := row.find("─ parameters ─")) >= 0
+    )
+    return [row[left:].split()[1] for row in rows[first + 1 : first + 1 + NUM_FIELDS]]
 
 
 def test_fifty_bursts_of_keys_and_pastes_leave_the_values_that_were_typed(form: Terminal) -> None:

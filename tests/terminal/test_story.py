@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.terminal]
 OpenTerminal = Callable[..., Terminal]
 
 PLAN = "submits exactly this script"
+LAUNCH = "› launch "
+"""In the breadcrumb of the plan. The line about Enter goes as well while the plan is made again."""
 
 
 def settle(terminal: Terminal) -> None:
@@ -72,7 +74,7 @@ def is_accepted(terminal: Terminal) -> bool:
     """Press Enter; whether the plan took it. On a busy machine the last edit may still be on its way, and a plan in the making takes no Enter."""
     terminal.send("Enter")
     try:
-        terminal.wait_gone(PLAN, 2)
+        terminal.wait_gone(LAUNCH, 2)
     except AssertionError:
         return False
     return True

@@ -65,7 +65,11 @@ class Terminal:
             os.chown(self._directory, as_user.uid, as_user.gid)
         self._status_file = self._directory / "status"
         self._socket = f"coach-{secrets.token_hex(6)}"
-        base = as_user.env() if as_user else {k: v for k, v in os.environ.items() if not k.startswith("TMUX")}
+        # pytest's workers set COLUMNS, which a program believes more than its terminal.
+        foreign = ("TMUX", "COLUMNS", "LINES")
+        base = (
+            as_user.env() if as_user else {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+        )
         locale = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         self._env = (
             base
