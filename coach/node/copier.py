@@ -16,6 +16,7 @@ import socket
 import termios
 import threading
 import time
+from abc import ABC, abstractmethod
 from typing import Callable, Iterable, List, NamedTuple, Optional
 
 from coach.node.processes import read_stat
@@ -108,7 +109,7 @@ def encode(command: Command) -> bytes:
     return b"%d %d\n" % command
 
 
-class _Copy:
+class _Copy(ABC):
     """Passes on one stream, in a thread of its own."""
 
     def __init__(self, stream: Stream, has_ended: threading.Event, ended: int) -> None:
@@ -131,13 +132,15 @@ class _Copy:
         finally:
             self.is_drained.set()
 
+    @abstractmethod
     def _is_wanted(self) -> bool:
-        raise NotImplementedError
+        """False once nothing more has to be passed on."""
 
+    @abstractmethod
     def _next(self) -> bytes:
-        """What comes next, after a wait; empty at the end."""
-        raise NotImplementedError
+        """The bytes that come next, after a wait; empty at the end."""
 
+    @abstractmethod
     def _keep(self, data: bytes) -> None:
         """Write it to the log, if that is left to the copier."""
 
@@ -173,6 +176,9 @@ class _Log(_Copy):
 
     def _is_wanted(self) -> bool:
         return self._has_reader
+
+    def _keep(self, data: bytes) -> None:
+        """Nothing is left to do: the command has written it."""
 
     def _next(self) -> bytes:
         pause_s = _SHORTEST_PAUSE_S
