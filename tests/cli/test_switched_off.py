@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,4 +55,4 @@ def test_on_the_screens_the_launch_key_says_why(
     terminal = open_terminal([sys.executable, "-m", "coach", "--backend", "local"], env=env)
     terminal.wait_for("1-5 launch")
     terminal.send("1")
-    terminal.wait_for("nothing trains on login nodes")
+    terminal.wait_for(re.compile(r"nothing trains on login\s+nodes"))

@@ -129,9 +129,9 @@ def test_a_killed_worker_proves_lack_of_memory_only_where_that_was_measured(
 
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"])
 def test_workers_that_slurm_killed_for_another_reason_prove_nothing(state: str) -> None:
-    found = causes(diagnose_log(KILLED, run(state=state)))
-    assert found[0].startswith("slurm_")
-    assert "host_oom" not in found
+    found = diagnose_log(KILLED, run(state=state)).findings
+    assert found[0].cause.startswith("slurm_")
+    assert "host_oom" not in {finding.cause for finding in found}
 
 
 @pytest.mark.parametrize(("used_mib", "expected"), [(3900.0, ["host_oom"]), (1000.0, ["unknown_failure"])])

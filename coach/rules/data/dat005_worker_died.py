@@ -12,7 +12,7 @@ from coach.rules.ending import UNHEEDED, EndingRule
 
 _DIED = re.compile(
     UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? ++(?P<pids>[\d,][\d, ]*+)\) "
-    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]{0,40}?)(?:\.|[ \t]*$)|exited unexpectedly)"
+    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]{0,40}?)(?:\.|[ \t]{0,20}$)|exited unexpectedly)"
     r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly"
     r"|RuntimeError: DataLoader \d+ workers exit unexpectedly|RuntimeError: One of the subprocesses has abruptly died"
     r"|BrokenProcessPool: A (?:child )?process (?:in the process pool was )?terminated abruptly)"
