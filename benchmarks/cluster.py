@@ -21,8 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from coach.sources.slurm_jobs import jobs_query  # noqa: E402 (the repository is on the path only now)
-from coach.sources.slurm_nodes import nodes_query, partitions_query  # noqa: E402
+from coach.sources.slurm.nodes import nodes_query, partitions_query  # noqa: E402
+from coach.sources.slurm.queue import jobs_query  # noqa: E402 (the repository is on the path only now)
 from tests.cluster.guest import Guest, counting_clients  # noqa: E402
 from tests.cluster.scale import ScaleCluster, why_not  # noqa: E402
 from tests.cluster.slurm import booted  # noqa: E402

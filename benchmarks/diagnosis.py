@@ -20,14 +20,14 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from coach.model.history import History
-from coach.model.metrics import Step
+from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, TelemetrySample
+from coach.model.training.metrics import Step
+from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, TelemetrySample
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
-from coach.sources.log import BITE_BYTES
-from coach.sources.log_scanner import LogScanner
+from coach.sources.logs.log_source import BITE_BYTES
+from coach.sources.logs.scanner import LogScanner
 
 NUM_TIMES = 3
 NUM_NODES, GPUS_PER_NODE, NUM_RANKS = 64, 8, 64

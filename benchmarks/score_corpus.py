@@ -13,13 +13,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from coach.model.finding import Finding, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
-from coach.sources.log import BITE_BYTES
-from coach.sources.log_scanner import LogScanner
+from coach.sources.logs.log_source import BITE_BYTES
+from coach.sources.logs.scanner import LogScanner
 
 HEALTHY = "healthy"
 

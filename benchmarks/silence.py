@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.score_corpus import findings_in  # noqa: E402 (the repository is on the path only now)
-from coach.model.finding import Finding, Severity  # noqa: E402
-from coach.model.printable import printable  # noqa: E402
+from coach.analysis.spelling.printable import printable  # noqa: E402
+from coach.model.judging.finding import Finding, Severity  # noqa: E402
 from coach.rules.engine import Engine  # noqa: E402
 from coach.rules.registry import build  # noqa: E402
 

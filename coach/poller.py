@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from coach.model.reading import Reading
 from coach.model.snapshot import Watch
 from coach.sources.base import PollingSource, Source
-from coach.sources.polling import Pace, poll_loop
+from coach.sources.polite.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5
 """A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after the command."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import coach
-from coach.model.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, Signature
+from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, Signature
 from coach.rules.registry import build, signatures
 
 _SEARCHES = frozenset({"search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split"})

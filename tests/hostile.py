@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from coach.model.printable import display_width
+from coach.analysis.spelling.printable import display_width
 
 CONTROLS = "\x1b[31mred\x1b]0;pwn\x07\x9b1m\r\b"
 MARKUP = "[@click=app.quit]x[/][bold red]y[/red] [/] [link=http://h]z"

@@ -14,7 +14,7 @@ import pytest
 
 from coach.cli import COMMANDS, guarded, run_command
 from coach.launch.recipe import data_dir
-from coach.sources.user import user_name
+from coach.sources.machine.user import user_name
 from tests.hostile import CONTROLS, HOSTILE, LONG, MARKUP, assert_harmless, poisoned
 
 RECORDINGS = Path(__file__).parent / "recordings"

@@ -8,7 +8,7 @@ import pytest
 from coach.model.reading import NodeList, Reading
 from coach.model.snapshot import Watch
 from coach.poller import Poller, SourceFactory
-from coach.sources.slurm import JobsSource
+from coach.sources.slurm.client import JobsSource
 from tests.sources.scripted_io import ScriptedIo, captured
 from tests.waiting import wait_until
 

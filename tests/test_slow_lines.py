@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from coach.model.log import MAX_LINE_BYTES, Signature
+from coach.model.training.log import MAX_LINE_BYTES, Signature
 from coach.rules.registry import build, signatures
-from coach.sources.literal_probe import probes_of
-from coach.sources.log_scanner import LogScanner
+from coach.sources.logs.literal_probe import probes_of
+from coach.sources.logs.scanner import LogScanner
 from tests.foreign_patterns import Pattern, all_patterns, calls_in_functions
 from tests.slow_lines import SlowLine, slow_lines
 
@@ -33,40 +33,40 @@ _QUADRATIC = 2.5
 _GIVE_UP_S = 0.5
 
 OWN_TEXT = {
-    "coach.analysis.query._COMMA": "what the user typed after -q",
+    "coach.analysis.query.language._COMMA": "what the user typed after -q",
     "coach.config.lines._STRINGS": "the user's or the site's own configuration",
     "coach.launch.recipe_file._TRAINER": "matched whole, by a function that is handed it",
     "coach.node.telemetry_file._SERIES": "what the sampler wrote; it cuts each record to 900 bytes",
-    "coach.sources.line_filter._CLASS": "a pattern of the program",
-    "coach.sources.line_filter._NO_DIGIT_MEANT": "a pattern of the program",
-    "coach.workflows.relaunch._RUN_JSON": "a script that coach wrote",
+    "coach.sources.logs.line_filter._CLASS": "a pattern of the program",
+    "coach.sources.logs.line_filter._NO_DIGIT_MEANT": "a pattern of the program",
+    "coach.workflows.launching.relaunch._RUN_JSON": "a script that coach wrote",
 }
 """Patterns that see no text of others, and what they see."""
 
 PUT_TOGETHER = {
-    "coach.analysis.batch_script._assignments": "names of a fixed list, in a script of the user",
-    "coach.analysis.batch_script._directives": "names of a fixed list, in a script of the user",
-    "coach.analysis.batch_script._flags": "names of a fixed list, in a script of the user",
-    "coach.analysis.batch_script._uses": "names of a fixed list, in a script of the user",
-    "coach.analysis.query_kinds._name_test": "a glob of the user",
+    "coach.analysis.jobs.batch_script._assignments": "names of a fixed list, in a script of the user",
+    "coach.analysis.jobs.batch_script._directives": "names of a fixed list, in a script of the user",
+    "coach.analysis.jobs.batch_script._flags": "names of a fixed list, in a script of the user",
+    "coach.analysis.jobs.batch_script._uses": "names of a fixed list, in a script of the user",
+    "coach.analysis.query.kinds._name_test": "a glob of the user",
     "coach.launch.refusal._choices": "sentences of sbatch",
     "coach.launch.refusal._named": "a name, escaped",
     "coach.launch.refusal._said": "sentences of sbatch",
     "coach.launch.refusal.fields_in_question": "sentences of sbatch",
     "coach.node.telemetry_file._old_numbers": "a name, escaped",
     "coach.recorder.anonymize.striker": "names, escaped",
-    "coach.rules.ending.ending_signatures": "a signature: tried as such",
-    "coach.rules.losslines._line_with": "a signature: tried as such",
+    "coach.rules.from_logs.ending_rule.ending_signatures": "a signature: tried as such",
+    "coach.rules.from_logs.loss_lines._line_with": "a signature: tried as such",
     "coach.rules.slurm.ended_by_slurm.cancelled_signature": "a signature: tried as such",
-    "coach.sources.line_filter.__missing__": "what probes_of derives: tried below",
-    "coach.sources.line_filter._alone": "what probes_of derives: tried below",
-    "coach.sources.line_filter._asked": "what probes_of derives: tried below",
-    "coach.sources.literal_probe._taken": "one class, on the ASCII characters",
-    "coach.sources.log_scanner._learn_layout": "one of the shapes of log_layout",
-    "coach.sources.slurm_conf._value_in": "a name of slurm.conf, in the site's own file",
-    "coach.workflows.find_files.kind_for": "names, escaped",
-    "coach.workflows.find_files.kind_in_folder": "an output name of a script, as script_outputs makes it",
-    "coach.workflows.find_files.lambda": "an output name of a script, as script_outputs makes it",
+    "coach.sources.logs.line_filter.__missing__": "what probes_of derives: tried below",
+    "coach.sources.logs.line_filter._alone": "what probes_of derives: tried below",
+    "coach.sources.logs.line_filter._asked": "what probes_of derives: tried below",
+    "coach.sources.logs.literal_probe._taken": "one class, on the ASCII characters",
+    "coach.sources.logs.scanner._learn_layout": "one of the shapes of log_layout",
+    "coach.sources.slurm.conf_file._value_in": "a name of slurm.conf, in the site's own file",
+    "coach.workflows.judging.job_files.kind_for": "names, escaped",
+    "coach.workflows.judging.job_files.kind_in_folder": "an output name of a script, as script_outputs makes it",
+    "coach.workflows.judging.job_files.lambda": "an output name of a script, as script_outputs makes it",
 }
 """Functions that put a pattern together at run time, and from what."""
 

@@ -1,4 +1,4 @@
-"""The headless front end: one file per command.
+"""The headless front end: one file per command; those for courses in `teaching/`.
 
 The table below is all that `coach --help` needs, so a command's module is imported only when it is the one that was asked for.
 Each module has `configure(parser)` and `run(args, settings) -> exit status`; with `unmistakable(arguments)` it writes them so that argparse
@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from coach.analysis.spelling.printable import printable
 from coach.model.errors import UserError
-from coach.model.printable import printable
 
 if TYPE_CHECKING:
     from coach.config import Settings
@@ -53,6 +53,9 @@ COMMANDS = {
     "sample": "sample GPUs and processes of this node",
 }
 
+_TEACHING = frozenset({"drill", "cohort", "workshop"})
+"""Commands whose modules lie in `cli/teaching/`."""
+
 
 def guarded(command: Callable[[], int]) -> int:
     """Run a front end. A user error becomes one line, a second for the hint, and its exit status (2)."""
@@ -76,7 +79,8 @@ def guarded(command: Callable[[], int]) -> int:
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Parse and run one command of COMMANDS."""
-    module = import_module(f"coach.cli.{name}")
+    folder = "coach.cli.teaching" if name in _TEACHING else "coach.cli"
+    module = import_module(f"{folder}.{name}")
     parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name].capitalize()}.")
     module.configure(parser)
     add_as_root(parser)

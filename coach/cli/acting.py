@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.job_action import JobAction, Verb
+from coach.model.slurm.job_action import JobAction, Verb
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.workflows.job_actions import perform, plan_action
+from coach.workflows.jobs.job_actions import perform, plan_action
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -10,16 +10,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from coach.analysis.provenance import visible_gpus
+from coach.analysis.measured.provenance import visible_gpus
 from coach.cli.acting import add_answers, is_confirmed, say
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.reading import Reading, TelemetryChunk
-from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.overlap import StreamSource
-from coach.workflows.attach import begin_attach, plan_attach, streams
+from coach.sources.slurm.overlap_step import StreamSource
+from coach.workflows.jobs.attach import begin_attach, plan_attach, streams
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -15,20 +15,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.look import Look, look_of, meaning_of
-from coach.analysis.parts import Judged
-from coach.analysis.withholding import why_withheld
+from coach.analysis.judging.no_finding import Look, look_of, meaning_of
+from coach.analysis.judging.several_jobs import Judged
+from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.cluster import add_options
 from coach.cli.text import print_line, printable
 from coach.cli.verdict import verdict_lines
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis, Evidence, Finding, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Evidence, Finding, Severity, Subject
 from coach.rules.engine import Engine
 from coach.sources.io import Io
 
 if TYPE_CHECKING:
-    from coach.workflows.checking import Checked, FilesRead
+    from coach.workflows.judging.check import Checked, FilesRead
 
 _MAX_NAMED = 20
 _FAIL_ON = {severity.word: severity for severity in Severity}
@@ -67,8 +67,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.workflows.checking import Checker
-    from coach.workflows.diagnosing import rules_of
+    from coach.workflows.judging.check import Checker
+    from coach.workflows.judging.lazy_engine import rules_of
 
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if args.target in (None, "-") and (args.log or args.metrics):
@@ -111,7 +111,7 @@ def _existing(text: str) -> Path:
 
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
     """Read one target whole and judge it. Raises UserError when it cannot be read."""
-    from coach.workflows.checking import Checker
+    from coach.workflows.judging.check import Checker
 
     return Checker(settings, io, engine, backend).target(text).diagnosis
 

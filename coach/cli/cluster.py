@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coach.config import BACKENDS, Settings
-from coach.model.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList
+from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
 
 if TYPE_CHECKING:
     from coach.sources.io import Io, Query
-    from coach.sources.slurm import Answer
+    from coach.sources.slurm.client import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,19 @@ def look(
     """
     from coach.sources.base import PollingSource
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.user import user_name
+    from coach.sources.machine.user import user_name
     from coach.workflows.backend import resolve_backend
 
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     asked: PollingSource
     if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
-        from coach.sources.local_cluster import LocalClusterSource
+        from coach.sources.machine.local_cluster import LocalClusterSource
 
         asked = LocalClusterSource(io, settings.runs_root, user_name())
     elif clusters:
         return _look_at_clusters(io, clusters, source, None if is_all else user_name())
     else:
-        from coach.sources.slurm import JobsSource, NodesSource
+        from coach.sources.slurm.client import JobsSource, NodesSource
 
         if source == "jobs":
             asked = JobsSource(io, user_name(), 0.0, is_all=is_all)
@@ -109,9 +109,9 @@ def look(
 
 
 def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | None) -> Look:
-    from coach.sources.slurm import Client
-    from coach.sources.slurm_jobs import jobs_query, parse_jobs
-    from coach.sources.slurm_nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
+    from coach.sources.slurm.client import Client
+    from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
+    from coach.sources.slurm.queue import jobs_query, parse_jobs
 
     def ask(query: Query) -> Answer:
         answer = Client(io).ask(query)
@@ -140,8 +140,8 @@ def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | 
 def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str | None]:
     """Which job has which GPUs, of all jobs at once, and why that is not told."""
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.slurm import Client
-    from coach.sources.slurm_start import ALLOCATIONS_QUERY, parse_allocations
+    from coach.sources.slurm.client import Client
+    from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
 
     answer = Client(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)).ask(
         ALLOCATIONS_QUERY

@@ -8,10 +8,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from coach.analysis.chain import Link
-from coach.analysis.compare import Comparison, Row
-from coach.analysis.steady import Estimate
-from coach.analysis.sweep import WORLD_SIZE, Group
+from coach.analysis.comparing.fix_chain import Link
+from coach.analysis.comparing.steady_state import Estimate
+from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group
+from coach.analysis.comparing.two_runs import Comparison, Row
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
@@ -30,11 +30,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.analysis.compare import compare
+    from coach.analysis.comparing.two_runs import compare
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.user import user_name
+    from coach.sources.machine.user import user_name
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.watch import read_once, resolve_target
+    from coach.workflows.watching.live_session import read_once, resolve_target
 
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show_group(text: str, settings: Settings, io: Io, backend: str, user: str, format_: str) -> int:
-    from coach.workflows.chain import read_chain
-    from coach.workflows.sweep import NoGroup, read_group
+    from coach.workflows.judging.fix_chain import read_chain
+    from coach.workflows.launching.sweep import NoGroup, read_group
 
     try:
         group = read_group(text, settings, io, backend, user)

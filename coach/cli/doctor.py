@@ -12,10 +12,10 @@ from typing import Any
 
 from coach.cli.text import UNKNOWN, print_json, print_line, printable
 from coach.config import BACKENDS, Settings
-from coach.model.doctor import Check, CheckState, Report
 from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.terminal import read_terminal
+from coach.sources.machine.terminal import read_terminal
 from coach.workflows.doctor import examine, with_backend, without_files
 from coach.workflows.readonly import held_back
 

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.rules.documentation import page_text, rule_page
     from coach.rules.registry import find
-    from coach.workflows.diagnosing import rules_of
+    from coach.workflows.judging.lazy_engine import rules_of
 
     rules_of(settings)  # refuses what is wrong in the config
     if args.code is not None and args.list:

@@ -13,33 +13,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coach.analysis.compare import Comparison, compare, measure
-from coach.analysis.steady import newest_step
-from coach.analysis.withholding import why_withheld
+from coach.analysis.comparing.steady_state import newest_step
+from coach.analysis.comparing.two_runs import Comparison, compare, measure
+from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.check import finding_lines
 from coach.cli.compare import comparison_object, print_comparison
 from coach.cli.fix_foreign import show_foreign
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
-from coach.model.cluster import is_final
+from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.history import History
-from coach.model.launch import Plan
-from coach.model.run import Run
+from coach.model.launching.launch import Plan
+from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.user import user_name
-from coach.workflows.checking import Checker
-from coach.workflows.diagnosing import rules_of
-from coach.workflows.fixing import TRIAL_STEPS, Remedy, as_trial, plan_child, remedies, steps_of_whole
-from coach.workflows.lost_work import lost_of_run
-from coach.workflows.read import read_once
+from coach.sources.machine.user import user_name
+from coach.workflows.jobs.lost_work import lost_of_run
+from coach.workflows.judging.check import Checker
+from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import Target, TargetKind
+from coach.workflows.launching.fix_offer import (
+    TRIAL_STEPS,
+    Remedy,
+    as_trial,
+    plan_child,
+    remedies,
+    steps_of_whole,
+)
+from coach.workflows.launching.relaunch import ParentChoice, changes, diff, relaunch
+from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.readonly import refuse_if_readonly
-from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch
-from coach.workflows.submit import check_ready, wait
-from coach.workflows.targets import Target, TargetKind
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -14,10 +14,10 @@ from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.io import Io
-from coach.workflows.checking import Checked
-from coach.workflows.diagnosing import rules_of
-from coach.workflows.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
-from coach.workflows.lost_work import lost_of_job
+from coach.workflows.jobs.lost_work import lost_of_job
+from coach.workflows.judging.check import Checked
+from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixes_of_job
 
 
 def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Settings, io: Io) -> int:

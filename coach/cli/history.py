@@ -8,17 +8,17 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from coach.analysis.job_query import past_job_vocabulary
-from coach.analysis.query import in_order
+from coach.analysis.query.job_fields import past_job_vocabulary
+from coach.analysis.query.language import in_order
 from coach.cli.cluster import add_options
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.text import print_bad_rows, print_json, printable
 from coach.config import Settings
-from coach.model.accounting import PastJob
-from coach.model.cluster import is_final
-from coach.model.elsewhere import rough_age
-from coach.sources.node_sets import expand_nodes
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import is_final
+from coach.model.training.other_machine import rough_age
+from coach.sources.slurm.node_sets import expand_nodes
 
 _DAY_S = 86400.0
 COLUMNS = "id,state,exit,part,gpu,ended,used,use_time,use_cpu,use_mem,use_gpu,name"
@@ -37,9 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.user import user_name
+    from coach.sources.machine.user import user_name
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.history import read_past_jobs
+    from coach.workflows.jobs.ended_jobs import read_past_jobs
 
     user = user_name()
     vocabulary = past_job_vocabulary(user, expand_nodes)

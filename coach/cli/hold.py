@@ -7,7 +7,7 @@ import argparse
 from coach.cli.acting import configure as configure
 from coach.cli.acting import run_action
 from coach.config import Settings
-from coach.model.job_action import Verb
+from coach.model.slurm.job_action import Verb
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

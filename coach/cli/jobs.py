@@ -9,24 +9,24 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from coach.analysis.arrays import fold, unfold
-from coach.analysis.job_query import job_vocabulary
-from coach.analysis.pending import explain_job
-from coach.analysis.query import Query, in_order
+from coach.analysis.query.job_fields import job_vocabulary
+from coach.analysis.query.language import Query, in_order
+from coach.analysis.queueing.arrays import fold, unfold
+from coach.analysis.queueing.pending_reasons import explain_job
 from coach.cli.cluster import add_clusters, add_options, look
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
 from coach.config import Settings
-from coach.model.cluster import Job
-from coach.model.elsewhere import last_word, rough_age
-from coach.model.elsewhere import place as place_of
 from coach.model.errors import UserError
-from coach.sources.node_sets import expand_nodes
+from coach.model.slurm.cluster import Job
+from coach.model.training.other_machine import last_word, rough_age
+from coach.model.training.other_machine import place as place_of
+from coach.sources.slurm.node_sets import expand_nodes
 
 if TYPE_CHECKING:
-    from coach.workflows.place_in_queue import PlaceInQueue
+    from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
 COLUMNS = "id,user,state,reason,part,node,cpus,gpu,used,left,start,name"
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.sources.user import user_name
+    from coach.sources.machine.user import user_name
 
     user, now_s = user_name(), time.time()
     vocabulary = job_vocabulary(user, now_s, expand_nodes)
@@ -96,8 +96,7 @@ def _names_others(query: Query[Job], user: str) -> bool:
 
 def _remember(settings: Settings, own: list[Job]) -> None:
     """What is in the queue now is found by `coach history` when Slurm has forgotten it. Local runs have their directories."""
-    from coach.sources.seen_jobs import SeenJobs
-    from coach.workflows.history import remember_jobs
+    from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 
     queued = [job for job in own if job.raw_job_id is not None]
     note = (
@@ -112,7 +111,7 @@ def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue 
     if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
         return None
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.workflows.place_in_queue import read_place
+    from coach.workflows.jobs.place_in_queue import read_place
 
     return read_place(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user)
 

@@ -17,15 +17,15 @@ from coach.cli.waiting import TellingIo, telling_of_wait
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.launch import GPU_REQUESTS, NOWHERE, LaunchRequest, Plan, Submitted
+from coach.model.launching.launch import GPU_REQUESTS, NOWHERE, LaunchRequest, Plan, Submitted
 from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
 from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.launching.recipes import launch_name
+from coach.workflows.launching.refusals import remember_answers
+from coach.workflows.launching.start import check_ready, wait
+from coach.workflows.launching.sweep import prepare, submit
 from coach.workflows.readonly import refuse_if_readonly
-from coach.workflows.recipes import launch_name
-from coach.workflows.refusal import remember_answers
-from coach.workflows.submit import check_ready, wait
-from coach.workflows.sweep import prepare, submit
 
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
 
@@ -171,7 +171,7 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo)
     """The cause of a bad end in one line, where the run tells it."""
     from coach.cli.check import diagnose
     from coach.rules.engine import Engine
-    from coach.workflows.diagnosing import rules_of
+    from coach.workflows.judging.lazy_engine import rules_of
 
     with contextlib.suppress(UserError):
         found = diagnose(submitted.run_id, settings, io, Engine(rules_of(settings)), plan.backend).findings
@@ -183,8 +183,8 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo)
 def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:
     """The table of a group that has ended. Whether every run gave a result: a measurement, or that memory does not suffice."""
     from coach.cli.compare import print_group
-    from coach.sources.user import user_name
-    from coach.workflows.sweep import read_group
+    from coach.sources.machine.user import user_name
+    from coach.workflows.launching.sweep import read_group
 
     group_id = plan.request.sweep_point.group_id if plan.request.sweep_point else plan.run_id
     group = read_group(group_id, settings, io, plan.backend, user_name())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from coach.analysis.query import Field, Order, Query, Vocabulary, in_order
+from coach.analysis.query.language import Field, Order, Query, Vocabulary, in_order
 from coach.cli.text import format_duration, format_mib, format_time, print_table
 
 T = TypeVar("T")

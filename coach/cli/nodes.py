@@ -10,10 +10,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from coach.analysis.free_gpus import NodeGpus, allocation_map, free_gpus
-from coach.analysis.node_query import node_vocabulary
-from coach.analysis.node_state import explain_state
-from coach.analysis.query import in_order
+from coach.analysis.query.language import in_order
+from coach.analysis.query.node_fields import node_vocabulary
+from coach.analysis.queueing.free_gpus import NodeGpus, allocation_map, free_gpus
+from coach.analysis.queueing.node_state import explain_state
 from coach.cli.cluster import add_clusters, add_options, count_gpus, look, read_allocations
 from coach.cli.listing import add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
@@ -26,10 +26,10 @@ from coach.cli.text import (
     printable,
 )
 from coach.config import Settings
-from coach.model.cluster import GpuAllocation, Node
-from coach.model.elsewhere import rough_age
 from coach.model.errors import UserError
-from coach.sources.node_sets import expand_nodes
+from coach.model.slurm.cluster import GpuAllocation, Node
+from coach.model.training.other_machine import rough_age
+from coach.sources.slurm.node_sets import expand_nodes
 
 _Free = Mapping[tuple[str | None, str, str | None], NodeGpus]
 """By cluster, node and type."""

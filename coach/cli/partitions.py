@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from coach.analysis.free_gpus import TypeGpus, free_by_partition
+from coach.analysis.queueing.free_gpus import TypeGpus, free_by_partition
 from coach.cli.cluster import add_clusters, add_options, count_gpus, look
 from coach.cli.text import (
     UNKNOWN,
@@ -18,7 +18,7 @@ from coach.cli.text import (
     print_table,
 )
 from coach.config import Settings
-from coach.model.cluster import Partition
+from coach.model.slurm.cluster import Partition
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coach.cli.text import format_count, format_time, print_bad_rows, print_table, printable
 
 if TYPE_CHECKING:
-    from coach.workflows.place_in_queue import PlaceInQueue
+    from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
 def print_place(place: PlaceInQueue) -> None:

@@ -13,7 +13,16 @@ from coach.launch.parameters import Parameter, show
 from coach.launch.recipe import Recipe, is_shipped
 from coach.launch.spelling import format_time
 from coach.model.errors import UserError
-from coach.workflows.recipes import Page, by_hand, eject, facts, find_recipe, key_of, known_recipes, page_of
+from coach.workflows.launching.recipes import (
+    Page,
+    by_hand,
+    eject,
+    facts,
+    find_recipe,
+    key_of,
+    known_recipes,
+    page_of,
+)
 
 _EJECT = "eject"
 

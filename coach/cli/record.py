@@ -51,9 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.workflows.attach import plan_attach
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.recording import record
+    from coach.workflows.jobs.attach import plan_attach
+    from coach.workflows.watching.recording import record
 
     file = Path(args.file).expanduser().absolute()
     if not file.parent.is_dir():

@@ -10,10 +10,10 @@ import time
 from coach.cli.acting import add_answers, is_confirmed, say
 from coach.cli.text import print_line, printable
 from coach.config import Settings
-from coach.model.job_action import JobAction
+from coach.model.slurm.job_action import JobAction
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.workflows.resubmit import perform_resubmit, plan_resubmit
-from coach.workflows.sweep import prepare, submit
+from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
+from coach.workflows.launching.sweep import prepare, submit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

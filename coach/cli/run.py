@@ -6,7 +6,7 @@ import argparse
 
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.launch import NOWHERE
+from coach.model.launching.launch import NOWHERE
 from coach.node import supervise
 
 configure = supervise.configure

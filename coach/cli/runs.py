@@ -10,17 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coach.analysis.look import Look, look_of_past
-from coach.analysis.withholding import ANSWER_FIRST
+from coach.analysis.judging.no_finding import Look, look_of_past
+from coach.analysis.spelling.sizes import format_bytes
+from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
 from coach.cli import runs_clean
 from coach.cli.text import format_time, print_table, printable
 from coach.config import Settings
-from coach.model.cluster import is_final
-from coach.model.elsewhere import place
-from coach.model.launch import SweepPoint
-from coach.model.past import PastRun
-from coach.model.run import Run
-from coach.model.sizes import format_bytes
+from coach.model.judging.verdict import PastRun
+from coach.model.launching.launch import SweepPoint
+from coach.model.slurm.cluster import is_final
+from coach.model.training.other_machine import place
+from coach.model.training.run import Run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +35,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.action == "clean":
         return runs_clean.run(args, settings)
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.run_sizes import RunSizes
-    from coach.sources.user import user_name
-    from coach.sources.verdicts import Verdicts
-    from coach.workflows.clean import SIZES_FILE
-    from coach.workflows.known_runs import read_known_runs
+    from coach.sources.machine.user import user_name
+    from coach.sources.runs.run_sizes import RunSizes
+    from coach.sources.runs.verdicts import Verdicts
+    from coach.workflows.jobs.clean import SIZES_FILE
+    from coach.workflows.jobs.known_runs import read_known_runs
 
     known = read_known_runs(
         settings, SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()

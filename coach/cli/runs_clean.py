@@ -8,13 +8,13 @@ import os
 import re
 import sys
 
+from coach.analysis.spelling.sizes import format_bytes
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.sizes import format_bytes
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.user import user_name
-from coach.workflows.clean import CleanPlan, Selection, clean, plan_clean, still_meant
+from coach.sources.machine.user import user_name
+from coach.workflows.jobs.clean import CleanPlan, Selection, clean, plan_clean, still_meant
 from coach.workflows.readonly import refuse_if_readonly
 
 _AGE = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)

@@ -10,9 +10,9 @@ from coach.cli.acting import add_answers, is_confirmed, say
 from coach.cli.text import print_line, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.job_action import Verb
+from coach.model.slurm.job_action import Verb
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.workflows.job_actions import open_shell, plan_action
+from coach.workflows.jobs.job_actions import open_shell, plan_action
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from coach.cli.acting import is_confirmed, say
 from coach.cli.text import print_json, print_line, printable
 from coach.config import Settings
-from coach.model.stacks import Stacks
+from coach.model.training.stacks import Stacks
 from coach.sources.io import SystemIo, scrubbed_environment
 
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node answered."""
-    from coach.workflows.stacks import plan_stacks, take_stacks
+    from coach.workflows.jobs.stacks import plan_stacks, take_stacks
 
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     plan = plan_stacks(args.target, settings, os.environ, io, args.python)
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def print_stacks(stacks: Stacks, form: str) -> None:
-    from coach.analysis.stacks import merge
-    from coach.analysis.stacks_report import report
+    from coach.analysis.measured.stack_groups import merge
+    from coach.analysis.measured.stack_report import report
 
     merged = merge(stacks)
     if form == "text":

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from coach.model.printable import cut, display_width
-from coach.model.printable import printable as printable
+from coach.analysis.spelling.printable import cut, display_width
+from coach.analysis.spelling.printable import printable as printable
 
 UNKNOWN = "–"
 

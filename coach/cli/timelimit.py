@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from coach.analysis.spelling.slurm import whole_minutes
 from coach.cli import acting
 from coach.config import Settings
 from coach.launch.spelling import parse_time
-from coach.model.job_action import Verb
-from coach.model.slurm_spelling import whole_minutes
+from coach.model.slurm.job_action import Verb
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.analysis.impact import num_gpus_of
-from coach.analysis.look import Look, look_of, sign_of
-from coach.analysis.parts import Judged, worst_first
-from coach.analysis.withholding import why_withheld
+from coach.analysis.judging.impact import num_gpus_of
+from coach.analysis.judging.no_finding import Look, look_of, sign_of
+from coach.analysis.judging.several_jobs import Judged, worst_first
+from coach.analysis.spelling.printable import cut, display_width
+from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.text import UNKNOWN, format_duration, printable
-from coach.model.elsewhere import rough_age
-from coach.model.finding import Severity
-from coach.model.printable import cut, display_width
+from coach.model.judging.finding import Severity
+from coach.model.training.other_machine import rough_age
 
 WIDTH = 80
 MAX_LINES = 24

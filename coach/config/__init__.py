@@ -12,6 +12,6 @@ from coach.config.settings import DEFAULT_CLUSTER as DEFAULT_CLUSTER
 from coach.config.settings import FileStamp as FileStamp
 from coach.config.settings import LaunchDefaults as LaunchDefaults
 from coach.config.settings import Settings as Settings
-from coach.model.site import Advice as Advice
-from coach.model.site import Limits as Limits
-from coach.model.site import Lock as Lock
+from coach.model.launching.site import Advice as Advice
+from coach.model.launching.site import Limits as Limits
+from coach.model.launching.site import Lock as Lock

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from coach.analysis.spelling.environment import spelt_environment
 from coach.config.file import ConfigFile, FileKind
 from coach.config.keys import unknown_name
 from coach.config.load import SITE_VARIABLE, USER_FILE, read_if_there, site_file_candidates
 from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
-from coach.model.environment_spelling import spelt_environment
 from coach.model.errors import UserError
 from coach.runs import default_config_dir
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coach.analysis.spelling.slurm import format_time
 from coach.config.keys import KEYS, LAUNCH_FIELDS, LAUNCH_KEYS
 from coach.config.layers import shown_value
 from coach.config.settings import Settings
-from coach.model.environment import Environment
-from coach.model.site import Advice
-from coach.model.slurm_spelling import format_time
+from coach.model.launching.environment import Environment
+from coach.model.launching.site import Advice
 
 DEFAULT = "default"
 

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from coach.analysis.spelling.environment import expanded, read_environment
 from coach.config.keys import (
     KEYS,
     SITE_ONLY_TABLES,
@@ -24,9 +25,8 @@ from coach.config.keys import (
     unknown_key,
 )
 from coach.config.lines import KeyPath, key_lines, line_of
-from coach.model.environment_spelling import expanded, read_environment
 from coach.model.errors import UserError
-from coach.model.site import Advice, Lock
+from coach.model.launching.site import Advice, Lock
 
 _SYNTAX_PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 

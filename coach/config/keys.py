@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
+from coach.analysis.spelling.environment import spelt_environment
+from coach.analysis.spelling.slurm import parse_mem_mib, parse_time
 from coach.config.settings import BACKENDS, LaunchDefaults
-from coach.model.environment_spelling import spelt_environment
 from coach.model.errors import UserError
-from coach.model.launch import GPU_REQUESTS, NOWHERE
-from coach.model.slurm_spelling import parse_mem_mib, parse_time
+from coach.model.launching.launch import GPU_REQUESTS, NOWHERE
 
 MIN_JOBS_INTERVAL_S = 2.0
 MIN_NODES_INTERVAL_S = 5.0

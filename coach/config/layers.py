@@ -11,8 +11,8 @@ from typing import Any
 
 from coach.config.file import Said
 from coach.config.keys import KEYS, LAUNCH_FIELDS
-from coach.model.environment import Environment
-from coach.model.site import Lock
+from coach.model.launching.environment import Environment
+from coach.model.launching.site import Lock
 
 Values = Mapping[str, Said]
 

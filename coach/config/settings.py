@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from coach.model.environment import Environment
-from coach.model.site import Advice, Limits, Lock
+from coach.model.launching.environment import Environment
+from coach.model.launching.site import Advice, Limits, Lock
 
 BACKENDS = ("auto", "slurm", "local")
 DEFAULT_JOBS_INTERVAL_S = 15.0

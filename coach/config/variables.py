@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from coach import runs
+from coach.analysis.spelling.environment import expanded
 from coach.config.file import Said
 from coach.config.keys import KEYS, checked
-from coach.model.environment_spelling import expanded
 from coach.model.errors import UserError
 
 _PREFIX = "COACH_LAUNCH_"

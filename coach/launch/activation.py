@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from shlex import quote, split
 
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 
 STOP_STATUS = 78
 """EX_CONFIG: the job ended before the training began, because something that it needs is missing."""

@@ -13,8 +13,8 @@ from coach.launch import parameters
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
 from coach.launch.table_reader import TableReader
-from coach.model.drill import Drill, Need, Twin
-from coach.model.launch import Scalar
+from coach.model.launching.launch import Scalar
+from coach.model.teaching.drill import Drill, Need, Twin
 
 _CAUSE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)

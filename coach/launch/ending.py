@@ -7,7 +7,7 @@ Slurm and the local supervisor signal.
 from __future__ import annotations
 
 from coach.launch.activation import recording_lines, recording_words
-from coach.model.launch import Plan
+from coach.model.launching.launch import Plan
 
 _SECONDS_OF_GRACE = 30
 """A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the script's."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from coach.launch.interpreter import describe
 from coach.launch.recipe import Recipe
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.node.torch_build import parse_version_file, satisfies
 from coach.sources.io import Io, Query
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coach.launch.spelling import format_time, parse_mem_mib
-from coach.model.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest
 
 
 def within(

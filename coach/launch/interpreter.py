@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 
+from coach.analysis.spelling.environment import spelt_environment, with_absolute_paths
 from coach.launch.recipe import Recipe
-from coach.model.environment import Environment, EnvironmentKind
-from coach.model.environment_spelling import spelt_environment, with_absolute_paths
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 
 
 def choose_environment(

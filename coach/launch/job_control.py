@@ -10,10 +10,10 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from coach.analysis.spelling.slurm import format_time
 from coach.launch.submit import is_job_id, run_client
 from coach.model.errors import UserError
-from coach.model.job_action import LeftOut, Verb
-from coach.model.slurm_spelling import format_time
+from coach.model.slurm.job_action import LeftOut, Verb
 
 _ABOUT_JOB = re.compile(
     r"^(?:\w+: )?(?:error: )?(?:"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coach.model.cluster import is_final
+from coach.analysis.spelling.slurm import format_time
 from coach.model.errors import UserError
-from coach.model.launch import Resources
-from coach.model.run import Run
-from coach.model.site import Limits
-from coach.model.slurm_spelling import format_time
+from coach.model.launching.launch import Resources
+from coach.model.launching.site import Limits
+from coach.model.slurm.cluster import is_final
+from coach.model.training.run import Run
 
 OVERDUE_S = 3600.0
 """A run that should have ended so long ago has, though nobody wrote it down."""

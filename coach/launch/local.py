@@ -20,9 +20,9 @@ import psutil
 import coach
 from coach import runs
 from coach.launch.supervisor import KILL_WAIT_S, Supervisor
-from coach.model.elsewhere import place
 from coach.model.errors import UserError
-from coach.sources.local_process import find_process, identify, is_to_be_waited_for, look
+from coach.model.training.other_machine import place
+from coach.sources.runs.local_process import find_process, identify, is_to_be_waited_for, look
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:

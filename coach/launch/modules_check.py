@@ -13,8 +13,8 @@ from types import MappingProxyType
 from coach.launch.environment_check import package_folders, prefix_of, read_torch_version
 from coach.launch.interpreter import describe
 from coach.launch.recipe import Recipe
-from coach.model.environment import Environment
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment
 
 _HOW: Mapping[str, str] = MappingProxyType(
     {

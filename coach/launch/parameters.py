@@ -14,7 +14,7 @@ from typing import Any
 
 from coach.launch.spelling import check_printable
 from coach.model.errors import UserError
-from coach.model.launch import Scalar
+from coach.model.launching.launch import Scalar
 
 TYPES = ("int", "float", "str", "bool")
 _WANTED = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}

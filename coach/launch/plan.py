@@ -17,9 +17,9 @@ from coach.launch.record import is_drill, run_record
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths, render
 from coach.launch.spelling import check_printable
-from coach.model.environment import Environment
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan, Resources
+from coach.model.launching.environment import Environment
+from coach.model.launching.launch import LaunchRequest, Plan, Resources
 
 _SBATCH_KEY = re.compile(r"[a-z][a-z0-9-]{0,40}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -16,7 +16,7 @@ from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
 from coach.launch.recipe_file import read_recipe_file
 from coach.model.errors import UserError
-from coach.model.launch import Scalar
+from coach.model.launching.launch import Scalar
 
 _NO_RECIPES = frozenset({"pyproject.toml"})
 _DRILLS = "drills"

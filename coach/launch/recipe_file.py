@@ -16,16 +16,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from coach.analysis.spelling.environment import read_environment
 from coach.launch import parameters
 from coach.launch.drill_table import read_drill
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
 from coach.launch.table_reader import TableReader
-from coach.model.drill import Drill
-from coach.model.environment import Environment
-from coach.model.environment_spelling import read_environment
 from coach.model.errors import UserError
-from coach.model.launch import Scalar
+from coach.model.launching.environment import Environment
+from coach.model.launching.launch import Scalar
+from coach.model.teaching.drill import Drill
 from coach.node.torch_build import satisfies
 
 WORLD_SIZE = "world_size"

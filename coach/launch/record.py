@@ -11,8 +11,8 @@ from typing import Any
 
 from coach import runs
 from coach.launch.recipe import Recipe
-from coach.model.environment import Environment
-from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources
+from coach.model.launching.environment import Environment
+from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources
 
 _NOT_SAID = ("parent_run_id", "fix", "defaulted", "sweep_point")
 """Fields of a request that run.json keeps elsewhere, or that do not outlive the plan."""

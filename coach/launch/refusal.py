@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launching.launch import LaunchRequest, Plan
 
 MAX_CHOICES = 9
 """One digit each."""

@@ -14,9 +14,9 @@ from typing import Any
 from coach.launch.fix_bounds import within
 from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
-from coach.model.cluster import Node, Partition
 from coach.model.errors import UserError
-from coach.model.launch import GPU_REQUESTS, LaunchRequest, Resources
+from coach.model.launching.launch import GPU_REQUESTS, LaunchRequest, Resources
+from coach.model.slurm.cluster import Node, Partition
 
 MIN_TIME_FOR_SIGNAL_S = 120
 """A shorter run is over before a signal and a requeue would pay."""

@@ -25,7 +25,7 @@ from coach.launch.caches import cache_lines
 from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
-from coach.model.launch import NOWHERE, Plan, Resources
+from coach.model.launching.launch import NOWHERE, Plan, Resources
 
 _HEREDOC = "COACH_RUN_JSON"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from coach.analysis.spelling.slurm import format_time as format_time
+from coach.analysis.spelling.slurm import parse_mem_mib as parse_mem_mib
+from coach.analysis.spelling.slurm import parse_time as parse_time
 from coach.model.errors import UserError
-from coach.model.slurm_spelling import format_time as format_time
-from coach.model.slurm_spelling import parse_mem_mib as parse_mem_mib
-from coach.model.slurm_spelling import parse_time as parse_time
 
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(?:SIG)?USR1(?:@(\d{1,5}))?", re.ASCII | re.IGNORECASE)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coach.model.cluster import Job, Node, Partition
-from coach.model.flight import FlightRecord
-from coach.model.log import LogFile, LogHit, LogTail
-from coach.model.metrics import MetricEvent, Step
-from coach.model.run import Checkpoint, Run, RunExit
-from coach.model.telemetry import Rung, TelemetrySample
+from coach.model.slurm.cluster import Job, Node, Partition
+from coach.model.training.flight import FlightRecord
+from coach.model.training.log import LogFile, LogHit, LogTail
+from coach.model.training.metrics import MetricEvent, Step
+from coach.model.training.run import Checkpoint, Run, RunExit
+from coach.model.training.telemetry import Rung, TelemetrySample
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from coach.model.cluster import Job, Node, Partition, is_final
-from coach.model.finding import Diagnosis
-from coach.model.flight import FlightRecord
-from coach.model.log import LogFile, LogHit, LogTail
-from coach.model.metrics import MetricEvent
-from coach.model.past import Across
+from coach.model.judging.finding import Diagnosis
+from coach.model.judging.verdict import Across
 from coach.model.politeness import Spending
-from coach.model.run import Checkpoint, Run, RunExit
-from coach.model.telemetry import SensorGap
+from coach.model.slurm.cluster import Job, Node, Partition, is_final
+from coach.model.training.flight import FlightRecord
+from coach.model.training.log import LogFile, LogHit, LogTail
+from coach.model.training.metrics import MetricEvent
+from coach.model.training.run import Checkpoint, Run, RunExit
+from coach.model.training.telemetry import SensorGap
 
 
 @dataclass(frozen=True, slots=True)

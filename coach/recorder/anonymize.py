@@ -16,11 +16,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from coach.model import cluster, metrics, run, telemetry
 from coach.model.reading import JobList, NodeList, Reading, RunFacts, RunList
+from coach.model.slurm import cluster
+from coach.model.training import metrics, run, telemetry
 from coach.node.secret_words import mask_text
 from coach.recorder.recording import Entry, Header, Recording, decode_bytes, write_header, write_line
-from coach.sources.job_files import QUESTION, jobs_told
+from coach.sources.logs.job_outputs import QUESTION, jobs_told
 
 _WORDS = frozenset(
     [

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from coach.model.finding import Hit, Severity
-from coach.model.history import History
-from coach.model.log import Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
 
 
 class Need(StrEnum):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coach.model.elsewhere import rough_age, told
-from coach.model.finding import NotMeasured
-from coach.model.history import History
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import NotMeasured
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.other_machine import rough_age, told
+from coach.model.training.run import Run
 from coach.rules.base import Need, Rule
 
 _REMEDIES = {

@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coach.model.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis, Finding, Hit, NotMeasured, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules import blindness, thresholds
-from coach.rules.aftermath import has_gone_well
 from coach.rules.base import Rule
-from coach.rules.mentions import happened
+from coach.rules.from_logs.aftermath import has_gone_well
+from coach.rules.from_logs.mere_mentions import happened
 
 _COLLECTIVE_SYMPTOM = 4
 """The causal rank of what the others say when one rank has ended."""

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 from coach import rules
 from coach.model.errors import UserError
-from coach.model.log import Signature
+from coach.model.training.log import Signature
 from coach.rules.base import Rule
-from coach.rules.losslines import PROGRESS
+from coach.rules.from_logs.loss_lines import PROGRESS
 from coach.rules.thresholds import check_codes, check_threshold, nearest_hint, place_of
 
 _RULE_MODULE = re.compile(r"[a-z]{3}\d{3}_\w+")

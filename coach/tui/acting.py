@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 
 from coach.model.errors import UserError
-from coach.model.job_action import JobAction, Verb
-from coach.model.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest
+from coach.model.slurm.job_action import JobAction, Verb
 from coach.tui import messages
 from coach.tui.actions import READ_ONLY, ActionApp
 from coach.tui.asking import AskingScreen
@@ -22,7 +22,7 @@ from coach.tui.desk import Desk
 from coach.tui.keys import Mode
 
 if TYPE_CHECKING:
-    from coach.sources.overlap import StreamSource
+    from coach.sources.slurm.overlap_step import StreamSource
     from coach.tui.screens.confirm import ConfirmScreen
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import App, ScreenStackError
 
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis
-from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.judging.finding import Diagnosis
+from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui import messages
 from coach.tui.asking import AskingScreen

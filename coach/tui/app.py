@@ -15,7 +15,7 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
-from coach.analysis.ranking import ranked_findings
+from coach.analysis.judging.ranking import ranked_findings
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch

@@ -13,12 +13,12 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from coach.analysis.ranking import RankedFinding, worst
-from coach.model.belonging import is_job_of
-from coach.model.cluster import Job
-from coach.model.finding import Diagnosis
-from coach.model.run import Run
+from coach.analysis.jobs.belonging import is_job_of
+from coach.analysis.judging.ranking import RankedFinding, worst
+from coach.model.judging.finding import Diagnosis
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
+from coach.model.training.run import Run
 from coach.tui.asked import Answers, Question
 from coach.tui.key import Key
 from coach.tui.keys import Mode, keys_of, reason_off
@@ -31,7 +31,7 @@ from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
 from coach.tui.widgets.text_field import TextField
-from coach.workflows.views import View
+from coach.workflows.watching.table_views import View
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coach.analysis.job_control import why_not
-from coach.model.cluster import Job
-from coach.model.job_action import Verb
-from coach.model.run import Run
+from coach.analysis.jobs.eligible_jobs import why_not
+from coach.model.slurm.cluster import Job
+from coach.model.slurm.job_action import Verb
+from coach.model.training.run import Run
 from coach.tui.base import CoachScreen
 from coach.tui.messages import ActionRequested, LogOpened, StacksOpened
 from coach.tui.render.queue import is_own

@@ -6,7 +6,7 @@ from functools import partial
 
 from coach.tui import messages
 from coach.tui.answers import AnsweringApp
-from coach.workflows.drill_answer import Judgement
+from coach.workflows.teaching.drill_answer import Judgement
 
 
 class DrillingApp(AnsweringApp):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.analysis.ranking import RECENT_S
-from coach.model.cluster import Job, is_final
-from coach.model.run import Run
+from coach.analysis.judging.ranking import RECENT_S
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.training.run import Run
 from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.keys import Mode

@@ -11,31 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coach.config import Settings
-from coach.model.doctor import Report
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis, Finding, Fix
-from coach.model.job_action import JobAction, Outcome, Verb
-from coach.model.launch import LaunchRequest, Plan, Submitted
-from coach.model.run import Run
+from coach.model.judging.doctor_report import Report
+from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.launching.launch import LaunchRequest, Plan, Submitted
+from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
-from coach.model.stacks import Stacks, StacksPlan
+from coach.model.training.run import Run
+from coach.model.training.stacks import Stacks, StacksPlan
 from coach.tui.keys import Mode
 from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
-from coach.workflows.views import ViewStore
+from coach.workflows.watching.table_views import ViewStore
 
 if TYPE_CHECKING:
     from coach.launch.resources import Site
-    from coach.model.cluster import GpuAllocation
-    from coach.model.cohort import Cohort
-    from coach.model.history import History
-    from coach.sources.overlap import StreamSource
-    from coach.workflows.drill import DrillEntry
-    from coach.workflows.drill_answer import Judgement
-    from coach.workflows.foreign_fix import ForeignFixes
-    from coach.workflows.history import PastJobs
-    from coach.workflows.place_in_queue import PlaceInQueue
-    from coach.workflows.recipes import Page
-    from coach.workflows.step_use import StepUses
+    from coach.lookback.history import History
+    from coach.model.slurm.cluster import GpuAllocation
+    from coach.model.teaching.cohort import Cohort
+    from coach.sources.slurm.overlap_step import StreamSource
+    from coach.workflows.jobs.ended_jobs import PastJobs
+    from coach.workflows.jobs.place_in_queue import PlaceInQueue
+    from coach.workflows.launching.foreign_fix import ForeignFixes
+    from coach.workflows.launching.recipes import Page
+    from coach.workflows.teaching.drill_answer import Judgement
+    from coach.workflows.teaching.drills import DrillEntry
+    from coach.workflows.watching.step_use import StepUses
 
 PAST_S = 7 * 86400.0
 MAX_PAST_JOBS = 200
@@ -62,11 +62,11 @@ class Opening:
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
-    from coach.sources.cluster_name import cluster_name
+    from coach.sources.machine.user import user_name
     from coach.sources.rpc_budget import RpcBudget
-    from coach.sources.user import user_name
+    from coach.sources.slurm.cluster_name import cluster_name
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.watch import live_session
+    from coach.workflows.watching.live_session import live_session
 
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
@@ -99,7 +99,7 @@ def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     """A recording. Raises UserError when it is not one."""
     from coach.recorder import open_recording
-    from coach.workflows.recording import open_replay
+    from coach.workflows.watching.recording import open_replay
 
     header = open_recording(file).header
     return Opening(
@@ -155,34 +155,34 @@ class LiveLauncher:
         self._settings = settings
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
-        from coach.workflows.recipes import recipe_keys
+        from coach.workflows.launching.recipes import recipe_keys
 
         return tuple(RecipeKey(key, name, title) for key, name, title in recipe_keys(self._settings))
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
-        from coach.workflows.recipes import pages
+        from coach.workflows.launching.recipes import pages
 
         return pages(self._settings)
 
     def drills(self, backend: str) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-        from coach.workflows.drill import known_drills
+        from coach.workflows.teaching.drills import known_drills
 
         return known_drills(self._settings, self._io, backend)
 
     def judgement(self, run_id: str) -> Judgement:
-        from coach.sources.user import user_name
-        from coach.workflows.drill_answer import read_judgement
+        from coach.sources.machine.user import user_name
+        from coach.workflows.teaching.drill_answer import read_judgement
 
         return read_judgement(run_id, self._settings, self._io, user_name())
 
     def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
-        from coach.sources.user import user_name
-        from coach.workflows.drill_answer import answer_drill
+        from coach.sources.machine.user import user_name
+        from coach.workflows.teaching.drill_answer import answer_drill
 
         return answer_drill(run_id, cause, self._settings, self._io, user_name())
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
-        from coach.workflows.relaunch import script_diff
+        from coach.workflows.launching.relaunch import script_diff
 
         key = (request.recipe, request.backend)
         if self._previewed is None or self._previewed[0] != key:
@@ -194,8 +194,8 @@ class LiveLauncher:
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
         from coach.launch.recipe import get_recipe
         from coach.workflows.backend import resolve_backend
-        from coach.workflows.prepare import interrupted_launches, look_at_site, with_defaults
-        from coach.workflows.sweep import plan_all
+        from coach.workflows.launching.prepare import interrupted_launches, look_at_site, with_defaults
+        from coach.workflows.launching.sweep import plan_all
 
         request = with_defaults(request, self._settings)
         get_recipe(request.recipe)
@@ -216,8 +216,8 @@ class LiveLauncher:
         return replace(plan, warnings=(*self._lost[request.recipe], *plan.warnings))
 
     def submit(self, plan: Plan) -> Submitted:
-        from coach.workflows.refusal import remember_answers
-        from coach.workflows.sweep import submit
+        from coach.workflows.launching.refusals import remember_answers
+        from coach.workflows.launching.sweep import submit
 
         submitted = submit(plan, self._settings, self._env, self._io)
         self._settings, notes = remember_answers(plan, self._settings)
@@ -225,21 +225,21 @@ class LiveLauncher:
         return replace(submitted[0], notes=notes)
 
     def examine(self, backend: str) -> Report:
-        from coach.sources.terminal import read_terminal
+        from coach.sources.machine.terminal import read_terminal
         from coach.workflows.doctor import examine, with_backend
 
         settings = with_backend(self.settings, backend)
         return examine(settings, self._env, self._io, read_terminal(self._env))
 
     def place_in_queue(self) -> PlaceInQueue:
-        from coach.sources.user import user_name
-        from coach.workflows.place_in_queue import read_place
+        from coach.sources.machine.user import user_name
+        from coach.workflows.jobs.place_in_queue import read_place
 
         return read_place(self._io, user_name())
 
     def allocations(self) -> tuple[GpuAllocation, ...]:
-        from coach.sources.slurm import Client
-        from coach.sources.slurm_start import ALLOCATIONS_QUERY, parse_allocations
+        from coach.sources.slurm.client import Client
+        from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
 
         answer = Client(self._io).ask(ALLOCATIONS_QUERY)
         if answer.error is not None:
@@ -247,27 +247,27 @@ class LiveLauncher:
         return parse_allocations(answer.text)[0]
 
     def step_use(self) -> StepUses:
-        from coach.sources.user import user_name
-        from coach.workflows.step_use import read_step_use
+        from coach.sources.machine.user import user_name
+        from coach.workflows.watching.step_use import read_step_use
 
         return read_step_use(self._io, user_name())
 
     def cohort(self) -> Cohort:
-        from coach.workflows.cohort import read_cohort
+        from coach.workflows.teaching.cohort import read_cohort
 
         return read_cohort(self._settings)
 
     def past_jobs(self, backend: str) -> PastJobs:
-        from coach.sources.user import user_name
-        from coach.workflows.history import read_past_jobs
+        from coach.sources.machine.user import user_name
+        from coach.workflows.jobs.ended_jobs import read_past_jobs
 
         return read_past_jobs(
             self._settings, self._io, user_name(), backend, past_s=PAST_S, limit=MAX_PAST_JOBS
         )
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
-        from coach.workflows.attach import plan_attach
-        from coach.workflows.job_actions import plan_action
+        from coach.workflows.jobs.attach import plan_attach
+        from coach.workflows.jobs.job_actions import plan_action
 
         if verb is Verb.ATTACH:
             (target,) = targets
@@ -275,13 +275,13 @@ class LiveLauncher:
         return plan_action(verb, targets, self._settings, self._env, self._io, time_limit_s)
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
-        from coach.workflows.resubmit import plan_resubmit
+        from coach.workflows.launching.resubmit import plan_resubmit
 
         return plan_resubmit(target, self._settings, self._env, self._io)
 
     def perform(self, action: JobAction) -> Outcome:
-        from coach.workflows.job_actions import perform
-        from coach.workflows.resubmit import perform_resubmit
+        from coach.workflows.jobs.job_actions import perform
+        from coach.workflows.launching.resubmit import perform_resubmit
 
         self._charge(1 + len(action.job_ids))
         if action.verb is Verb.RESUBMIT:
@@ -290,27 +290,27 @@ class LiveLauncher:
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
         from coach.sources.rpc_budget import cost_of
-        from coach.workflows.attach import begin_attach, streams
+        from coach.workflows.jobs.attach import begin_attach, streams
 
         begin_attach(action, self._settings)
         self._charge(sum(cost_of(step.argv) for step in action.steps))
         return streams(action, target, self._env)
 
     def plan_stacks(self, target: str) -> StacksPlan:
-        from coach.workflows.stacks import plan_stacks
+        from coach.workflows.jobs.stacks import plan_stacks
 
         return plan_stacks(target, self._settings, self._env, self._io)
 
     def take_stacks(self, plan: StacksPlan) -> Stacks:
         from coach.sources.rpc_budget import cost_of
-        from coach.workflows.stacks import take_stacks
+        from coach.workflows.jobs.stacks import take_stacks
 
         self._charge(cost_of(plan.argv))
         return take_stacks(plan, self._settings, self._env)
 
     def open_shell(self, action: JobAction) -> int:
         from coach.sources.rpc_budget import cost_of
-        from coach.workflows.job_actions import open_shell
+        from coach.workflows.jobs.job_actions import open_shell
 
         self._charge(sum(cost_of(step.argv) for step in action.steps))
         return open_shell(action, self._env)
@@ -324,12 +324,12 @@ class LiveLauncher:
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
-        from coach.analysis.compare import measure
-        from coach.analysis.steady import newest_step
-        from coach.model.cluster import is_final
-        from coach.workflows.fixing import TRIAL_STEPS, as_trial, refuse_further, steps_of_whole
-        from coach.workflows.lost_work import lost_of_run
-        from coach.workflows.relaunch import changes, request_for_fix, script_diff
+        from coach.analysis.comparing.steady_state import newest_step
+        from coach.analysis.comparing.two_runs import measure
+        from coach.model.slurm.cluster import is_final
+        from coach.workflows.jobs.lost_work import lost_of_run
+        from coach.workflows.launching.fix_offer import TRIAL_STEPS, as_trial, refuse_further, steps_of_whole
+        from coach.workflows.launching.relaunch import changes, request_for_fix, script_diff
 
         request = request_for_fix(run, fix, finding.rule)
         newest = newest_step(history)
@@ -360,9 +360,9 @@ class LiveLauncher:
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
     ) -> tuple[ForeignFixes, tuple[str, ...]]:
-        from coach.workflows.diagnosing import rules_of
-        from coach.workflows.foreign_fix import fixes_of_job
-        from coach.workflows.lost_work import lost_of_job
+        from coach.workflows.jobs.lost_work import lost_of_job
+        from coach.workflows.judging.lazy_engine import rules_of
+        from coach.workflows.launching.foreign_fix import fixes_of_job
 
         found = fixes_of_job(target, history, diagnosis, rules_of(self._settings), self._io)
         job = target.job
@@ -370,7 +370,7 @@ class LiveLauncher:
         return found, lost_of_job(self._io, job.job_id, None) if job is not None and is_running else ()
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
-        from coach.workflows.relaunch import ParentChoice, relaunch
+        from coach.workflows.launching.relaunch import ParentChoice, relaunch
 
         choice = ParentChoice(parent_choice)
         return relaunch(offer.plan, offer.parent, choice, self._settings, self._env, self._io)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from textual.message import Message
 
-from coach.model.accounting import PastJob
-from coach.model.job_action import JobAction, Verb
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launching.launch import LaunchRequest, Plan
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
-from coach.model.stacks import StacksPlan
+from coach.model.training.stacks import StacksPlan
 from coach.tui.asked import Question
 from coach.tui.session import RelaunchOffer
 

@@ -9,28 +9,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from coach.model.doctor import Report
+from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis, Finding, Fix
-from coach.model.history import History
-from coach.model.job_action import JobAction, Outcome, Verb
-from coach.model.launch import LaunchRequest, Plan, Submitted
+from coach.model.judging.doctor_report import Report
+from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.politeness import Attention
-from coach.model.run import Checkpoint, Run
+from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
-from coach.model.stacks import Stacks, StacksPlan
+from coach.model.training.run import Checkpoint, Run
+from coach.model.training.stacks import Stacks, StacksPlan
 
 if TYPE_CHECKING:
-    from coach.model.cluster import GpuAllocation
-    from coach.model.cohort import Cohort
-    from coach.sources.overlap import StreamSource
-    from coach.workflows.drill import DrillEntry
-    from coach.workflows.drill_answer import Judgement
-    from coach.workflows.foreign_fix import ForeignFixes
-    from coach.workflows.history import PastJobs
-    from coach.workflows.place_in_queue import PlaceInQueue
-    from coach.workflows.recipes import Page
-    from coach.workflows.step_use import StepUses
+    from coach.model.slurm.cluster import GpuAllocation
+    from coach.model.teaching.cohort import Cohort
+    from coach.sources.slurm.overlap_step import StreamSource
+    from coach.workflows.jobs.ended_jobs import PastJobs
+    from coach.workflows.jobs.place_in_queue import PlaceInQueue
+    from coach.workflows.launching.foreign_fix import ForeignFixes
+    from coach.workflows.launching.recipes import Page
+    from coach.workflows.teaching.drill_answer import Judgement
+    from coach.workflows.teaching.drills import DrillEntry
+    from coach.workflows.watching.step_use import StepUses
 
 OnUpdate = Callable[[Snapshot], None]
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from coach.analysis.query import Order, Vocabulary
+from coach.analysis.query.language import Order, Vocabulary
 from coach.model.errors import UserError
 from coach.tui.render.table import Column
-from coach.workflows.views import View
+from coach.workflows.watching.table_views import View
 
 T = TypeVar("T")
 

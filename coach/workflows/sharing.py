@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.withholding import why_withheld
-from coach.model.cluster import is_final
+from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis, Finding
-from coach.model.launch import NOWHERE, LaunchRequest
-from coach.model.run import Run
+from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.launching.launch import NOWHERE, LaunchRequest
+from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import Snapshot
+from coach.model.training.run import Run
 from coach.node import share
 
 

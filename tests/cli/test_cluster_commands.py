@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from coach.analysis.arrays import group_id
-from coach.analysis.job_query import job_vocabulary
+from coach.analysis.query.job_fields import job_vocabulary
+from coach.analysis.queueing.arrays import group_id
 from coach.cli import history, jobs, nodes, partitions, run_command
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.job_action import Verb
+from coach.model.slurm.job_action import Verb
 from coach.sources.io import SystemIo
-from coach.sources.user import user_name
-from coach.workflows.job_actions import plan_action
+from coach.sources.machine.user import user_name
+from coach.workflows.jobs.job_actions import plan_action
 from tests.sources.scripted_io import captured
 
 CLIENT = """#!/bin/sh

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coach.config.load import load
-from coach.model.past import PastRun
+from coach.model.judging.verdict import PastRun
 from coach.recorder import open_recording
-from coach.sources.verdicts import Verdicts
+from coach.sources.runs.verdicts import Verdicts
 from tests.waiting import wait_until
 
 RUN = "20261121-142233-ddp-4f2a"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coach.analysis.parts import Judged, worst_first
+from coach.analysis.judging.several_jobs import Judged, worst_first
+from coach.analysis.spelling.printable import display_width
 from coach.cli.verdict import MAX_LINES, WIDTH, verdict_lines
-from coach.model.cluster import Job
-from coach.model.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject
-from coach.model.log import LogTail
-from coach.model.printable import display_width
+from coach.model.judging.finding import Diagnosis, Finding, Fix, NotMeasured, Severity, Subject
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
 
 NOW_S = 100_000.0
 

@@ -21,7 +21,7 @@ from coach.tui.app import CoachApp
 from coach.tui.arranging import put_keys_first
 from coach.tui.live import open_live
 from coach.tui.screens.cluster import ClusterScreen
-from coach.workflows import watch
+from coach.workflows.watching import live_session as watch
 
 BEAT_S = 0.004
 NUM_REFRESHES = 2

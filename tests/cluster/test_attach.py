@@ -13,9 +13,9 @@ import pytest
 
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.telemetry import Rung
+from coach.model.training.telemetry import Rung
 from coach.recorder import open_recording
-from coach.workflows.recording import open_replay
+from coach.workflows.watching.recording import open_replay
 from tests.cluster.processes import Daemon, with_environment
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from coach.config import Settings
-from coach.model.cluster import Job, Node
+from coach.model.slurm.cluster import Job, Node
 from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query, SystemIo, scrubbed_environment
-from coach.sources.slurm import JobsSource, NodesSource
-from coach.workflows.watch import WatchSession
+from coach.sources.slurm.client import JobsSource, NodesSource
+from coach.workflows.watching.live_session import WatchSession
 from tests.cluster.frail_slurm import FrailSlurm
 from tests.cluster.processes import with_environment
 from tests.cluster.slurm import booted

@@ -8,11 +8,11 @@ import pytest
 
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.model.job_action import JobAction, Outcome, Verb
+from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.workflows import job_actions
-from coach.workflows.job_actions import perform
-from coach.workflows.resubmit import perform_resubmit, plan_resubmit
+from coach.workflows.jobs import job_actions
+from coach.workflows.jobs.job_actions import perform
+from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.waiting import wait_until

@@ -9,8 +9,8 @@ import pytest
 
 from coach.model.reading import JobList
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo, scrubbed_environment
-from coach.sources.job_files import OutputPaths
-from coach.sources.slurm import JobsSource
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.slurm.client import JobsSource
 from tests.cluster.slurm import SlurmCluster
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.model.printable import display_width
+from coach.analysis.spelling.printable import display_width
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.terminal.tmux import Terminal

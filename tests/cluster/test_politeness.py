@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, IDLE_PER_MIN, cost_of
-from coach.sources.slurm_jobs import jobs_query
-from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY
+from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY
+from coach.sources.slurm.queue import jobs_query
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.ordinary_user import NOBODY

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from coach.sources.slurm_jobs import jobs_query
-from coach.sources.slurm_nodes import nodes_query, partitions_query
+from coach.sources.slurm.nodes import nodes_query, partitions_query
+from coach.sources.slurm.queue import jobs_query
 from tests.cluster.guest import Guest, counting_clients
 from tests.cluster.scale import ScaleCluster
 from tests.cluster.slurm import booted

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from coach.model.cluster import Job, Node
 from coach.model.errors import UserError
 from coach.model.reading import JobList, Reading
+from coach.model.slurm.cluster import Job, Node
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.slurm import JobsSource, read_partitions_and_nodes
+from coach.sources.slurm.client import JobsSource, read_partitions_and_nodes
 from tests.cluster.slurm import SlurmCluster
 from tests.waiting import wait_until
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from coach.analysis.free_gpus import allocation_map, free_gpus, sum_by_type
-from coach.analysis.pending import PendingClass, PendingReason, explain_job
+from coach.analysis.queueing.free_gpus import allocation_map, free_gpus, sum_by_type
+from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job
 from coach.config import Settings
-from coach.model.cluster import Job
 from coach.model.reading import JobList
+from coach.model.slurm.cluster import Job
 from coach.sources.io import SystemIo, scrubbed_environment
-from coach.sources.slurm import Client, JobsSource, read_partitions_and_nodes
-from coach.sources.slurm_priority import parse_priorities, priorities_query
-from coach.sources.slurm_reservations import RESERVATIONS_QUERY, parse_reservations
-from coach.sources.slurm_start import ALLOCATIONS_QUERY, parse_allocations
-from coach.workflows.history import read_past_jobs
+from coach.sources.slurm.client import Client, JobsSource, read_partitions_and_nodes
+from coach.sources.slurm.priority import parse_priorities, priorities_query
+from coach.sources.slurm.reservations import RESERVATIONS_QUERY, parse_reservations
+from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
+from coach.workflows.jobs.ended_jobs import read_past_jobs
 from tests.cluster.slurm import SlurmCluster
 from tests.waiting import wait_until
 

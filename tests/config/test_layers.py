@@ -9,7 +9,7 @@ import pytest
 from coach import config
 from coach.config.load import read_site, site_file_candidates
 from coach.model.errors import UserError
-from coach.model.site import Advice, Limits, Lock
+from coach.model.launching.site import Advice, Limits, Lock
 from tests.config.site import Place
 
 

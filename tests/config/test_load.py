@@ -8,7 +8,7 @@ import pytest
 
 from coach import config
 from coach.model.errors import UserError
-from coach.sources.slurm_conf import keep_message_timeout
+from coach.sources.slurm.conf_file import keep_message_timeout
 
 
 def load(tmp_path: Path, text: str) -> config.Settings:
@@ -89,7 +89,7 @@ def test_recipes_of_the_user_s_own_and_the_keys_that_launch_them(tmp_path: Path)
 
 @pytest.fixture
 def no_slurm_conf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coach.sources.slurm_conf._FILES", ())
+    monkeypatch.setattr("coach.sources.slurm.conf_file._FILES", ())
 
 
 @pytest.mark.usefixtures("no_slurm_conf")

@@ -12,7 +12,7 @@ from coach.config.reload import Follower, reload_if_changed
 from coach.model.errors import UserError
 from coach.model.reading import Reading
 from coach.sources.io import SystemIo
-from coach.workflows.settings_source import SettingsSource
+from coach.workflows.watching.settings_source import SettingsSource
 from tests.config.site import Place
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.launch.recipe import get_recipe
-from coach.model.drill import Drill
+from coach.model.teaching.drill import Drill
 from tests.waiting import PATIENCE
 
 LONGEST_S = 200

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coach.launch.recipe import find_drills, get_recipe
-from coach.model.drill import Need
+from coach.model.teaching.drill import Need
 from tests.cluster.slurm import SlurmCluster, booted
 from tests.drills.conduct import Conductor, assert_found, drill_of, show
 from tests.installed import InstalledCoach

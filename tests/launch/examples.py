@@ -9,9 +9,9 @@ from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, read_recipe
 from coach.launch.resources import Site
 from coach.launch.script import Paths
-from coach.model.cluster import GpuCount, Node, Partition
-from coach.model.environment import Environment
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launching.environment import Environment
+from coach.model.launching.launch import LaunchRequest, Plan
+from coach.model.slurm.cluster import GpuCount, Node, Partition
 
 RUN_ID = "20261121-142233-ddp-4f2a"
 

@@ -15,8 +15,8 @@ import pytest
 from coach.launch.activation import activation_lines, exported_names, outermost
 from coach.launch.resources import Site
 from coach.launch.script import Paths
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, RUN_ID, plan
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coach.launch.caches import CACHES, cache_lines
-from coach.model.environment import Environment, EnvironmentKind
+from coach.model.launching.environment import Environment, EnvironmentKind
 from tests.launch.examples import PATHS, plan
 
 

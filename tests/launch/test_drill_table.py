@@ -11,11 +11,11 @@ from coach.launch.parameters import resolve
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, find_drills, find_recipes, get_recipe, lesson_of, read_recipe
 from coach.launch.record import request_from
-from coach.model.drill import Need
 from coach.model.errors import UserError
-from coach.model.launch import AppliedFix, LaunchRequest, Plan
-from coach.sources.run_files import parse_run
-from coach.workflows.resubmit import request_again
+from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan
+from coach.model.teaching.drill import Need
+from coach.sources.runs.run_files import parse_run
+from coach.workflows.launching.resubmit import request_again
 from tests.installed import REPOSITORY
 from tests.launch.examples import MACHINE, PARAMETERS, PATHS, RECIPE, RUN_ID, plan, write_recipe
 

@@ -10,8 +10,8 @@ import pytest
 
 from coach.launch.environment_check import check_environment, read_torch_version, torch_notes
 from coach.launch.recipe import Recipe
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 from coach.sources.io import CommandResult, Query, SystemIo
 from tests.launch.examples import recipe
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from coach.launch.interpreter import choose_environment, choose_python, describe
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 from tests.launch.examples import recipe
 
 SITE = {

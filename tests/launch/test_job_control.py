@@ -6,7 +6,7 @@ import pytest
 
 from coach.launch.job_control import action_command, refusals, shell_command
 from coach.model.errors import UserError
-from coach.model.job_action import Verb
+from coach.model.slurm.job_action import Verb
 
 
 @pytest.mark.parametrize(

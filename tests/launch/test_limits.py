@@ -9,9 +9,9 @@ import pytest
 
 from coach.launch.limits import check_limits, num_alive
 from coach.model.errors import UserError
-from coach.model.launch import Resources
-from coach.model.run import Run
-from coach.model.site import Limits
+from coach.model.launching.launch import Resources
+from coach.model.launching.site import Limits
+from coach.model.training.run import Run
 
 ASKED = Resources(num_nodes=2, gpus_per_node=4, nproc_per_node=4, cpus_per_task=8, time_limit_s=3600)
 NOW_S = 1_800_000_000.0

@@ -16,9 +16,9 @@ import pytest
 
 from coach import runs
 from coach.launch import local
-from coach.model.cluster import MACHINE_RESTARTED
 from coach.model.errors import UserError
-from coach.sources.local_process import (
+from coach.model.slurm.cluster import MACHINE_RESTARTED
+from coach.sources.runs.local_process import (
     boot_id,
     find_supervisor,
     identify,

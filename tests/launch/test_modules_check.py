@@ -10,8 +10,8 @@ import pytest
 
 from coach.launch.modules_check import check_modules, missing_modules
 from coach.launch.recipe import get_recipe
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
+from coach.model.launching.environment import Environment, EnvironmentKind
 from tests.launch.test_environment_check import make_prefix, venv
 
 

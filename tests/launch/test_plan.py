@@ -12,7 +12,7 @@ from coach.launch.recipe import get_recipe
 from coach.launch.resources import Site, resolve_resources
 from coach.launch.script import Paths
 from coach.model.errors import UserError
-from coach.model.launch import AppliedFix, LaunchRequest, Resources
+from coach.model.launching.launch import AppliedFix, LaunchRequest, Resources
 from tests.launch.examples import CLUSTER, MACHINE, PATHS, node, partition, plan
 
 

@@ -10,8 +10,8 @@ import pytest
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, find_recipes, get_recipe, read_recipe, resolve_parameters
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
-from coach.sources.run_files import parse_run
+from coach.model.launching.launch import LaunchRequest
+from coach.sources.runs.run_files import parse_run
 from tests.launch.examples import MACHINE, PARAMETERS, PATHS, RECIPE, RUN_ID, recipe, write_recipe
 
 WHOLE = RECIPE.format(name="ddp", devices="multiple") + PARAMETERS

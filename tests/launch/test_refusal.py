@@ -10,7 +10,7 @@ import pytest
 
 from coach.launch.refusal import Refused, explain, field_named, fields_in_question, option_of, slurms_words
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan, Resources
+from coach.model.launching.launch import LaunchRequest, Plan, Resources
 from tests.launch.examples import MACHINE, plan
 
 FAILED = "sbatch: error: Batch job submission failed: "

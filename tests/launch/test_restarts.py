@@ -10,7 +10,7 @@ from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import read_recipe
 from coach.launch.record import request_from, said
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest
 from tests.launch.examples import MACHINE, PATHS, RECIPE, RUN_ID, plan, write_recipe
 
 

@@ -10,7 +10,7 @@ import pytest
 from coach.launch.record import request_from
 from coach.launch.resources import Site
 from coach.model.errors import UserError
-from coach.model.launch import Plan
+from coach.model.launching.launch import Plan
 from tests.launch.examples import CLUSTER, MACHINE, plan
 
 GPU = {"partition": "gpu", "gpu_type": "a100"}

@@ -16,7 +16,7 @@ import pytest
 from coach import runs
 from coach.node import first_look
 from coach.node.torch_build import parse_version_file, satisfies
-from coach.sources.run_files import parse_exit
+from coach.sources.runs.run_files import parse_exit
 from tests.node.conftest import NODE, Start
 from tests.nvml.stand_in import NvmlStandIn
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from coach import runs
-from coach.model.telemetry import GpuSample
+from coach.model.training.telemetry import GpuSample
 from coach.node.telemetry_file import MAX_FILE_BYTES, MAX_OLD_FILES
-from coach.sources.telemetry import parse_records
+from coach.sources.metrics.telemetry_files import parse_records
 from tests.nvml.stand_in import NvmlStandIn
 
 HOURS_S = 4 * 3600

@@ -13,12 +13,12 @@ import pynvml
 import pytest
 
 from coach import runs
-from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample
+from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample
 from coach.node import gpu_watch
 from coach.node.gpu_watch import GpuWatch
 from coach.node.gpus import Gpus, Sample
 from coach.node.sampler import Moment, Options, Sampler
-from coach.sources.telemetry import parse_records
+from coach.sources.metrics.telemetry_files import parse_records
 from tests.node.conftest import Start, of_kind, sampled
 from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until

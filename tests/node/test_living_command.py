@@ -14,8 +14,8 @@ import pytest
 from coach.config import Settings
 from coach.launch import local
 from coach.sources.io import SystemIo
-from coach.workflows.clean import Selection, plan_clean
-from coach.workflows.known_runs import KnownRun, read_known_runs
+from coach.workflows.jobs.clean import Selection, plan_clean
+from coach.workflows.jobs.known_runs import KnownRun, read_known_runs
 from tests.node.conftest import Start
 from tests.waiting import wait_until
 

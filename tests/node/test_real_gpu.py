@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coach.model.telemetry import GpuHealth, GpuLink, GpuSample
-from coach.sources.telemetry import parse_records
+from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample
+from coach.sources.metrics.telemetry_files import parse_records
 from tests.node.conftest import Start
 from tests.waiting import wait_until
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from coach import runs
-from coach.model.telemetry import GpuSample
+from coach.model.training.telemetry import GpuSample
 from coach.node.processes import read_stat
 from coach.node.sample import keep_pace
-from coach.sources.telemetry import parse_records
+from coach.sources.metrics.telemetry_files import parse_records
 from tests.node.conftest import Start, of_kind, sampled, telemetry
 from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from coach.node.stacks import parse_faulthandler, parse_flight, parse_py_spy
-from coach.sources.local_process import find_supervisor
+from coach.sources.runs.local_process import find_supervisor
 from tests.node.conftest import Start
 from tests.waiting import wait_until
 

@@ -9,10 +9,10 @@ import pytest
 from coach.model.reading import JobList, MetricsChunk
 from coach.recorder import Header, Names, RecordingIo, ReplayIo, anonymize, open_recording
 from coach.recorder.anonymize import striker
-from coach.sources.job_files import OutputPaths
-from coach.sources.metrics import MetricsSource
-from coach.sources.run_list import RunListSource
-from coach.sources.slurm import JobsSource
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.metrics.run_metrics import MetricsSource
+from coach.sources.runs.run_list import RunListSource
+from coach.sources.slurm.client import JobsSource
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue, squeue
 

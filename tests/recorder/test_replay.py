@@ -12,11 +12,11 @@ from coach.model.errors import UserError
 from coach.model.reading import JobList, LogChunk, MetricsChunk, RunFacts
 from coach.recorder import Header, RecordingIo, ReplayIo, open_recording, recording
 from coach.sources.io import Query
-from coach.sources.log import LogSource
-from coach.sources.metrics import MetricsSource
-from coach.sources.run_files import RunFilesSource
-from coach.sources.slurm import JobsSource
-from coach.sources.slurm_jobs import jobs_by_id_query, jobs_query
+from coach.sources.logs.log_source import LogSource
+from coach.sources.metrics.run_metrics import MetricsSource
+from coach.sources.runs.run_files import RunFilesSource
+from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.queue import jobs_by_id_query, jobs_query
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 

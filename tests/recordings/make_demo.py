@@ -136,9 +136,9 @@ def relaunch(run_id: str) -> str:
     from coach.rules.engine import Engine
     from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.user import user_name
+    from coach.sources.machine.user import user_name
     from coach.tui.live import LiveLauncher
-    from coach.workflows.watch import read_once, resolve_target
+    from coach.workflows.watching.live_session import read_once, resolve_target
 
     settings, io, user = load_settings(), SystemIo(scrubbed_environment(os.environ)), user_name()
     (finding, *_) = diagnose(run_id, settings, io, Engine(build()), "slurm").findings

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coach.model.finding import Diagnosis
-from coach.model.history import History
-from coach.model.log import LogHit, LogTail
-from coach.model.metrics import MetricEvent, Step
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample, TelemetrySample
+from coach.model.training.log import LogHit, LogTail
+from coach.model.training.metrics import MetricEvent, Step
+from coach.model.training.run import Run
+from coach.model.training.telemetry import GpuSample, TelemetrySample
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
-from coach.sources.log_scanner import LogScanner
+from coach.sources.logs.scanner import LogScanner
 
 
 def run(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from coach.config import Settings
-from coach.model.finding import Diagnosis
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
-from coach.workflows.watch import read_once, resolve_target
+from coach.workflows.watching.live_session import read_once, resolve_target
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

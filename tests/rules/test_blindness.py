@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.cluster import Job
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, TelemetrySample
+from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample, TelemetrySample
 from coach.rules.blindness import Sight
 from coach.rules.engine import Engine
 from coach.rules.registry import build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coach.model.finding import Severity
+from coach.model.judging.finding import Severity
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.recorded import diagnose, read

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.history import History
-from coach.model.log import LogTail
+from coach.lookback.history import History
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
 from coach.rules.engine import Engine
-from coach.rules.quoting import is_library
+from coach.rules.from_logs.quoted_evidence import is_library
 from coach.rules.registry import build
 from tests.rules.examples import diagnose_log, of_a_whole_log, scan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.finding import Severity
+from coach.model.judging.finding import Severity
 from tests.rules.examples import of_a_whole_log
 from tests.rules.recorded import diagnose
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coach.model.cluster import Job
-from coach.model.finding import Diagnosis, Severity
-from coach.model.run import Checkpoint
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Checkpoint
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import history, run, steps

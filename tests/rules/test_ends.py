@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.cluster import Job
-from coach.model.finding import Severity
-from coach.model.log import LogTail
-from coach.model.metrics import Step
+from coach.model.judging.finding import Severity
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
+from coach.model.training.metrics import Step
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, diagnose_log, history, run, scan, steps

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from coach.model.finding import Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import SensorGap
+from coach.model.training.telemetry import SensorGap
 from coach.rules.base import Need, Rule
 from coach.rules.engine import Engine
 from tests.rules.examples import run

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.finding import Finding, Severity
-from coach.model.history import History
-from coach.model.run import Refusal, RunExit
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Refusal, RunExit
 from coach.rules.engine import Engine
 from coach.rules.registry import build, rule_classes, signatures
-from coach.sources.log_scanner import LogScanner
-from coach.workflows.fixing import remedies
+from coach.sources.logs.scanner import LogScanner
+from coach.workflows.launching.fix_offer import remedies
 from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import RECORDINGS, diagnose
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.finding import Severity
-from coach.model.history import History
-from coach.model.log import LogTail
+from coach.lookback.history import History
+from coach.model.judging.finding import Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, diagnose_log, of_a_whole_log, run, scan

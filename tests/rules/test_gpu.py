@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.finding import Severity
-from coach.model.metrics import MetricEvent
+from coach.model.judging.finding import Severity
+from coach.model.training.metrics import MetricEvent
 from tests.rules.examples import causes, gpu_samples, judge, run, steps
 from tests.rules.recorded import diagnose
 

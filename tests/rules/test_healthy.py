@@ -10,9 +10,9 @@ from itertools import accumulate
 
 import pytest
 
-from coach.model.finding import Diagnosis, Severity
-from coach.model.metrics import MetricEvent
-from coach.model.telemetry import TelemetrySample
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.training.metrics import MetricEvent
+from coach.model.training.telemetry import TelemetrySample
 from coach.rules.registry import build
 from tests.rules.examples import gpu_samples, judge, run, steps
 from tests.rules.test_telemetry import hosts, loud, only

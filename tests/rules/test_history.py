@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coach.model.finding import Finding, Severity
-from coach.model.history import History
-from coach.model.past import Across, NodeRecord, Pace, PastRun
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding, Severity
+from coach.model.judging.verdict import Across, NodeRecord, Pace, PastRun
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.finding import Severity
-from coach.model.history import History
-from coach.model.run import RankExit, RunExit
+from coach.lookback.history import History
+from coach.model.judging.finding import Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import HostSample
+from coach.model.training.run import RankExit, RunExit
+from coach.model.training.telemetry import HostSample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, diagnose_log, run, scan

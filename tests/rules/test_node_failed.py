@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.cluster import Job
-from coach.model.finding import Finding
-from coach.model.history import History
-from coach.model.log import LogTail
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
+from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import run

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coach.model.finding import Severity
+from coach.model.judging.finding import Severity
 from tests.rules.examples import causes, diagnose_log, judge, run, steps
 from tests.rules.recorded import diagnose
 

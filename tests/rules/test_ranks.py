@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coach.model.finding import Diagnosis, Severity
-from coach.model.metrics import MetricEvent, Step
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.training.metrics import MetricEvent, Step
 from tests.rules.examples import gpu_samples, judge, run, steps
 from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import loud, only

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 import pytest
 
-from coach.model.finding import Diagnosis, Severity
-from coach.model.metrics import Step
-from coach.model.run import Run
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.training.metrics import Step
+from coach.model.training.run import Run
 from tests.rules.examples import judge, run, steps
 from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import hosts, loud, only

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.cluster import Job
-from coach.model.history import History
-from coach.model.log import LogFile, LogTail
-from coach.model.run import Run, RunExit
+from coach.lookback.history import History
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogFile, LogTail
+from coach.model.training.run import Run, RunExit
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, run

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coach.model.finding import Diagnosis, Severity
-from coach.model.run import Run
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.training.run import Run
 from tests.rules.examples import gpu_samples, judge, run, steps
 from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import loud, only

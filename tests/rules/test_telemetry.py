@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coach.model.finding import Diagnosis, Finding, Severity
-from coach.model.metrics import MetricEvent
-from coach.model.telemetry import GpuEvent, GpuLink, HostSample, MountSample, TelemetrySample
+from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.training.metrics import MetricEvent
+from coach.model.training.telemetry import GpuEvent, GpuLink, HostSample, MountSample, TelemetrySample
 from coach.rules.engine import Engine
 from coach.rules.registry import build
 from tests.rules.examples import causes, gpu_samples, judge, run, steps

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from coach.model.cluster import Job
-from coach.model.finding import Finding
-from coach.model.history import History
-from coach.model.log import LogFile, LogTail
-from coach.model.run import RankExit, RunExit
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogFile, LogTail
+from coach.model.training.run import RankExit, RunExit
 from coach.rules.engine import Engine
-from coach.rules.last_words import MAX_BLOCK_LINES, last_error_block
+from coach.rules.from_logs.last_error_block import MAX_BLOCK_LINES, last_error_block
 from coach.rules.registry import build
 from tests.rules.examples import causes, of_a_whole_log, run, scan
 from tests.rules.recorded import RECORDINGS, read

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from coach.model.metrics import Step
-from coach.model.telemetry import HostSample
+from coach.model.training.metrics import Step
+from coach.model.training.telemetry import HostSample
 from tests.rules.examples import causes, diagnose_log, judge, run, steps
 
 USUAL = {"lr": {"default": 0.01, "usual": [1e-4, 0.5]}}

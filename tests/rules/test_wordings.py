@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from coach.model.finding import Severity
+from coach.model.judging.finding import Severity
 from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'

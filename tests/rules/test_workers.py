@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coach.model.finding import Diagnosis, Severity
+from coach.model.judging.finding import Diagnosis, Severity
 from tests.rules.examples import judge, run, steps
 from tests.rules.recorded import diagnose
 from tests.rules.test_telemetry import hosts, loud, only

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from coach.model.reading import MetricsChunk, TelemetryChunk
-from coach.model.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample, SensorGap
-from coach.sources import metrics, telemetry
+from coach.model.training.telemetry import GpuHealth, GpuLink, GpuSample, HostSample, ProcessSample, SensorGap
 from coach.sources.follow import BITE_BYTES
-from coach.sources.metrics import MetricsSource
-from coach.sources.telemetry import TelemetrySource
+from coach.sources.metrics import run_metrics as metrics
+from coach.sources.metrics import telemetry_files as telemetry
+from coach.sources.metrics.run_metrics import MetricsSource
+from coach.sources.metrics.telemetry_files import TelemetrySource
 from tests.sources.fake_io import FakeIo
 
 RUN_DIR = Path("/runs/r")

@@ -12,15 +12,15 @@ import pytest
 
 from coach.model.politeness import Attention
 from coach.model.reading import Reading
-from coach.sources import polling
 from coach.sources.base import PollingSource
 from coach.sources.io import SystemIo
-from coach.sources.log import LogSource
-from coach.sources.metrics import MetricsSource
-from coach.sources.polling import FILE_OPS_PER_MIN, IDLE_FILE_OPS_PER_MIN, IDLE_STRETCH, Pace
-from coach.sources.run_files import RunFilesSource
-from coach.sources.run_list import RunListSource
-from coach.sources.telemetry import TelemetrySource
+from coach.sources.logs.log_source import LogSource
+from coach.sources.metrics.run_metrics import MetricsSource
+from coach.sources.metrics.telemetry_files import TelemetrySource
+from coach.sources.polite import polling
+from coach.sources.polite.polling import FILE_OPS_PER_MIN, IDLE_FILE_OPS_PER_MIN, IDLE_STRETCH, Pace
+from coach.sources.runs.run_files import RunFilesSource
+from coach.sources.runs.run_list import RunListSource
 from tests.waiting import wait_until
 
 RUN = "20261121-142233-ddp-4f2a"

@@ -6,18 +6,18 @@ from collections import Counter
 
 import pytest
 
-from coach.analysis.arrays import fold
-from coach.analysis.free_gpus import allocation_map, free_gpus, sum_by_type
-from coach.analysis.pending import PendingClass, explain_job
-from coach.model.accounting import PastJob
-from coach.model.cluster import GpuAllocation, Job, Node, Partition
-from coach.sources.slurm_history import history_query, parse_cpu_time, parse_history, parse_size_mib
-from coach.sources.slurm_jobs import jobs_query, parse_jobs
-from coach.sources.slurm_limits import parse_limits
-from coach.sources.slurm_nodes import nodes_query, parse_nodes, parse_partitions
-from coach.sources.slurm_priority import parse_fair_share, parse_priorities
-from coach.sources.slurm_reservations import parse_reservations
-from coach.sources.slurm_start import parse_allocations, parse_test_only
+from coach.analysis.queueing.arrays import fold
+from coach.analysis.queueing.free_gpus import allocation_map, free_gpus, sum_by_type
+from coach.analysis.queueing.pending_reasons import PendingClass, explain_job
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import GpuAllocation, Job, Node, Partition
+from coach.sources.slurm.ended_jobs import history_query, parse_cpu_time, parse_history, parse_size_mib
+from coach.sources.slurm.limits import parse_limits
+from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions
+from coach.sources.slurm.priority import parse_fair_share, parse_priorities
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.reservations import parse_reservations
+from coach.sources.slurm.start_times import parse_allocations, parse_test_only
 from tests.sources.scripted_io import captured
 
 SEPARATOR, RECORD_END = "|SEPARATOR", "|RECORDEND"

@@ -14,9 +14,9 @@ from coach.sources.rpc_budget import (
     RpcBudget,
     cost_of,
 )
-from coach.sources.slurm_config import RateLimitSource
-from coach.sources.slurm_jobs import jobs_query
-from coach.sources.slurm_nodes import NODES_QUERY, PARTITIONS_QUERY
+from coach.sources.slurm.configuration import RateLimitSource
+from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY
+from coach.sources.slurm.queue import jobs_query
 from tests.sources.scripted_io import ScriptedIo
 from tests.waiting import wait_until
 

@@ -10,37 +10,37 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from coach.analysis.steady import newest_step
+from coach.analysis.comparing.steady_state import newest_step
 from coach.launch.job_control import action_command
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
-from coach.model.accounting import Part
-from coach.model.cluster import GpuAllocation, GpuCount, Job, Node, Partition
-from coach.model.cohort import Cohort, Person, Summary
-from coach.model.doctor import Report
-from coach.model.drill import Answer, Drill, Twin
+from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
-from coach.model.history import History
-from coach.model.job_action import JobAction, LeftOut, Outcome, Verb
-from coach.model.job_action import Step as Command
-from coach.model.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
-from coach.model.log import LogTail
-from coach.model.metrics import Step
+from coach.model.judging.doctor_report import Report
+from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
+from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
 from coach.model.politeness import ACTIVE_S, Attention
-from coach.model.run import Checkpoint, Run
+from coach.model.slurm.accounting import Part
+from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
+from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
+from coach.model.slurm.job_action import Step as Command
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
-from coach.model.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
-from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
-from coach.sources.overlap import StreamSource
+from coach.model.teaching.cohort import Cohort, Person, Summary
+from coach.model.teaching.drill import Answer, Drill, Twin
+from coach.model.training.log import LogTail
+from coach.model.training.metrics import Step
+from coach.model.training.run import Checkpoint, Run
+from coach.model.training.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
+from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
+from coach.sources.slurm.overlap_step import StreamSource
 from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
-from coach.workflows.drill import DrillEntry
-from coach.workflows.drill_answer import Choice, Judgement
-from coach.workflows.foreign_fix import ForeignFixes, FoundScript, foreign_fixes
-from coach.workflows.history import PastJobs
-from coach.workflows.place_in_queue import PlaceInQueue
-from coach.workflows.recipes import Page
-from coach.workflows.step_use import StepUses
+from coach.workflows.jobs.ended_jobs import PastJobs
+from coach.workflows.jobs.place_in_queue import PlaceInQueue
+from coach.workflows.launching.foreign_fix import ForeignFixes, FoundScript, foreign_fixes
+from coach.workflows.launching.recipes import Page
+from coach.workflows.teaching.drill_answer import Choice, Judgement
+from coach.workflows.teaching.drills import DrillEntry
+from coach.workflows.watching.step_use import StepUses
 
 NOW_S = 1_800_000_000.0
 RUN_ID = "20261121-142233-ddp-4f2a"

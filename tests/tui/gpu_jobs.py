@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from coach.model.history import History
-from coach.model.metrics import Step
-from coach.model.telemetry import GpuEvent, GpuSample, HostSample, ProcessSample
+from coach.lookback.history import History
+from coach.model.training.metrics import Step
+from coach.model.training.telemetry import GpuEvent, GpuSample, HostSample, ProcessSample
 from tests.tui.fake_session import NOW_S
 
 SLOW = ("node01", 3)

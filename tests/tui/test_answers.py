@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.accounting import Efficiency, Part, PastJob, PriorityFactors
-from coach.model.cluster import GpuAllocation, Job
 from coach.model.errors import UserError
+from coach.model.slurm.accounting import Efficiency, Part, PastJob, PriorityFactors
+from coach.model.slurm.cluster import GpuAllocation, Job
 from coach.tui.keys import Mode
-from coach.workflows.history import PastJobs
+from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     NOW_S,

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import pytest
 
-from coach.model.cluster import Job
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis
+from coach.model.slurm.cluster import Job
 from coach.tui.guard import GUARD_S
 from coach.tui.key import EVERYWHERE
 from coach.tui.keys import Mode, keys_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coach.model.errors import UserError
-from coach.model.finding import Severity
+from coach.model.judging.finding import Severity
 from coach.tui.keys import Mode
 from coach.tui.screens.cohort import REREAD_S
 from tests.tui.driving import opened

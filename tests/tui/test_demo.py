@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from coach.analysis.compare import compare
+from coach.analysis.comparing.two_runs import compare
 from coach.config import Settings
 from coach.model.snapshot import Snapshot, Watch
 from coach.recorder import open_recording
 from coach.tui.app import CoachApp
 from coach.tui.keys import Mode
 from coach.tui.live import demo_recording_path, open_recorded
-from coach.workflows.recording import open_replay
-from coach.workflows.watch import WatchSession
+from coach.workflows.watching.live_session import WatchSession
+from coach.workflows.watching.recording import open_replay
 from tests.waiting import wait_until
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.doctor import Check, CheckState, Report
 from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.text import line_width, plain
 from tests.tui.driving import opened

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coach.analysis.withholding import as_told
+from coach.analysis.teaching.withheld_findings import as_told
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from tests.tui.driving import Driver, opened

@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 import pytest
 
-from coach.model.accounting import PastJob
-from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
+from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
+from coach.model.slurm.accounting import PastJob
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.messages import JobOpened
 from coach.tui.widgets.keyed_table import KeyedTable
-from coach.workflows.history import PastJobs
+from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import opened
 from tests.tui.fake_session import (
     CHILD_ID,

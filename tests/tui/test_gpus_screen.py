@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from types import MappingProxyType
 
-from coach.model.history import History
+from coach.lookback.history import History
 from coach.tui.messages import JobOpened
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from textual.command import CommandList
 
-from coach.model.accounting import PastJob
-from coach.model.job_action import Verb
-from coach.model.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.job_action import Verb
 from coach.tui import screens
 from coach.tui.base import CoachScreen
 from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned

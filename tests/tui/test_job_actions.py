@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.history import History
-from coach.model.job_action import JobAction, Verb
-from coach.model.log import LogFile, LogTail
+from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import SourceStatus, TargetSnapshot
-from coach.model.telemetry import GpuSample, HostSample, Rung
+from coach.model.training.log import LogFile, LogTail
+from coach.model.training.telemetry import GpuSample, HostSample, Rung
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from coach.tui.messages import ActionConfirmed

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.cluster import Job
+from coach.model.slurm.cluster import Job
 from coach.tui.render import queue as render_queue
 from tests.tui.driving import opened
 from tests.tui.fake_session import FakeSession, make_job, make_snapshot

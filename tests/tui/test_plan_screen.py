@@ -10,7 +10,7 @@ from textual import events
 
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launching.launch import LaunchRequest, Plan
 from coach.tui.guard import GUARD_S
 from coach.tui.screens.plan import PlanField, PlanScreen
 from tests.tui.driving import Driver, opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType
 
-from coach.model.launch import SweepPoint
+from coach.model.launching.launch import SweepPoint
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from tests.tui.driving import Driver, opened
@@ -119,7 +119,7 @@ async def test_a_sweep_is_one_table_from_any_of_its_runs() -> None:
 
 async def test_five_keys_open_five_plans_from_anywhere() -> None:
     from coach.config import Settings
-    from coach.workflows.recipes import recipe_keys
+    from coach.workflows.launching.recipes import recipe_keys
 
     names = {key: name for key, name, _ in recipe_keys(Settings(Path("/r"), Path("/c"), Path("/d")))}
     assert [names.get(key) for key in "12345"] == ["baseline", "ddp", "amp", "fsdp", "deepspeed_zero"]

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 from coach.model.errors import UserError
-from coach.model.stacks import StacksPlan
+from coach.model.training.stacks import StacksPlan
 from coach.tui.guard import GUARD_S
 from coach.tui.keys import Mode
 from tests.tui.driving import Driver, opened

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coach.model.accounting import Efficiency, PastJob
+from coach.model.slurm.accounting import Efficiency, PastJob
 from coach.tui.keys import Mode
 from coach.tui.widgets.keyed_table import KeyedTable
-from coach.workflows.history import PastJobs
-from coach.workflows.views import FILE_NAME, View, ViewStore
+from coach.workflows.jobs.ended_jobs import PastJobs
+from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeLauncher, FakeSession, make_job, make_snapshot
 

@@ -14,13 +14,13 @@ import pytest
 from coach.cli import guarded, run_command
 from coach.config import Settings, load
 from coach.launch.resources import Site
-from coach.model.drill import Drill, Need, Twin
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
-from coach.workflows.defaults import with_defaults
-from coach.workflows.drill import why_skipped
-from coach.workflows.drill_request import twin_request
-from coach.workflows.recipes import find_recipe
+from coach.model.launching.launch import LaunchRequest
+from coach.model.teaching.drill import Drill, Need, Twin
+from coach.workflows.launching.defaults import with_defaults
+from coach.workflows.launching.drill_request import twin_request
+from coach.workflows.launching.recipes import find_recipe
+from coach.workflows.teaching.drills import why_skipped
 from tests.installed import REPOSITORY
 from tests.launch.examples import CLUSTER, MACHINE
 

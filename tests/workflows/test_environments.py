@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from coach.config import LaunchDefaults, Settings
-from coach.model.environment import Environment, EnvironmentKind
 from coach.model.errors import UserError
-from coach.model.finding import Fix
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.judging.finding import Fix
+from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.io import SystemIo
-from coach.sources.run_files import read_run
-from coach.workflows.prepare import plan_for, with_defaults
-from coach.workflows.relaunch import request_for_fix
-from coach.workflows.submit import written_run
+from coach.sources.runs.run_files import read_run
+from coach.workflows.launching.prepare import plan_for, with_defaults
+from coach.workflows.launching.relaunch import request_for_fix
+from coach.workflows.launching.start import written_run
 from tests.launch.examples import CLUSTER
 
 PYTORCH = Environment(

@@ -11,17 +11,24 @@ import pytest
 from coach import runs
 from coach.config import LaunchDefaults, Settings
 from coach.model.errors import UserError
-from coach.model.finding import Fix
-from coach.model.job_action import Verb
-from coach.model.launch import LaunchRequest, Plan, Submitted
-from coach.model.run import Run
+from coach.model.judging.finding import Fix
+from coach.model.launching.launch import LaunchRequest, Plan, Submitted
+from coach.model.slurm.job_action import Verb
+from coach.model.training.run import Run
 from coach.sources.io import SystemIo
-from coach.sources.run_files import read_run
-from coach.sources.user import user_name
-from coach.workflows.job_actions import HasEnded, perform, plan_action
-from coach.workflows.prepare import plan_for, with_defaults
-from coach.workflows.relaunch import ParentChoice, changes, diff, relaunch, request_for_fix, steps_lost
-from coach.workflows.submit import check_ready, make_ready, submit
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_files import read_run
+from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
+from coach.workflows.launching.prepare import plan_for, with_defaults
+from coach.workflows.launching.relaunch import (
+    ParentChoice,
+    changes,
+    diff,
+    relaunch,
+    request_for_fix,
+    steps_lost,
+)
+from coach.workflows.launching.start import check_ready, make_ready, submit
 from tests.launch.examples import CLUSTER
 
 CLIENTS = {
@@ -126,7 +133,8 @@ def test_a_dry_run_fails_where_the_runs_cannot_be_written(
     plan = world.plan()
     check_ready(plan)  # the code is there already, so nothing is written the second time
     monkeypatch.setattr(
-        "coach.workflows.submit.why_not_writable", lambda path: f"{path} is on a read-only file system"
+        "coach.workflows.launching.start.why_not_writable",
+        lambda path: f"{path} is on a read-only file system",
     )
     with pytest.raises(UserError, match="read-only file system"):
         check_ready(plan)
@@ -309,7 +317,7 @@ def test_a_parent_that_is_kept_or_waited_for_is_left_alone(
 
 
 def test_what_a_cancelled_parent_loses_is_counted_from_its_newest_checkpoint() -> None:
-    from coach.model.run import Checkpoint
+    from coach.model.training.run import Checkpoint
 
     saved = (Checkpoint("a", 20, 0.0), Checkpoint("b", 40, 0.0))
     assert steps_lost(55, saved) == 15

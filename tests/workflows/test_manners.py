@@ -14,9 +14,9 @@ from coach.config import Settings
 from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.snapshot import Watch
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo
-from coach.sources.polling import Pace
+from coach.sources.polite.polling import Pace
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, IDLE_PER_MIN, RpcBudget
-from coach.workflows.watch import Manners, WatchSession, live_session
+from coach.workflows.watching.live_session import Manners, WatchSession, live_session
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 from tests.waiting import wait_until

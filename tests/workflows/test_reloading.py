@@ -8,15 +8,15 @@ from pathlib import Path
 from coach import config
 from coach.config import Advice, Settings
 from coach.config.reload import Follower
-from coach.model.finding import Diagnosis
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot, Watch
-from coach.workflows.diagnosing import LazyEngine
-from coach.workflows.watch import WatchSession, slurm_sources
+from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.watching.live_session import WatchSession, slurm_sources
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 from tests.waiting import wait_until
-from tests.workflows.test_watch import RUN, QueueAndDisk, Updates, make_run, sessions
+from tests.workflows.watching.test_live_session import RUN, QueueAndDisk, Updates, make_run, sessions
 
 __all__ = ["sessions"]
 

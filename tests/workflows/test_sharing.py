@@ -15,16 +15,16 @@ import pytest
 from coach.cli import guarded, run_command
 from coach.config import LaunchDefaults, Lock
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis
-from coach.model.job_action import Verb
-from coach.model.launch import LaunchRequest
+from coach.model.judging.finding import Diagnosis
+from coach.model.launching.launch import LaunchRequest
+from coach.model.slurm.job_action import Verb
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.sources.io import SystemIo
-from coach.sources.run_files import read_run
-from coach.workflows.drill_answer import answer_drill
-from coach.workflows.job_actions import perform, plan_action
+from coach.sources.runs.run_files import read_run
+from coach.workflows.jobs.job_actions import perform, plan_action
+from coach.workflows.launching.start import submit
 from coach.workflows.sharing import Sharer, unshared
-from coach.workflows.submit import submit
+from coach.workflows.teaching.drill_answer import answer_drill
 from tests.installed import REPOSITORY
 from tests.waiting import wait_until
 from tests.workflows.test_launching import World

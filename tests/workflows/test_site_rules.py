@@ -11,16 +11,16 @@ import pytest
 
 from coach.config import Advice, LaunchDefaults, Limits, Lock, Settings
 from coach.model.errors import UserError
-from coach.model.finding import Diagnosis, Finding, Fix, Severity, Subject
-from coach.model.launch import AppliedFix, LaunchRequest
+from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
+from coach.model.launching.launch import AppliedFix, LaunchRequest
 from coach.sources.io import SystemIo
-from coach.sources.run_files import read_run
+from coach.sources.runs.run_files import read_run
 from coach.workflows import backend
 from coach.workflows.backend import resolve_backend
-from coach.workflows.defaults import locked_fields, with_defaults
-from coach.workflows.diagnosing import rules_of, with_advice
-from coach.workflows.prepare import plan_for
-from coach.workflows.relaunch import ParentChoice, relaunch
+from coach.workflows.judging.lazy_engine import rules_of, with_advice
+from coach.workflows.launching.defaults import locked_fields, with_defaults
+from coach.workflows.launching.prepare import plan_for
+from coach.workflows.launching.relaunch import ParentChoice, relaunch
 from tests.launch.examples import CLUSTER
 
 LOCK = Lock("one for the course", "site.toml:9")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import above_traceback, lines_after, went_on
+from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.downloads import is_inside_the_cluster
-from coach.rules.exit_codes import OF_THE_SUMMARY
-from coach.rules.losslines import PROGRESS
-from coach.rules.lost_peer import FirstFailure, first_failure
-from coach.rules.quoting import earliest, hits_of, is_library, own_frame, quote, ranks_text
-from coach.rules.raised_in import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
+from coach.rules.from_logs.aftermath import above_traceback, lines_after, went_on
+from coach.rules.from_logs.failed_connections import is_inside_the_cluster
+from coach.rules.from_logs.first_lost_rank import FirstFailure, first_failure
+from coach.rules.from_logs.library_exceptions import is_of_a_load, is_of_a_peer, is_of_a_table, owner_of
+from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, is_library, own_frame, quote, ranks_text
+from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY
 
 _EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Warning|Timeout|Violation|Invalid|Empty)"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Severity
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Evidence, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import AFTER_A_BAR, EndingRule
-from coach.rules.exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
-from coach.rules.losslines import PROGRESS
-from coach.rules.quoting import is_library
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import AFTER_A_BAR, EndingRule
+from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.quoted_evidence import is_library
+from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
 
 _SEGFAULT = re.compile(
     rf"{AFTER_A_BAR}Segmentation fault\b|"

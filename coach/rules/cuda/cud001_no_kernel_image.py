@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix, Severity
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule
-from coach.rules.placement import num_gpus_asked
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.placement import num_gpus_asked
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _NO_IMAGE = re.compile(
     UNHEEDED

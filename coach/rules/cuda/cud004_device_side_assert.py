@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule
-from coach.rules.quoting import hits_of, own_frame, quote
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.rules.from_logs.quoted_evidence import hits_of, own_frame, quote
 
 _TRIGGERED = re.compile(
     UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"

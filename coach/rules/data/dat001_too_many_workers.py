@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import Signature
-from coach.model.metrics import Step
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
+from coach.model.training.metrics import Step
+from coach.rules.advice.launched_with import int_parameter, int_resource
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter, int_resource
-from coach.rules.quoting import hits_of, quote
-from coach.rules.sampled import means_of, training_host_samples
-from coach.rules.windows import newest_steady_steps
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
+from coach.rules.from_numbers.telemetry_windows import means_of, training_host_samples
+from coach.rules.from_numbers.training_windows import newest_steady_steps
 
 
 @dataclass(frozen=True, slots=True)

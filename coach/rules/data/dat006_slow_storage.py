@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.sampled import WINDOW, gpu_uses, host_window, means_of
+from coach.rules.from_numbers.telemetry_windows import WINDOW, gpu_uses, host_window, means_of
 
 
 class SlowStorage(Rule):

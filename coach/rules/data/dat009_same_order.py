@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import mul
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.metrics import Step
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
 from coach.rules.base import Need, Rule, Threshold
 
 _MAX_STEPS = 2048

@@ -6,11 +6,11 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import was_outlived
-from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:^|[\s(|\]])(?:"

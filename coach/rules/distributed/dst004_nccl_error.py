@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule
-from coach.rules.lost_peer import told_of_the_dead
-from coach.rules.quoting import hits_of, quote
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.first_lost_rank import told_of_the_dead
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _ERROR = re.compile(
     r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"

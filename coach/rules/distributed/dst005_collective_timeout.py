@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from coach.model.finding import Evidence, Fix, Hit, Subject
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule
-from coach.rules.flight import OddRanks, odd_ranks
-from coach.rules.launched import int_resource
-from coach.rules.lost_peer import told_of_the_dead
-from coach.rules.quoting import hits_of, ranks_text
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.launched_with import int_resource
+from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.first_lost_rank import told_of_the_dead
+from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
+from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
 
 _TIMEOUT = re.compile(
     r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: Work\w+\((?:SeqNum=(?P<seq>\d+), )?"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.flight import odd_ranks
-from coach.rules.quoting import ranks_text
-from coach.rules.sampled import mean, means_of
-from coach.rules.windows import newest_steps
+from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_numbers.collective_order import odd_ranks
+from coach.rules.from_numbers.telemetry_windows import mean, means_of
+from coach.rules.from_numbers.training_windows import newest_steps
 
 
 class Hang(Rule):

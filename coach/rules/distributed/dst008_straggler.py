@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.metrics import Step
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
+from coach.rules.advice.placement import has_uneven_ranks, leave_out
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.parts import share_samples
-from coach.rules.placement import has_uneven_ranks, leave_out
-from coach.rules.quoting import ranks_text
-from coach.rules.windows import newest_steps
+from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_numbers.sample_shares import share_samples
+from coach.rules.from_numbers.training_windows import newest_steps
 
 _NUM_PARTS = 8
 _MIN_PARTS = 7

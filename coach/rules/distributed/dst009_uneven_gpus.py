@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.placement import has_uneven_ranks
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.parts import share_samples
-from coach.rules.placement import has_uneven_ranks
-from coach.rules.sampled import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
+from coach.rules.from_numbers.sample_shares import share_samples
+from coach.rules.from_numbers.telemetry_windows import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
 
 
 class UnevenGpus(Rule):

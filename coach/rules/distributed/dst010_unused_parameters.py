@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Evidence, Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule
-from coach.rules.quoting import hits_of, quote
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import EndingRule
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _UNUSED = re.compile(
     r"Expected to have finished reduction in the prior iteration before starting a new one"

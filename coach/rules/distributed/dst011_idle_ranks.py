@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.advice.launched_with import int_resource
+from coach.rules.advice.placement import has_uneven_ranks, num_gpus_asked
+from coach.rules.advice.remedies import declared
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_resource
-from coach.rules.placement import has_uneven_ranks, num_gpus_asked
-from coach.rules.quoting import ranks_text
-from coach.rules.remedies import declared
+from coach.rules.from_logs.quoted_evidence import ranks_text
 
 _MIN_SAMPLES = 20
 """Of a GPU: short kernels may fall between fewer."""

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule
-from coach.rules.quoting import ranks_text
+from coach.rules.from_logs.quoted_evidence import ranks_text
 
 
 class CheckpointByEveryRank(Rule):

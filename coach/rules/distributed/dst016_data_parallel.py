@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
 from coach.rules.base import Need, Rule
-from coach.rules.quoting import hits_of, quote
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 
 class DataParallel(Rule):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix, Hit
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule
-from coach.rules.lost_peer import told_of_the_dead
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 
 _GLOO = re.compile(
     UNHEEDED

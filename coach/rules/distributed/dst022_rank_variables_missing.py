@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule
-from coach.rules.raised_in import is_of_a_table, unset_variable
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
+from coach.rules.from_logs.library_exceptions import is_of_a_table, unset_variable
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"

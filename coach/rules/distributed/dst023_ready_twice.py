@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import EndingRule
 
 _TWICE = re.compile(
     r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as ready twice)"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _FSDP = re.compile(
     UNHEEDED

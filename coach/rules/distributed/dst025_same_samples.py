@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, compress, pairwise
 from statistics import fmean, median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.metrics import Step
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.parts import num_parts
-from coach.rules.quoting import ranks_text
-from coach.rules.windows import newest_steps
+from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_numbers.sample_shares import num_parts
+from coach.rules.from_numbers.training_windows import newest_steps
 
 _MIN_AGREEMENT = 0.65
 """Of the signs of two courses: a cheap look that sends hardly any pair of independent ranks to the closer one."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.quoting import parse_mib, size_text
+from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
 
 
 class MemoryAsked(Rule):

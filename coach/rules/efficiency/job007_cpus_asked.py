@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.launched_with import int_resource
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_resource
-from coach.rules.sampled import training_host_samples
+from coach.rules.from_numbers.telemetry_windows import training_host_samples
 
 
 class CpusAsked(Rule):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.cluster import Job
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from coach.model.finding import Evidence, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.launched_with import int_parameter
+from coach.rules.advice.remedies import saved_before_limit
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter
-from coach.rules.remedies import saved_before_limit
-from coach.rules.windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_steps
 
 _TITLE = "Save now and then, and be told before the limit (the run then goes on in a next job)"
 

@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from shlex import quote as shell_quote
 from signal import Signals
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogTail
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import has_good_end, went_on
+from coach.model.training.log import LogTail
 from coach.rules.base import Need, Rule
-from coach.rules.last_words import Block, BlockKind, block_of, last_error_block
-from coach.rules.losslines import PROGRESS
-from coach.rules.quoting import MAX_QUOTE_CHARS
+from coach.rules.from_logs.aftermath import has_good_end, went_on
+from coach.rules.from_logs.last_error_block import Block, BlockKind, block_of, last_error_block
+from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.quoted_evidence import MAX_QUOTE_CHARS
 
 _BAD_STATES = frozenset(
     {"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"}

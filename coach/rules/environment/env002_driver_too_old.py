@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from coach.model.finding import Fix, Severity
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule, ending_signatures
-from coach.rules.placement import num_gpus_asked, without_node
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.placement import num_gpus_asked, without_node
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _INITIALIZATION = re.compile(
     r"The NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
-from coach.model.run import Refusal
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule, ending_signatures
+from coach.model.training.log import LogHit, Signature
+from coach.model.training.run import Refusal
+from coach.rules.advice.launched_with import int_resource
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
-from coach.rules.launched import int_resource
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 
 class TorchWithoutCuda(EndingRule):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
-from coach.model.run import Refusal
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.model.training.log import LogHit, Signature
+from coach.model.training.run import Refusal
+from coach.rules.advice.placement import num_gpus_asked, without_node
 from coach.rules.environment.gpu_build import WITHOUT_CUDA
-from coach.rules.placement import num_gpus_asked, without_node
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
 
 _NONE = re.compile(
     UNHEEDED + r".*?(?:RuntimeError: No (?:CUDA|HIP) GPUs are available"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import EndingRule, ending_signatures
-from coach.rules.quoting import hits_of
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 _PROGRAM = r"(?:torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horovodrun|colossalai|composer|litgpt|axolotl|fairseq-\w+)"
 """What comes with an environment for training: a shell finds it only where that is active."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
 
 # The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
 _FULL = re.compile(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
+from coach.model.training.log import LogHit, Signature
 from coach.rules.environment.failed_import import is_below_a_failed_import, is_without_torch
-from coach.rules.quoting import hits_of
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 _CONFLICT = re.compile(
     UNHEEDED + r".*?(?:"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import was_outlived
-from coach.rules.downloads import host_of, is_of_a_download
-from coach.rules.ending import UNHEEDED, EndingRule, ending_signatures
-from coach.rules.quoting import hits_of
-from coach.rules.raised_in import PLAIN
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
+from coach.rules.from_logs.failed_connections import host_of, is_of_a_download
+from coach.rules.from_logs.library_exceptions import PLAIN
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 _NO_WAY = (
     r"(?:\[Errno (?:-[235]|101|110|113)\]|Name or service not known|[Tt]emporary failure in name resolution|Failed to resolve '"

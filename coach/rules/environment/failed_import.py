@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coach.model.log import LogHit
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.quoting import hits_of
-from coach.rules.raised_in import PLAIN
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.library_exceptions import PLAIN
+from coach.rules.from_logs.quoted_evidence import hits_of
 
 _MAX_LINES = 8
 """How far below the reason may stand where the lines of several ranks are mixed."""

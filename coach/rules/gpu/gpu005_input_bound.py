@@ -7,17 +7,27 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.metrics import Step
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
+from coach.model.training.run import Run
+from coach.rules.advice.launched_with import cpus_per_rank, int_parameter, int_resource
+from coach.rules.advice.remedies import workers
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
-from coach.rules.quoting import ranks_text
-from coach.rules.remedies import workers
-from coach.rules.sampled import mean_of, means_of, training_host_samples, training_phases
-from coach.rules.windows import SteadySteps, newest_steady_steps, newest_steps, places_in_training
+from coach.rules.from_logs.quoted_evidence import ranks_text
+from coach.rules.from_numbers.telemetry_windows import (
+    mean_of,
+    means_of,
+    training_host_samples,
+    training_phases,
+)
+from coach.rules.from_numbers.training_windows import (
+    SteadySteps,
+    newest_steady_steps,
+    newest_steps,
+    places_in_training,
+)
 
 
 class InputBound(Rule):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.advice.launched_with import cpus_per_rank, int_parameter, int_resource
+from coach.rules.advice.remedies import workers
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import cpus_per_rank, int_parameter, int_resource
-from coach.rules.remedies import workers
-from coach.rules.sampled import WINDOW, gpu_uses, host_window, means_of
+from coach.rules.from_numbers.telemetry_windows import WINDOW, gpu_uses, host_window, means_of
 
 
 class CpuBound(Rule):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median_high
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.metrics import Step
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
+from coach.model.training.run import Run
+from coach.rules.advice.launched_with import int_parameter, parameter_default, usual_range
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter, parameter_default, usual_range
-from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
-from coach.rules.windows import newest_steady_steps
+from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
+from coach.rules.from_numbers.training_windows import newest_steady_steps
 
 
 class BatchTooSmall(Rule):

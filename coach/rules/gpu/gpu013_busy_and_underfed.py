@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.launched_with import int_parameter
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter
-from coach.rules.sampled import WINDOW, GpuUse, gpu_uses
+from coach.rules.from_numbers.telemetry_windows import WINDOW, GpuUse, gpu_uses
 
 
 class BusyAndUnderfed(Rule):

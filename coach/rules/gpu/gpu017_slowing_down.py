@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import CurvePoint, History
+from coach.lookback.history import CurvePoint, History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.quoting import size_text
-from coach.rules.sampled import quarters, training_host_samples
-from coach.rules.windows import is_first_of_epochs
+from coach.rules.from_logs.quoted_evidence import size_text
+from coach.rules.from_numbers.telemetry_windows import quarters, training_host_samples
+from coach.rules.from_numbers.training_windows import is_first_of_epochs
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix, Severity
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import was_outlived
-from coach.rules.ending import EndingRule
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
 
 _XID = re.compile(

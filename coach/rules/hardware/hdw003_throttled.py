@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample
+from coach.model.training.run import Run
+from coach.model.training.telemetry import GpuSample
+from coach.rules.advice.remedies import without
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.remedies import without
 
 _MEANING = {
     "hw_thermal_slowdown": "too hot: the hardware halves its clocks",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuLink
+from coach.model.training.telemetry import GpuLink
+from coach.rules.advice.remedies import without
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.remedies import without
-from coach.rules.sampled import mean
+from coach.rules.from_numbers.telemetry_windows import mean
 
 
 class PcieDegraded(Rule):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuHealth
+from coach.model.training.telemetry import GpuHealth
+from coach.rules.advice.remedies import without
 from coach.rules.base import Need, Rule
-from coach.rules.remedies import without
 
 
 class GpuMemoryErrors(Rule):

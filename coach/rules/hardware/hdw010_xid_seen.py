@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuEvent
+from coach.model.training.telemetry import GpuEvent
+from coach.rules.advice.remedies import without
 from coach.rules.base import Rule
 from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
-from coach.rules.remedies import without
 
 
 class XidSeen(Rule):

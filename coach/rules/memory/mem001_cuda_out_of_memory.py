@@ -6,15 +6,23 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit, Signature
+from coach.model.training.run import Run
+from coach.rules.advice.remedies import bf16, sharding, smaller_micro_batch
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.losslines import losses_after
-from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, ranks_text, size_text
-from coach.rules.remedies import bf16, sharding, smaller_micro_batch
+from coach.rules.from_logs.loss_lines import losses_after
+from coach.rules.from_logs.quoted_evidence import (
+    earliest,
+    hits_of,
+    own_frame,
+    parse_mib,
+    quote,
+    ranks_text,
+    size_text,
+)
 
 _SIZE = r"[\d.]+ (?:[KMGT]i)?[Bb](?:ytes)?"
 _ALLOCATOR = re.compile(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.series import Series
+from coach.lookback.history import History
+from coach.lookback.series import Series
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample
+from coach.model.training.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.quoting import size_text
-from coach.rules.sampled import Growth, steady_growth, training_phases
-from coach.rules.windows import is_first_of_epochs, training_places
+from coach.rules.from_logs.quoted_evidence import size_text
+from coach.rules.from_numbers.telemetry_windows import Growth, steady_growth, training_phases
+from coach.rules.from_numbers.training_windows import is_first_of_epochs, training_places
 
 _MIN_SAMPLES = 20
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import GpuSample
+from coach.model.training.telemetry import GpuSample
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.quoting import size_text
-from coach.rules.sampled import WINDOW, gpu_uses
+from coach.rules.from_logs.quoted_evidence import size_text
+from coach.rules.from_numbers.telemetry_windows import WINDOW, gpu_uses
 
 
 class GpuMemoryFull(Rule):

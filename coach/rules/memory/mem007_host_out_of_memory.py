@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
-from coach.model.run import RankExit, Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import went_on
+from coach.model.training.log import LogHit, Signature
+from coach.model.training.run import RankExit, Run
+from coach.rules.advice.launched_with import int_parameter
+from coach.rules.advice.remedies import more_memory
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter
-from coach.rules.quoting import earliest, hits_of, own_frame, parse_mib, quote, size_text
-from coach.rules.remedies import more_memory
-from coach.rules.sampled import quarters, training_host_samples
+from coach.rules.from_logs.aftermath import went_on
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, parse_mib, quote, size_text
+from coach.rules.from_numbers.telemetry_windows import quarters, training_host_samples
 
 _KILLED_STATES = frozenset(
     {"CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REQUEUED"}

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from coach.model.finding import Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import is_monitor, was_outlived
-from coach.rules.ending import AFTER_A_BAR, EndingRule
-from coach.rules.exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
-from coach.rules.lost_peer import explains_a_kill, first_failure, summary_signatures
-from coach.rules.quoting import quote
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import is_monitor, was_outlived
+from coach.rules.from_logs.ending_rule import AFTER_A_BAR, EndingRule
+from coach.rules.from_logs.first_lost_rank import explains_a_kill, first_failure, summary_signatures
+from coach.rules.from_logs.quoted_evidence import quote
+from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_signature, is_first_failure
 
 _KILLED = re.compile(
     rf"{AFTER_A_BAR}Killed$|"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.model.telemetry import HostSample
+from coach.model.training.telemetry import HostSample
+from coach.rules.advice.launched_with import int_parameter
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import int_parameter
-from coach.rules.quoting import size_text
-from coach.rules.sampled import steady_growth, training_host_samples
-from coach.rules.windows import is_first_of_epochs
+from coach.rules.from_logs.quoted_evidence import size_text
+from coach.rules.from_numbers.telemetry_windows import steady_growth, training_host_samples
+from coach.rules.from_numbers.training_windows import is_first_of_epochs
 
 _MIN_SAMPLES = 20
 

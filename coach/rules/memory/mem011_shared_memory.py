@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.ending import AFTER_A_BAR, UNHEEDED, EndingRule
-from coach.rules.exit_codes import exit_code_signature, is_first_failure
-from coach.rules.launched import int_parameter
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.launched_with import int_parameter
+from coach.rules.from_logs.ending_rule import AFTER_A_BAR, UNHEEDED, EndingRule
+from coach.rules.from_logs.torchrun_exit_codes import exit_code_signature, is_first_failure
 
 _SHM = re.compile(
     rf"{AFTER_A_BAR}Bus error\b|"

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.log import MAX_LINE_BYTES, LogHit, Signature
-from coach.model.metrics import Step
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
-from coach.rules import losslines
+from coach.model.training.log import MAX_LINE_BYTES, LogHit, Signature
+from coach.model.training.metrics import Step
+from coach.model.training.run import Run
+from coach.rules.advice.launched_with import float_parameter, parameter_default, usual_range
+from coach.rules.advice.remedies import bf16, lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.launched import float_parameter, parameter_default, usual_range
-from coach.rules.quoting import earliest, hits_of, own_frame, quote, ranks_text
-from coach.rules.remedies import bf16, lower_learning_rate
+from coach.rules.from_logs import loss_lines as losslines
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
 _STOPPED = re.compile(
     r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"

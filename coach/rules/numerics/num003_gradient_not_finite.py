@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from coach.model.finding import Evidence, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.remedies import bf16
-from coach.rules.windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_steps
 
 
 class GradientNotFinite(Rule):

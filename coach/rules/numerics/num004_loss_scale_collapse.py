@@ -7,15 +7,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from coach.model.finding import Evidence, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import went_on
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.losslines import PROGRESS
-from coach.rules.quoting import hits_of, quote
-from coach.rules.remedies import bf16
+from coach.rules.from_logs.aftermath import went_on
+from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _REDUCED = re.compile(

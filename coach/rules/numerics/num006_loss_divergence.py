@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import Signature
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
+from coach.model.training.run import Run
+from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import are_adversaries, courses
-from coach.rules.quoting import hits_of, quote
-from coach.rules.remedies import lower_learning_rate
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
+from coach.rules.from_numbers.loss_course import are_adversaries, courses
 
 _STOPPED = re.compile(
     r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected|^Loss exploded to \d"

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from coach.model.finding import Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import Point, are_adversaries, courses
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _SIGMA_PER_MAD = 1.4826
 _LEAST_SIGMA = 0.02

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from coach.model.finding import Fix, Hit, Severity
-from coach.model.history import History
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import Point, are_adversaries, courses
+from coach.rules.from_numbers.loss_course import Point, are_adversaries, courses
 
 _NUM_CLASSES = (2, 10, 100, 1000)
 

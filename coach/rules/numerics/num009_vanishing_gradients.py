@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable
 from statistics import fmean, median
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.advice.remedies import bf16
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.remedies import bf16
-from coach.rules.sampled import quarters
-from coach.rules.windows import newest_steps
+from coach.rules.from_numbers.telemetry_windows import quarters
+from coach.rules.from_numbers.training_windows import newest_steps
 
 
 class VanishingGradients(Rule):

@@ -9,15 +9,15 @@ from itertools import chain
 from statistics import fmean, median
 from typing import NamedTuple
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.remedies import lower_learning_rate
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import are_adversaries
-from coach.rules.losslines import FINITE
-from coach.rules.quoting import hits_of, quote
-from coach.rules.remedies import lower_learning_rate
+from coach.rules.from_logs.loss_lines import FINITE
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
+from coach.rules.from_numbers.loss_course import are_adversaries
 
 _NORM = re.compile(
     r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"

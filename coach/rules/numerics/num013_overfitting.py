@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.curves import are_adversaries
-from coach.rules.quoting import hits_of, quote
+from coach.rules.from_logs.quoted_evidence import hits_of, quote
+from coach.rules.from_numbers.loss_course import are_adversaries
 
 _NUMBER = r"[\"']?\]?\s*+(?:[:=|]\s*+)?+[\"']?(?P<{name}>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 _BOTH = re.compile(

@@ -10,15 +10,15 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from coach.model.cluster import is_final
-from coach.model.finding import Evidence, Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import ended_well, lines_after
+from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Need, Rule
-from coach.rules.losslines import losses_after
-from coach.rules.quoting import earliest, hits_of, quote
+from coach.rules.from_logs.aftermath import ended_well, lines_after
+from coach.rules.from_logs.loss_lines import losses_after
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmitt(?:ed|ing))\b")
 """What a job says that has itself started again. Lightning writes "requeing"."""

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from coach.model.finding import Evidence, Fix, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit, Signature
+from coach.rules.advice.launched_with import int_parameter, int_resource
+from coach.rules.advice.remedies import more_time, saved_before_limit
 from coach.rules.base import Threshold
-from coach.rules.launched import int_parameter, int_resource
-from coach.rules.quoting import hits_of
-from coach.rules.remedies import more_time, saved_before_limit
+from coach.rules.from_logs.quoted_evidence import hits_of
+from coach.rules.from_numbers.training_windows import newest_steps
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
-from coach.rules.windows import newest_steps
 
 
 class TimeLimit(EndedBySlurm):

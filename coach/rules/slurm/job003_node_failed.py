@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 from shlex import quote as shell_quote
 
-from coach.model.cluster import SUPERVISOR_DIED, is_final
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.log import Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.slurm.cluster import SUPERVISOR_DIED, is_final
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
+from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
-from coach.rules.placement import leave_out
-from coach.rules.quoting import earliest, hits_of, quote
+from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _UNFIT = (

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from coach.model.finding import Fix, Hit, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import was_outlived
+from coach.model.training.log import LogHit, Signature
 from coach.rules.base import Threshold
-from coach.rules.quoting import hits_of
+from coach.rules.from_logs.aftermath import was_outlived
+from coach.rules.from_logs.quoted_evidence import hits_of
 from coach.rules.slurm.ended_by_slurm import EndedBySlurm, cancelled_signature
 
 

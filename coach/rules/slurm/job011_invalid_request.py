@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import lines_after
-from coach.rules.ending import EndingRule
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import lines_after
+from coach.rules.from_logs.ending_rule import EndingRule
 
 _REFUSED = re.compile(
     r"^\s*(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry|already completing"

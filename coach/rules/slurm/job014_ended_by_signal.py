@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coach.model.finding import Fix, Severity
-from coach.model.log import LogHit, Signature
+from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import is_monitor, lines_after
-from coach.rules.ending import AFTER_A_BAR, EndingRule
-from coach.rules.exit_codes import exit_code_signature, is_first_failure
-from coach.rules.quoting import hits_of
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import is_monitor, lines_after
+from coach.rules.from_logs.ending_rule import AFTER_A_BAR, EndingRule
+from coach.rules.from_logs.quoted_evidence import hits_of
+from coach.rules.from_logs.torchrun_exit_codes import exit_code_signature, is_first_failure
 from coach.rules.slurm.ended_by_slurm import REQUEUES
 
 _NAMES = {"1": "SIGHUP", "2": "SIGINT", "15": "SIGTERM"}

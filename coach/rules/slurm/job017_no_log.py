@@ -7,12 +7,12 @@ from pathlib import Path
 from shlex import quote
 
 from coach import runs
-from coach.model.finding import Evidence, Fix, Hit, Severity, Subject
-from coach.model.history import History
-from coach.model.run import Run
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
-from coach.rules.placement import leave_out
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
 """Bad ends of a job that was started: one that was cancelled or preempted owes no explanation, and lack of memory is one."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from coach.model.finding import Fix, Severity
-from coach.model.history import History
-from coach.model.log import LogHit, Signature
+from coach.lookback.history import History
+from coach.model.judging.finding import Fix, Severity
 from coach.model.snapshot import TargetSnapshot
-from coach.rules.aftermath import was_outlived
+from coach.model.training.log import LogHit, Signature
+from coach.rules.from_logs.aftermath import was_outlived
 from coach.rules.slurm.ended_by_slurm import REQUEUES, EndedBySlurm, cancelled_signature
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import chop_cells
 
-from coach.model.job_action import JobAction, Verb
+from coach.model.slurm.job_action import JobAction, Verb
 from coach.tui.render.text import BLANK, Line, Span, clip, line, muted, plural, printable, strong, wrap
 
 _HEADS = {

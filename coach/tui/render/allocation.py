@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coach.analysis.free_gpus import GpuSlot, NodeGpus
-from coach.analysis.node_state import explain_state
-from coach.model.cluster import Job, Node
+from coach.analysis.queueing.free_gpus import GpuSlot, NodeGpus
+from coach.analysis.queueing.node_state import explain_state
+from coach.model.slurm.cluster import Job, Node
 from coach.tui.render.pending import labelled
 from coach.tui.render.severity import job_state_tone, node_state_sign, node_state_tone
 from coach.tui.render.text import (

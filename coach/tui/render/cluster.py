@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from coach.analysis.free_gpus import TypeGpus
-from coach.analysis.query import Order, in_order
-from coach.model.cluster import GpuCount, Node, Partition
+from coach.analysis.query.language import Order, in_order
+from coach.analysis.queueing.free_gpus import TypeGpus
+from coach.model.slurm.cluster import GpuCount, Node, Partition
 from coach.tui.render.severity import node_state_sign, node_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
 from coach.tui.render.text import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coach.analysis.cohort import finding_words, solved_words, state_words, verdict_words
-from coach.model.cohort import Cohort, Person, Summary
+from coach.analysis.teaching.cohort_standing import finding_words, solved_words, state_words, verdict_words
+from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import Line, Span, Tone, age, line, number, printable, wrap

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coach.analysis.compare import BETTER, NO_DIFFERENCE, WORSE, Comparison, Row
-from coach.model.run import Run
+from coach.analysis.comparing.two_runs import BETTER, NO_DIFFERENCE, WORSE, Comparison, Row
+from coach.model.training.run import Run
 from coach.tui.render.finding import changes_text
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import (

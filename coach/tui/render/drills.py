@@ -8,8 +8,8 @@ from coach.tui.render.finding import whole_lines
 from coach.tui.render.recipes import markdown_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, strong, wrap
-from coach.workflows.drill import DrillEntry
-from coach.workflows.drill_answer import Judgement
+from coach.workflows.teaching.drill_answer import Judgement
+from coach.workflows.teaching.drills import DrillEntry
 
 DRILL_COLUMNS = (
     Column("drill", "DRILL", 15),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coach.analysis.look import Look, look_of, meaning_of, sign_of
-from coach.analysis.withholding import why_withheld
-from coach.model.finding import Diagnosis, Evidence, Finding, Fix
+from coach.analysis.judging.no_finding import Look, look_of, meaning_of, sign_of
+from coach.analysis.teaching.withheld_findings import why_withheld
+from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix
 from coach.tui.render.severity import severity_sign, severity_span, severity_tone
 from coach.tui.render.text import (
     BLANK,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.analysis.look import Look
-from coach.analysis.ranking import RankedFinding
-from coach.analysis.withholding import why_withheld
-from coach.model.finding import Diagnosis
+from coach.analysis.judging.no_finding import Look
+from coach.analysis.judging.ranking import RankedFinding
+from coach.analysis.teaching.withheld_findings import why_withheld
+from coach.model.judging.finding import Diagnosis
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable

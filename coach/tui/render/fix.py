@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.finding import Finding
+from coach.model.judging.finding import Finding
 from coach.tui.render.finding import evidence_text, subject_text
 from coach.tui.render.severity import severity_span, severity_tone
 from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, plural, printable, strong, wrap

@@ -9,7 +9,7 @@ from coach.tui.render.fix import diff_lines, why_lines
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable, strong, wrap
 
 if TYPE_CHECKING:
-    from coach.workflows.foreign_fix import ForeignFix, ForeignFixes
+    from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes
 
 
 def foreign_fix_lines(found: ForeignFixes, lost: Sequence[str], width: int) -> list[Line]:

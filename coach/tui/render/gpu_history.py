@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.analysis.gpu_quantities import (
+from coach.analysis.measured.gpu_quantities import (
     MEMORY,
     POWER,
     SM_ACTIVITY,
@@ -16,7 +16,7 @@ from coach.analysis.gpu_quantities import (
     bands,
     spread,
 )
-from coach.model.history import History
+from coach.lookback.history import History
 from coach.tui.render.chart import STROKES, Chart, Point, chart_lines
 from coach.tui.render.gpus import newest_samples, short_name_of
 from coach.tui.render.text import UNKNOWN, Line, line, muted, number

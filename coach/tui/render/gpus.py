@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coach.analysis.gpu_quantities import (
+from coach.analysis.measured.gpu_quantities import (
     POWER,
     QUANTITIES,
     UTILIZATION,
@@ -13,9 +13,9 @@ from coach.analysis.gpu_quantities import (
     measured_quantities,
     spread,
 )
-from coach.analysis.provenance import visible_gpus
-from coach.model.history import History
-from coach.model.telemetry import GpuSample, Rung
+from coach.analysis.measured.provenance import visible_gpus
+from coach.lookback.history import History
+from coach.model.training.telemetry import GpuSample, Rung
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.heat import HeatRow
 from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, row_line

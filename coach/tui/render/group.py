@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coach.analysis.steady import Estimate
-from coach.analysis.sweep import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
+from coach.analysis.comparing.steady_state import Estimate
+from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, WORLD_SIZE, Group, Point
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.text import (
     BLANK,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from coach.analysis.gpu_quantities import Quantity
+from coach.analysis.measured.gpu_quantities import Quantity
 from coach.tui.render.text import UNKNOWN, Line, Span, Tone, clip, fit, line, muted, pad, printable
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.accounting import PastJob
-from coach.model.cluster import is_final
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import is_final
 from coach.tui.render.pending import labelled
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone

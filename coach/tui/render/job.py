@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coach.analysis.arrays import format_tasks
-from coach.analysis.free_gpus import GpuSlot
-from coach.model.cluster import Job
+from coach.analysis.queueing.arrays import format_tasks
+from coach.analysis.queueing.free_gpus import GpuSlot
+from coach.model.slurm.cluster import Job
 from coach.tui.render.queue import is_own, state_words
 from coach.tui.render.severity import state_span
 from coach.tui.render.text import UNKNOWN, Line, Span, clip, clock, line, muted, printable, strong, whole

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coach.analysis.pending import explain_job
-from coach.model.cluster import Job
+from coach.analysis.queueing.pending_reasons import explain_job
+from coach.model.slurm.cluster import Job
 from coach.tui.render.table import Cell, Column
 from coach.tui.render.text import UNKNOWN, age, clock, printable, whole
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from coach.model.history import History
-from coach.model.telemetry import GpuSample, HostSample, SensorGap
+from coach.lookback.history import History
+from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.text import (
     UNKNOWN,

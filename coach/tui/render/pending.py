@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coach.analysis.arrays import FoldedJob, group_id
-from coach.analysis.pending import PendingClass, PendingReason, explain_job, parse_dependency
-from coach.model.accounting import PriorityFactors
-from coach.model.cluster import Job, Reservation
-from coach.model.elsewhere import rough_age
+from coach.analysis.queueing.arrays import FoldedJob, group_id
+from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
+from coach.model.slurm.accounting import PriorityFactors
+from coach.model.slurm.cluster import Job, Reservation
+from coach.model.training.other_machine import rough_age
 from coach.tui.render.text import (
     BLANK,
     UNKNOWN,
@@ -28,7 +28,7 @@ from coach.tui.render.text import (
 )
 
 if TYPE_CHECKING:
-    from coach.workflows.place_in_queue import PlaceInQueue
+    from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
     PendingClass.WAIT: ("·", "muted", "waits its turn"),

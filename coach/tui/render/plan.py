@@ -12,7 +12,7 @@ from coach.launch.recipe_file import WORLD_SIZE
 from coach.launch.refusal import Choice, Refused
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan, Resources, SweepPoint
+from coach.model.launching.launch import LaunchRequest, Plan, Resources, SweepPoint
 from coach.tui.render.text import Line, Span, Tone, clip, clock, line, line_width, muted, printable, wrap
 
 PARAMETER = "set."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coach.model.telemetry import ProcessSample
+from coach.model.training.telemetry import ProcessSample
 from coach.tui.render.table import Cell, Column, Row, fit_columns, header_line, natural, row_line
 from coach.tui.render.text import UNKNOWN, Line, age, line, mib, muted, printable
 

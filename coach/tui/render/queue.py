@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from coach.analysis.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
-from coach.analysis.query import Order, in_order
-from coach.model.cluster import Job
-from coach.model.elsewhere import last_word, place
+from coach.analysis.query.language import Order, in_order
+from coach.analysis.queueing.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
+from coach.model.slurm.cluster import Job
+from coach.model.training.other_machine import last_word, place
 from coach.tui.render.job_cells import MORE_JOB_COLUMNS, more_cells
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.runs import short_id

@@ -9,7 +9,7 @@ from coach.launch.recipe import is_shipped
 from coach.tui.render.plan import script_lines
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, printable, strong, wrap
-from coach.workflows.recipes import Page, facts
+from coach.workflows.launching.recipes import Page, facts
 
 RECIPE_COLUMNS = (
     Column("key", "", 1),

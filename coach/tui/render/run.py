@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coach.model.elsewhere import told
-from coach.model.history import CurvePoint
-from coach.model.metrics import Step
-from coach.model.run import Run
+from coach.lookback.history import CurvePoint
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
+from coach.model.training.other_machine import told
+from coach.model.training.run import Run
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.finding import value_text
 from coach.tui.render.runs import is_elsewhere

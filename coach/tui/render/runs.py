@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coach.analysis.look import Look, look_of, sign_of
-from coach.analysis.withholding import why_withheld
-from coach.model.belonging import is_job_of
-from coach.model.cluster import Job, is_final
-from coach.model.elsewhere import place
-from coach.model.finding import Diagnosis, Finding
-from coach.model.run import Run, Submission
+from coach.analysis.jobs.belonging import is_job_of
+from coach.analysis.judging.no_finding import Look, look_of, sign_of
+from coach.analysis.teaching.withheld_findings import why_withheld
+from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.slurm.cluster import Job, is_final
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.other_machine import place
+from coach.model.training.run import Run, Submission
 from coach.tui.render.severity import job_state_tone, severity_sign, severity_tone
 from coach.tui.render.table import Cell, Column, Row, searchable
 from coach.tui.render.text import UNKNOWN, age, number, printable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coach.model.cluster import is_final
-from coach.model.finding import Severity
+from coach.model.judging.finding import Severity
+from coach.model.slurm.cluster import is_final
 from coach.tui.render.text import UNKNOWN, Span, Tone, printable
 
 _SEVERITY: dict[Severity, tuple[str, Tone]] = {

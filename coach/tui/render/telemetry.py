@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coach.analysis.provenance import provenance
-from coach.model.history import History
-from coach.model.telemetry import GpuSample, HostSample, SensorGap, StepUse
+from coach.analysis.measured.provenance import provenance
+from coach.lookback.history import History
+from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.tui.asked import Asked
 from coach.tui.render.asked import asked_line
 from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, plural, printable, strong

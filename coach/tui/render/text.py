@@ -11,7 +11,7 @@ from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 
-from coach.model.printable import printable as printable
+from coach.analysis.spelling.printable import printable as printable
 
 UNKNOWN = "–"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coach.analysis.access import why_no_access
-from coach.analysis.free_gpus import TypeGpus
-from coach.model.accounting import Limits
-from coach.model.cluster import Partition
+from coach.analysis.queueing.free_gpus import TypeGpus
+from coach.analysis.queueing.partition_access import why_no_access
+from coach.model.slurm.accounting import Limits
+from coach.model.slurm.cluster import Partition
 from coach.tui.render.cluster import FreeGpus
 from coach.tui.render.text import (
     BLANK,

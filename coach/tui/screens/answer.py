@@ -16,7 +16,7 @@ from coach.tui.render.runs import short_id
 from coach.tui.render.text import line, muted
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
-from coach.workflows.drill_answer import Judgement
+from coach.workflows.teaching.drill_answer import Judgement
 
 _LOOKING = "looking at the run…"
 

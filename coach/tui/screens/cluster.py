@@ -9,13 +9,13 @@ from functools import partial
 
 from textual.widget import Widget
 
-from coach.analysis.arrays import group_id, is_part
-from coach.analysis.free_gpus import free_by_partition
-from coach.analysis.job_query import job_vocabulary
-from coach.analysis.node_query import count_free, node_vocabulary
-from coach.analysis.ranking import went_wrong
-from coach.model.cluster import Job, Node
-from coach.sources.node_sets import expand_nodes
+from coach.analysis.judging.ranking import went_wrong
+from coach.analysis.query.job_fields import job_vocabulary
+from coach.analysis.query.node_fields import count_free, node_vocabulary
+from coach.analysis.queueing.arrays import group_id, is_part
+from coach.analysis.queueing.free_gpus import free_by_partition
+from coach.model.slurm.cluster import Job, Node
+from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.arranging import Arranged
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.model.cohort import Cohort
+from coach.model.teaching.cohort import Cohort
 from coach.tui.asked import Asked, Question
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of

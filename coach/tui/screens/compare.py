@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.model.run import Run
+from coach.model.training.run import Run
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.widgets.lines import LinesView
@@ -31,7 +31,7 @@ class CompareScreen(CoachScreen):
         self.query_one("#body").focus()
 
     def show(self) -> None:
-        from coach.analysis.compare import compare
+        from coach.analysis.comparing.two_runs import compare
         from coach.tui.render.compare import compare_lines
 
         targets, history = self.context.snapshot.targets, self.context.session.history

@@ -8,10 +8,10 @@ from textual.containers import Horizontal
 from textual.widget import Widget
 from textual.widgets import Static
 
+from coach.analysis.spelling.slurm import whole_minutes
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
-from coach.model.job_action import JobAction, Verb
-from coach.model.slurm_spelling import whole_minutes
+from coach.model.slurm.job_action import JobAction, Verb
 from coach.tui.asking import AskingScreen
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.model.doctor import Report
 from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Report
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.render.doctor import report_lines

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from textual.widget import Widget
 
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of
 from coach.tui.listing import ListingScreen
@@ -17,7 +17,7 @@ from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
-from coach.workflows.drill import DrillEntry
+from coach.workflows.teaching.drills import DrillEntry
 
 
 class DrillsScreen(ListingScreen):

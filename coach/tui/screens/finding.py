@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.analysis.look import why_no_fix
+from coach.analysis.judging.no_finding import why_no_fix
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.messages import FixRequested

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.analysis.look import Look, look_of
-from coach.analysis.ranking import RankedFinding, by_impact
-from coach.analysis.withholding import why_withheld
+from coach.analysis.judging.no_finding import Look, look_of
+from coach.analysis.judging.ranking import RankedFinding, by_impact
+from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of

@@ -16,7 +16,7 @@ from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
 if TYPE_CHECKING:
-    from coach.workflows.foreign_fix import ForeignFixes
+    from coach.workflows.launching.foreign_fix import ForeignFixes
 
 
 class ForeignFixScreen(CoachScreen):

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
 
-from coach.analysis.gpu_quantities import GpuKey, measured_quantities
-from coach.model.history import History
+from coach.analysis.measured.gpu_quantities import GpuKey, measured_quantities
+from coach.lookback.history import History
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.render.gpu_history import history_lines

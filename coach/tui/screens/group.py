@@ -24,7 +24,7 @@ class GroupScreen(CoachScreen):
 
     def __init__(self, context: Context, group_id: str) -> None:
         super().__init__(context, ("cluster", "sweep"))
-        from coach.analysis.sweep import group_of
+        from coach.analysis.comparing.sweep_table import group_of
 
         self._group_id = group_id
         self._runs = group_of(group_id, context.snapshot.runs)
@@ -37,7 +37,7 @@ class GroupScreen(CoachScreen):
         self.query_one("#body").focus()
 
     def show(self) -> None:
-        from coach.analysis.sweep import Group, member_of, table
+        from coach.analysis.comparing.sweep_table import Group, member_of, table
         from coach.model.snapshot import TargetSnapshot
         from coach.tui.render.group import group_lines
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.analysis.job_query import past_job_vocabulary
-from coach.analysis.query import in_order
-from coach.model.accounting import PastJob
-from coach.sources.node_sets import expand_nodes
+from coach.analysis.query.job_fields import past_job_vocabulary
+from coach.analysis.query.language import in_order
+from coach.model.slurm.accounting import PastJob
+from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.asked import Asked, Question
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of
@@ -22,7 +22,7 @@ from coach.tui.viewing import ViewingScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
-from coach.workflows.history import PastJobs
+from coach.workflows.jobs.ended_jobs import PastJobs
 
 
 class HistoryScreen(ViewingScreen):

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.analysis.arrays import FoldedJob, fold, group_id, is_part, unfold
-from coach.analysis.free_gpus import GpuSlot, allocation_map
-from coach.analysis.look import why_no_fix
-from coach.model.accounting import PastJob
-from coach.model.cluster import GpuAllocation, Job, is_final
-from coach.sources.node_sets import expand_nodes
+from coach.analysis.judging.no_finding import why_no_fix
+from coach.analysis.queueing.arrays import FoldedJob, fold, group_id, is_part, unfold
+from coach.analysis.queueing.free_gpus import GpuSlot, allocation_map
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import GpuAllocation, Job, is_final
+from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.asked import Question
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from textual.widget import Widget
 
-from coach.model.log import LogFile, LogTail
+from coach.model.training.log import LogFile, LogTail
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of
 from coach.tui.render.text import clip, line, muted, printable

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.analysis.free_gpus import allocation_map, free_gpus
-from coach.model.cluster import GpuAllocation, Job, Node, is_final
-from coach.sources.node_sets import expand_nodes
+from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
+from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
+from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.asked import Asked, Question
 from coach.tui.base import CoachScreen, Context
 from coach.tui.keys import bindings_of

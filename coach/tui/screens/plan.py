@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from coach.launch.refusal import Choice, Refused, field_named
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.launching.launch import LaunchRequest, Plan
 from coach.tui.asking import AskingScreen
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from coach.launch import parameters
 from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest
+from coach.model.launching.launch import LaunchRequest
 from coach.tui.base import Context
 from coach.tui.keys import bindings_of
 from coach.tui.listing import ListingScreen
@@ -32,7 +32,7 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.text_field import TextField
-from coach.workflows.recipes import Page
+from coach.workflows.launching.recipes import Page
 
 EDIT_PAUSE_S = 0.25
 """The script is made again when typing has paused this long."""

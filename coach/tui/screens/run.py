@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from coach.analysis.look import why_no_fix
-from coach.analysis.steady import newest_step
+from coach.analysis.comparing.steady_state import newest_step
+from coach.analysis.judging.no_finding import why_no_fix
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.base import Context
 from coach.tui.choosing import ChoosingScreen, Chosen

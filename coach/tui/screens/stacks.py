@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.model.stacks import Stacks, StacksPlan
+from coach.model.training.stacks import Stacks, StacksPlan
 from coach.tui.asking import AskingScreen
 from coach.tui.base import Context
 from coach.tui.key import Key

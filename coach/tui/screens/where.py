@@ -7,7 +7,7 @@ from functools import partial
 
 from textual.widget import Widget
 
-from coach.analysis.free_gpus import free_by_partition
+from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.tui.arranging import Arranged
 from coach.tui.asked import Asked, Question
 from coach.tui.base import CoachScreen, Context
@@ -17,7 +17,7 @@ from coach.tui.render.asked import asked_line
 from coach.tui.render.cluster import FreeGpus
 from coach.tui.render.where import where_lines
 from coach.tui.widgets.lines import LinesView
-from coach.workflows.place_in_queue import PlaceInQueue
+from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
 class WhereScreen(CoachScreen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coach.model.log import LogTail
+from coach.model.training.log import LogTail
 from coach.tui.render.text import Line, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 

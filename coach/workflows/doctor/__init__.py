@@ -14,14 +14,14 @@ from coach import runs
 from coach.config import Settings
 from coach.launch.recipe import data_dir
 from coach.launch.resources import Site
-from coach.model.doctor import Check, CheckState, Report
 from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.sources.io import CommandResult, Io
-from coach.sources.slurm_config import ACCOUNTING_QUERY, CONFIG_QUERY, PING_QUERY, parse_config
-from coach.sources.slurm_jobs import jobs_query, parse_jobs
-from coach.sources.slurm_text import failure_words
-from coach.sources.terminal import Terminal
-from coach.sources.user import user_name
+from coach.sources.machine.terminal import Terminal
+from coach.sources.machine.user import user_name
+from coach.sources.slurm.configuration import ACCOUNTING_QUERY, CONFIG_QUERY, PING_QUERY, parse_config
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.text import failure_words
 from coach.workflows.backend import resolve_backend, why_no_local_backend
 from coach.workflows.doctor import here, slurm
 from coach.workflows.doctor.environments import environment_probes

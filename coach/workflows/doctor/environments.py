@@ -12,16 +12,16 @@ from pathlib import Path
 from coach.config import Settings
 from coach.launch.environment_check import EnvironmentCheck, check_environment, read_torch_version
 from coach.launch.interpreter import spelling_of
-from coach.model.doctor import Check, CheckState
-from coach.model.environment import Environment
-from coach.sources.found_environments import (
+from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.launching.environment import Environment
+from coach.sources.io import Io
+from coach.sources.machine.found_environments import (
     ModuleSystem,
     find_conda_prefixes,
     find_images,
     find_module_system,
     find_programs,
 )
-from coach.sources.io import Io
 from coach.workflows.doctor.probes import Probe
 
 AREA = "environments"

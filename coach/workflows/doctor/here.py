@@ -11,10 +11,10 @@ from pathlib import Path
 
 from coach import __version__
 from coach.config import Settings
-from coach.model.doctor import Check, CheckState
 from coach.model.errors import UserError
-from coach.sources.file_clock import Skew
-from coach.sources.terminal import Terminal
+from coach.model.judging.doctor_report import Check, CheckState
+from coach.sources.machine.file_clock import Skew
+from coach.sources.machine.terminal import Terminal
 from coach.workflows.readonly import why_readonly
 
 MIN_COLUMNS, MIN_ROWS = 80, 24

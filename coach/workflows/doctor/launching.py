@@ -17,12 +17,12 @@ from coach.launch.refusal import fields_in_question, is_unanswered, option_of, s
 from coach.launch.resources import Site
 from coach.launch.spelling import format_time
 from coach.launch.submit import check_command
-from coach.model.doctor import Check, CheckState
-from coach.model.environment import EnvironmentKind
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan
+from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.launching.environment import EnvironmentKind
+from coach.model.launching.launch import LaunchRequest, Plan
 from coach.sources.io import CommandResult, Io, Query
-from coach.workflows.prepare import look_at_site, plan_for, with_defaults
+from coach.workflows.launching.prepare import look_at_site, plan_for, with_defaults
 
 AREA = "launch"
 MAIN_KEY = "1"

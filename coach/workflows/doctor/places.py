@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from coach.config import Settings
-from coach.launch.room import Room, judge_rooms
-from coach.model.doctor import Check, CheckState
+from coach.launch.disk_space import Room, judge_rooms
 from coach.model.errors import UserError
-from coach.sources.disk import read_space, why_not_writable
-from coach.sources.file_clock import read_skew
+from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import Io
-from coach.sources.quota import read_mount, read_quota
-from coach.sources.user import user_name
+from coach.sources.machine.disk import read_space, why_not_writable
+from coach.sources.machine.file_clock import read_skew
+from coach.sources.machine.quota import read_mount, read_quota
+from coach.sources.machine.user import user_name
 from coach.workflows.doctor.here import judge_skew
 from coach.workflows.doctor.probes import Probe
 

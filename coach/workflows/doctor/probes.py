@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coach.model.doctor import Check, CheckState
 from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import CommandResult, Io, Query
 
 Probe = Callable[[], Sequence[Check]]

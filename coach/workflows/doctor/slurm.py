@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coach.model.cluster import Partition
-from coach.model.doctor import Check, CheckState
+from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.slurm.cluster import Partition
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, RpcBudget
-from coach.sources.slurm_config import parse_rate_limit, parse_version
+from coach.sources.slurm.configuration import parse_rate_limit, parse_version
 
 AREA = "slurm"
 TESTED = ("22.05", "24.11")

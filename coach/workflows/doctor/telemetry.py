@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from coach.model.cluster import Job
-from coach.model.doctor import Check, CheckState
+from coach.model.judging.doctor_report import Check, CheckState
+from coach.model.slurm.cluster import Job
 from coach.sources.io import CommandResult, Io, Query
-from coach.sources.job_allocation import steps_query
-from coach.sources.node_sets import expand_nodes
-from coach.sources.overlap import VERSION_QUERY, why_no_step
-from coach.sources.slurm_text import failure_words
+from coach.sources.slurm.job_allocation import steps_query
+from coach.sources.slurm.node_sets import expand_nodes
+from coach.sources.slurm.overlap_step import VERSION_QUERY, why_no_step
+from coach.sources.slurm.text import failure_words
 
 AREA = "telemetry"
 _NO_JOB = "not tried: you have no running job"

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from coach.analysis.gpu_quantities import UTILIZATION
-from coach.model.telemetry import GpuHealth, GpuLink, HostSample, Rung
+from coach.analysis.measured.gpu_quantities import UTILIZATION
+from coach.model.training.telemetry import GpuHealth, GpuLink, HostSample, Rung
 from coach.tui.render.gpu_history import history_lines
 from coach.tui.render.gpus import (
     grid_lines,

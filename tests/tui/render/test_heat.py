@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coach.analysis.gpu_quantities import POWER
+from coach.analysis.measured.gpu_quantities import POWER
 from coach.tui.render.heat import HeatRow, heat_lines
 from coach.tui.render.text import line_width, plain
 

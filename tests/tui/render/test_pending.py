@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coach.analysis.arrays import fold
-from coach.model.accounting import FairShare, Limits, Part, PriorityFactors
-from coach.model.cluster import Reservation
+from coach.analysis.queueing.arrays import fold
+from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
+from coach.model.slurm.cluster import Reservation
 from coach.tui.render.pending import place_lines, short_reason, start_words, task_lines, why_lines
 from coach.tui.render.queue import JOB_COLUMNS, Queue, QueueRow, arranged, job_rows, row_key
 from coach.tui.render.table import Row, Rows

@@ -8,7 +8,7 @@ import pytest
 
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
-from coach.model.launch import LaunchRequest, Plan, SweepPoint
+from coach.model.launching.launch import LaunchRequest, Plan, SweepPoint
 from coach.tui.render.fix import diff_lines
 from coach.tui.render.plan import answered, edited, error_lines, plan_fields, refusal_lines, script_lines
 from coach.tui.render.text import line_width, plain

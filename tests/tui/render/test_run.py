@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.finding import Diagnosis
-from coach.model.history import History
-from coach.model.telemetry import SensorGap
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis
+from coach.model.training.telemetry import SensorGap
 from coach.tui.render.finding import finding_detail, findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import step_time_lines, summary_lines, times_text

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.model.run import Submission
+from coach.model.training.run import Submission
 from coach.tui.render.run import summary_lines
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plain

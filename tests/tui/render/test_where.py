@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coach.analysis.access import why_no_access
-from coach.analysis.free_gpus import allocation_map, free_by_partition, free_gpus
-from coach.model.accounting import Limits
-from coach.model.cluster import GpuAllocation, GpuCount, Node
+from coach.analysis.queueing.free_gpus import allocation_map, free_by_partition, free_gpus
+from coach.analysis.queueing.partition_access import why_no_access
+from coach.model.slurm.accounting import Limits
+from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
 from coach.tui.render.allocation import node_fact_lines, slot_lines
 from coach.tui.render.cluster import partition_lines
 from coach.tui.render.text import Line, plain

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from coach.config import LaunchDefaults, Settings
-from coach.model.doctor import Check, CheckState, Report
 from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.sources.io import Query, SystemIo
-from coach.sources.terminal import Terminal
+from coach.sources.machine.terminal import Terminal
 from coach.workflows.doctor import AREAS, examine
 from coach.workflows.doctor.probes import HurriedIo, side_by_side
 from tests.sources.fake_io import FakeIo

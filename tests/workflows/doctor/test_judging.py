@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from coach.config import Lock, Settings
+from coach.launch.disk_space import Room
 from coach.launch.environment_check import EnvironmentCheck
-from coach.launch.room import Room
-from coach.model.cluster import GpuCount, Partition
-from coach.model.doctor import Check, CheckState, Report
-from coach.model.environment import Environment, EnvironmentKind
-from coach.sources.disk import Space
-from coach.sources.file_clock import Skew, read_skew
-from coach.sources.quota import Quota
-from coach.sources.terminal import Terminal
+from coach.model.judging.doctor_report import Check, CheckState, Report
+from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.slurm.cluster import GpuCount, Partition
+from coach.sources.machine.disk import Space
+from coach.sources.machine.file_clock import Skew, read_skew
+from coach.sources.machine.quota import Quota
+from coach.sources.machine.terminal import Terminal
 from coach.workflows.doctor import environments, here, places, slurm
 
 OK, WARNING, WRONG, UNKNOWN = CheckState.OK, CheckState.WARNING, CheckState.WRONG, CheckState.UNKNOWN

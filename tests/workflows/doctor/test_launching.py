@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coach.launch.environment_check import EnvironmentCheck
-from coach.model.doctor import CheckState
-from coach.model.environment import Environment, EnvironmentKind
-from coach.model.launch import Plan
+from coach.model.judging.doctor_report import CheckState
+from coach.model.launching.environment import Environment, EnvironmentKind
+from coach.model.launching.launch import Plan
 from coach.sources.io import CommandResult, Query
 from coach.workflows.doctor.launching import judge_environment, judge_plan, judge_test
 from tests.launch.examples import PATHS, plan, write_recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coach.model.doctor import Check, CheckState
+from coach.model.judging.doctor_report import Check, CheckState
 from coach.sources.io import CommandResult, Query
 from coach.workflows.doctor.telemetry import judge_ssh, judge_sstat, judge_step
 

@@ -1,0 +1,111 @@
+"""A run, the fix that made another of it, the next fix: a chain that must end. Pure.
+
+Fault upon fault may ask for fix upon fix. After four the launch is another one than was asked for, and a launch that was tried before ends
+as it did before: then a person has to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from coach.analysis.comparing.steady_state import Estimate
+from coach.model.launching.launch import Plan
+from coach.model.slurm.cluster import is_final
+from coach.model.training.run import Run
+
+MAX_FIXES = 4
+_FROM_OUTSIDE = frozenset({"CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One run of a chain. `is_best` is the one to keep."""
+
+    run_id: str
+    fix: str | None
+    """What made it of the one before; None for the first."""
+    state: str | None
+    trial_steps: int | None
+    """It only tried the fix, for so many steps."""
+    is_well: bool
+    """It completed, and nothing at warning or above was found in it."""
+    throughput: Estimate | None
+    is_best: bool = False
+
+
+def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
+    """The runs that led to this one, the first of them first, itself last."""
+    by_id = {each.run_id: each for each in known}
+    chain, seen = [run], {run.run_id}
+    while (parent := by_id.get(chain[0].parent_run_id or "")) is not None and parent.run_id not in seen:
+        chain.insert(0, parent)
+        seen.add(parent.run_id)
+    return tuple(chain)
+
+
+def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
+    """What fixes have made of this run already, without what was ended from outside: that tells nothing of its fix."""
+    return tuple(
+        each
+        for each in known
+        if each.parent_run_id == run.run_id and each.fix is not None and each.state not in _FROM_OUTSIDE
+    )
+
+
+def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ()) -> str | None:
+    """Why this child of the chain's last run is not to be launched, beside its other children; None when it may be."""
+    num_fixes = sum(run.fix is not None for run in chain)
+    if num_fixes >= MAX_FIXES:
+        return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: another launch than was asked for"
+    wanted = _launch_of(
+        plan.recipe, plan.parameters, asdict(plan.resources), plan.request.env, plan.request.python
+    )
+    for run in (*chain, *beside):
+        env, python = run.launch.get("env") or {}, run.launch.get("python")
+        if _alike(_launch_of(run.recipe, run.parameters, run.resources, env, python), wanted):
+            return f"{run.run_id} was launched exactly so{_outcome(run)}"
+    return None
+
+
+def _outcome(run: Run) -> str:
+    if run.state is None:
+        return ""
+    return f" and {'ended' if is_final(run.state) else 'is'} {run.state}"
+
+
+def with_best(links: Sequence[Link]) -> tuple[Link, ...]:
+    """The chain with the one that is to be kept: of those that are well, and no trials, the fastest beyond noise; of equal ones the earliest."""
+    best: Link | None = None
+    for link in links:
+        if (
+            link.is_well
+            and link.trial_steps is None
+            and (best is None or _is_faster(link.throughput, best.throughput))
+        ):
+            best = link
+    return tuple(replace(each, is_best=each is best) for each in links)
+
+
+def _is_faster(one: Estimate | None, other: Estimate | None) -> bool:
+    if one is None or other is None:
+        return one is not None
+    return one.value - (one.noise or 0.0) > other.value + (other.noise or 0.0)
+
+
+def _launch_of(
+    recipe: str,
+    parameters: Mapping[str, Any],
+    resources: Mapping[str, Any],
+    env: Mapping[str, str],
+    python: str | None,
+) -> dict[str, Any]:
+    named = {f"parameter {name}": value for name, value in parameters.items()}
+    named |= {f"resource {name}": value for name, value in resources.items()}
+    return {"recipe": recipe, "env": dict(env), "python": python, **named}
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """What only one of them knows is of another version of coach, and was at its default."""
+    return all(one[name] == other[name] for name in one.keys() & other.keys())

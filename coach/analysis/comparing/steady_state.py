@@ -1,0 +1,115 @@
+"""How large a quantity is in steady state, and how sure that is.
+
+Steps are not independent of each other (a loader delivers in bursts, clocks drift), so single steps would promise a precision that is not
+there: the series is cut into blocks, and the interval comes from how the blocks differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from typing import TypeVar
+
+from coach.lookback.history import History
+from coach.model.training.metrics import Step
+
+_T = TypeVar("_T")
+
+WARMUP_SHARE = 0.1
+MIN_WARMUP_STEPS = 3
+MIN_STEADY = 16
+MIN_INDEPENDENT = 3
+MAX_BLOCKS = 20
+MIN_BLOCK = 4
+
+# Student's t, two-sided 95 %, by degrees of freedom.
+_T95 = (
+    12.71,
+    4.30,
+    3.18,
+    2.78,
+    2.57,
+    2.45,
+    2.36,
+    2.31,
+    2.26,
+    2.23,
+    2.20,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.10,
+    2.09,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and the half width of its 95 % interval; None where there are too few data to say."""
+
+    value: float
+    noise: float | None
+    num_values: int
+
+
+def t95(num_values: int) -> float:
+    """How many standard errors the 95 % interval reaches to either side, where the scatter itself is known from so few values (two at least)."""
+    return _T95[min(num_values - 2, len(_T95) - 1)]
+
+
+def steady(series: Sequence[_T]) -> list[_T]:
+    """The series without its warm-up: its first tenth, and at least some steps."""
+    return list(series)[max(MIN_WARMUP_STEPS, math.ceil(len(series) * WARMUP_SHARE)) :]
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """The median of the blocks' means: a single outlying block (a checkpoint, an evaluation) does not move it."""
+    return _of_blocks([fmean(block) for block in blocks(values)], values)
+
+
+def estimate_independent(values: Sequence[float]) -> Estimate | None:
+    """The mean of a few values that are long enough to be independent of each other: epochs."""
+    if not values:
+        return None
+    if len(values) < MIN_INDEPENDENT:
+        return Estimate(median(values), None, len(values))
+    half = t95(len(values)) * stdev(values) / math.sqrt(len(values))
+    return Estimate(fmean(values), half, len(values))
+
+
+def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimate | None:
+    """Amount per second: whole blocks are divided, because the mean of single steps' rates is not the rate."""
+    rates = [a / s for a, s in zip(amounts, seconds, strict=True)]
+    pairs = zip(blocks(amounts), blocks(seconds), strict=True)
+    return _of_blocks([sum(a) / sum(s) for a, s in pairs], rates)
+
+
+def blocks(values: Sequence[float]) -> list[Sequence[float]]:
+    """Consecutive blocks of equal length (the newest values where it does not divide)."""
+    num_blocks = min(MAX_BLOCKS, len(values) // MIN_BLOCK)
+    if num_blocks == 0:
+        return []
+    length = len(values) // num_blocks
+    start = len(values) - length * num_blocks
+    return [values[start + i * length : start + (i + 1) * length] for i in range(num_blocks)]
+
+
+def _of_blocks(means: Sequence[float], values: Sequence[float]) -> Estimate | None:
+    if not values:
+        return None
+    if len(values) < MIN_STEADY or len(means) < 2:
+        return Estimate(median(values), None, len(values))
+    # The median of n means scatters pi/2 times as much (in variance) as their mean.
+    error = stdev(means) * math.sqrt(math.pi / 2 / len(means))
+    return Estimate(median(means), t95(len(means)) * error, len(values))
+
+
+def newest_step(history: History) -> Step | None:
+    """The last step of the rank that is furthest."""
+    last = [tuple(history.steps(rank))[-1:] for rank in history.ranks]
+    return max((steps[0] for steps in last if steps), key=lambda step: step.step, default=None)

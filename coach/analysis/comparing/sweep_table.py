@@ -1,0 +1,146 @@
+"""A group of runs as one table: what each value of a sweep gave, and how much of what it might have. Pure.
+
+Runs of a group differ in one value on purpose, so they are not judged against each other as `compare` does; a run that ended for want
+of memory is a result like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coach.analysis.comparing.steady_state import Estimate
+from coach.analysis.comparing.two_runs import Measured, measure
+from coach.lookback.history import History
+from coach.model.judging.finding import Finding, Severity
+from coach.model.launching.launch import Scalar
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+
+WORLD_SIZE = "world_size"
+_MEMORY_CAUSES = ("cuda_oom", "host_oom")
+OUT_OF_MEMORY = "out of memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One run of the group as it was read."""
+
+    run_id: str
+    value: Scalar
+    state: str | None
+    measured: Measured
+    finding: Finding | None
+    """What ended it, or the loudest of what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One line of the table."""
+
+    run_id: str
+    value: Scalar
+    state: str | None
+    world_size: int | None
+    throughput: Estimate | None
+    """Samples per second of all ranks together."""
+    ratio: float | None
+    """Throughput over that of the first value that has one."""
+    efficiency: float | None
+    """Over ranks: throughput per rank over that of the fewest ranks. Else: throughput over the best of the group."""
+    step_time: Estimate | None
+    data_time: Estimate | None
+    memory_mib: float | None
+    result: str
+    """`measured`, `out of memory`, or in which state it is without a measurement."""
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the run told what it was launched to tell."""
+        return self.state == "COMPLETED" or self.result == OUT_OF_MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The whole table."""
+
+    group_id: str
+    recipe: str
+    parameter: str
+    points: tuple[Point, ...]
+
+
+def group_of(group_id: str, known: Iterable[Run]) -> list[Run]:
+    """The runs of a group, in the order of its values."""
+    members = [run for run in known if run.sweep is not None and run.sweep.group_id == group_id]
+    return sorted(members, key=lambda run: run.sweep.index if run.sweep is not None else 0)
+
+
+def member_of(run: Run, snapshot: TargetSnapshot, history: History, findings: Sequence[Finding]) -> Member:
+    """A run of the group as it was read, with what was found in it."""
+    expected = [finding for finding in findings if finding.rule in run.expects]
+    loud = [finding for finding in findings if finding.severity >= Severity.WARNING]
+    return Member(
+        run.run_id,
+        run.sweep.value if run.sweep is not None else "",
+        snapshot.state or run.state,
+        measure(snapshot, history),
+        next(iter((*expected, *loud)), None),
+    )
+
+
+def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
+    """The group's table, in the order of its values."""
+    rates = [_rate(member) for member in members]
+    known = [(rate, member) for rate, member in zip(rates, members, strict=True) if rate]
+    first = known[0][0] if known else None
+    best = max((rate for rate, _ in known), default=None)
+    base = min(
+        ((member.measured.world_size, rate) for rate, member in known if member.measured.world_size),
+        default=None,
+    )
+    points = []
+    for member, rate in zip(members, rates, strict=True):
+        world_size, efficiency = member.measured.world_size, None
+        if parameter == WORLD_SIZE:
+            if rate and base and world_size:
+                efficiency = (rate / world_size) / (base[1] / base[0])
+        elif rate and best:
+            efficiency = rate / best
+        points.append(
+            Point(
+                member.run_id,
+                member.value,
+                member.state,
+                world_size,
+                member.measured.throughput,
+                rate / first if rate and first else None,
+                efficiency,
+                member.measured.step_time,
+                member.measured.data_time,
+                member.measured.memory_peak.value if member.measured.memory_peak else None,
+                _result(member),
+            )
+        )
+    return tuple(points)
+
+
+def _rate(member: Member) -> float | None:
+    return member.measured.throughput.value if member.measured.throughput else None
+
+
+def _result(member: Member) -> str:
+    if is_out_of_memory(member.state, member.finding):
+        return OUT_OF_MEMORY
+    if member.state == "COMPLETED" and member.measured.throughput is not None:
+        return "measured"
+    if member.finding is not None and member.state not in (None, "PENDING", "RUNNING", "COMPLETED"):
+        return f"{member.state}: {member.finding.rule} {member.finding.name}"
+    return member.state or "not known"
+
+
+def is_out_of_memory(state: str | None, finding: Finding | None) -> bool:
+    """Whether want of memory ended the run, which a sweep over the batch is there to find."""
+    if state == "OUT_OF_MEMORY":
+        return True
+    return state not in (None, "COMPLETED") and finding is not None and finding.cause in _MEMORY_CAUSES

@@ -1,0 +1,327 @@
+"""Two runs side by side: what changed, by how much, and whether that is more than noise. Pure.
+
+A fix is only worth its name when the difference is measured; and two runs that did different work are said to be not comparable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from coach.analysis.comparing.same_steps import says_difference, speedup
+from coach.analysis.comparing.steady_state import (
+    Estimate,
+    estimate,
+    estimate_independent,
+    estimate_rate,
+    steady,
+)
+from coach.lookback.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import Step
+
+BETTER = "better"
+WORSE = "worse"
+NO_DIFFERENCE = "no difference measured"
+NOT_COMPARABLE = "not comparable"
+
+MIN_RATIO = 0.01
+"""A difference below 1 % is never called one: placement and clocks alone make as much from run to run."""
+_LOSS_WINDOW_SHARE = 0.1
+_MIN_LOSS_WINDOW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One quantity of both runs."""
+
+    quantity: str
+    unit: str
+    before: float | None
+    before_noise: float | None
+    """Half the width of the 95 % interval; None when it is not known."""
+    after: float | None
+    after_noise: float | None
+    ratio: float | None
+    """After over before."""
+    verdict: str
+    """`better`, `worse`, `no difference measured` or `not comparable`."""
+    because: str | None = None
+    """Why it is not comparable, or what a number alone does not say: `NaN from step 2 → finite`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a change did: one row per quantity, and the differences of the set-up that explain or forbid it."""
+
+    before: str
+    after: str
+    changes: tuple[str, ...]
+    """Parameters and resources that differ, as `name: old → new`."""
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one run's steady part shows, each None where it was not measured."""
+
+    world_size: int | None
+    throughput: Estimate | None
+    step_time: Estimate | None
+    data_time: Estimate | None
+    memory_peak: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One run as far as it matters here."""
+
+    snapshot: TargetSnapshot
+    history: History
+
+    @property
+    def lead(self) -> list[Step]:
+        """All that is kept of the lowest rank."""
+        return list(self.history.steps(self.history.ranks[0])) if self.history.ranks else []
+
+    @property
+    def steady(self) -> list[Step]:
+        return [step for step in steady(self.lead) if step.step_time_s]
+
+    @property
+    def global_batch(self) -> int | None:
+        return next((s.num_samples_global for s in self.lead if s.num_samples_global is not None), None)
+
+    @property
+    def world_size(self) -> int | None:
+        started = (event.fields.get("world_size") for event in self.snapshot.events if event.event == "start")
+        found = next((size for size in started if isinstance(size, int)), None)
+        return found if found is not None else len(self.history.ranks) or None
+
+    @property
+    def device(self) -> str | None:
+        return self._named("device", "name") or self._named("device", "type")
+
+    @property
+    def dataset(self) -> str | None:
+        run = self.snapshot.run
+        name = self._named("dataset", "name")
+        return f"{name} (generated)" if name and run and run.dataset.get("is_synthetic") is True else name
+
+    def _named(self, table: str, key: str) -> str | None:
+        run = self.snapshot.run
+        value = getattr(run, table).get(key) if run is not None else None
+        return value if isinstance(value, str) else None
+
+
+def measure(snapshot: TargetSnapshot, history: History) -> Measured:
+    """The quantities that `compare` puts side by side, of one run."""
+    side = _Side(snapshot, history)
+    return Measured(
+        side.world_size, _throughput(side), _step_time(side), _data_time(side), _memory_peak(side)
+    )
+
+
+def throughput(snapshot: TargetSnapshot, history: History) -> Estimate | None:
+    """Samples per second of all ranks together, in the run's steady part."""
+    return _throughput(_Side(snapshot, history))
+
+
+def world_size(snapshot: TargetSnapshot, history: History) -> int | None:
+    """How many ranks trained; None where nobody says."""
+    return _Side(snapshot, history).world_size
+
+
+def compare(
+    before: TargetSnapshot, before_history: History, after: TargetSnapshot, after_history: History
+) -> Comparison:
+    """Compare two runs, the older or parent one first."""
+    old, new = _Side(before, before_history), _Side(after, after_history)
+    device = _differs("other device", old.device, new.device)
+    dataset = _differs("other data set", old.dataset, new.dataset)
+    world = _differs("other world size", old.world_size, new.world_size)
+    batch = _differs("other global batch", old.global_batch, new.global_batch)
+    place = device or world
+    rows = [
+        _throughput_row(old, new, place or dataset),
+        _row("step time", "s", old, new, _step_time, False, place or dataset or batch),
+        _row("data time", "s", old, new, _data_time, False, place or dataset or batch),
+        _row("time per epoch", "s", old, new, _epoch_time, False, place or dataset),
+        _row("memory peak", "MiB", old, new, _memory_peak, False, place),
+        _loss_row(old, new, dataset or batch),
+    ]
+    return Comparison(before.target, after.target, tuple(_changes(old, new)), tuple(rows))
+
+
+def _differs(what: str, old: object, new: object) -> str | None:
+    """Why two runs cannot be compared; what is not known is not held against them."""
+    return None if old is None or new is None or old == new else f"{what} ({old} → {new})"
+
+
+def _row(
+    quantity: str,
+    unit: str,
+    old: _Side,
+    new: _Side,
+    measure: Callable[[_Side], Estimate | None],
+    is_more_better: bool,
+    obstacle: str | None,
+) -> Row:
+    a, b = measure(old), measure(new)
+    verdict, because = _verdict(a, b, is_more_better, obstacle)
+    return _filled(quantity, unit, a, b, verdict, because)
+
+
+def _throughput_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
+    """By the steps that both made, where there are enough: what a step costs by itself then stands on both sides."""
+    row = _row("throughput", "samples/s", old, new, _throughput, True, obstacle)
+    paired = speedup(old.lead, new.lead) if obstacle is None else None
+    if paired is None or paired.noise is None:
+        return row
+    verdict = NO_DIFFERENCE
+    if says_difference(paired, MIN_RATIO):
+        verdict = BETTER if paired.value > 1.0 else WORSE
+    because = f"× {paired.value:.2f} ± {paired.noise:.2f} over the same {paired.num_values} steps"
+    return replace(row, ratio=paired.value, verdict=verdict, because=because)
+
+
+def _filled(
+    quantity: str, unit: str, a: Estimate | None, b: Estimate | None, verdict: str, because: str | None
+) -> Row:
+    return Row(
+        quantity,
+        unit,
+        a.value if a else None,
+        a.noise if a else None,
+        b.value if b else None,
+        b.noise if b else None,
+        b.value / a.value if a and b and a.value > 0 else None,
+        verdict,
+        because,
+    )
+
+
+def _verdict(
+    a: Estimate | None, b: Estimate | None, is_more_better: bool, obstacle: str | None
+) -> tuple[str, str | None]:
+    if a is None or b is None:
+        which = (
+            "either run" if a is None and b is None else "the first run" if a is None else "the second run"
+        )
+        return NOT_COMPARABLE, f"not measured in {which}"
+    if obstacle is not None:
+        return NOT_COMPARABLE, obstacle
+    if a.noise is None or b.noise is None:
+        few = min(side.num_values for side in (a, b) if side.noise is None)
+        return NOT_COMPARABLE, f"too few values to know the noise ({few})"
+    difference = b.value - a.value
+    # Intervals of independent runs add in squares.
+    noise = math.hypot(a.noise, b.noise)
+    if abs(difference) <= max(noise, MIN_RATIO * abs(a.value)):
+        return NO_DIFFERENCE, None
+    return (BETTER if (difference > 0) == is_more_better else WORSE), None
+
+
+def _throughput(side: _Side) -> Estimate | None:
+    steps = [step for step in side.steady if step.num_samples_global is not None]
+    return estimate_rate(
+        [float(s.num_samples_global or 0) for s in steps], [s.step_time_s or 0.0 for s in steps]
+    )
+
+
+def _step_time(side: _Side) -> Estimate | None:
+    return estimate([step.step_time_s or 0.0 for step in side.steady])
+
+
+def _data_time(side: _Side) -> Estimate | None:
+    """Of the rank that waits most: the others wait for it."""
+    series = [
+        [step.data_time_s for step in steady(side.history.steps(rank)) if step.data_time_s is not None]
+        for rank in side.history.ranks
+    ]
+    return estimate(max((s for s in series if s), key=fmean, default=[]))
+
+
+def _epoch_time(side: _Side) -> Estimate | None:
+    lead = side.history.ranks[0] if side.history.ranks else None
+    seconds = [
+        float(event.fields["seconds"])
+        for event in side.snapshot.events
+        if event.event == "epoch_end"
+        and event.rank == lead
+        and isinstance(event.fields.get("seconds"), (int, float))
+    ]
+    # The first epoch pays for start-up and cold caches.
+    return estimate_independent(seconds[1:] or seconds)
+
+
+def _memory_peak(side: _Side) -> Estimate | None:
+    """The largest there was: on the device as torch counts it, else as the driver does, else of the host.
+
+    A maximum has no noise of its own.
+
+    None before the first step: what is used then is not yet the training's.
+    """
+    if not side.lead:
+        return None
+    by_torch = [s.memory_reserved_mib for rank in side.history.ranks for s in side.history.steps(rank)]
+    by_driver = [s.memory_used_mib for key in side.history.gpus for s in side.history.gpu(*key)]
+    of_host = [s.memory_used_mib for node in side.history.nodes for s in side.history.host(node)]
+    for values in (by_torch, by_driver, of_host):
+        known = [value for value in values if value]
+        if known:
+            return Estimate(max(known), 0.05 * max(known) if values is of_host else 0.0, len(known))
+    return None
+
+
+def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
+    a_broken, b_broken = _first_not_finite(old), _first_not_finite(new)
+    last = [max((step.step for step in side.lead), default=0) for side in (old, new)]
+    a, b = (None if broken else _loss(side, min(last)) for side, broken in ((old, a_broken), (new, b_broken)))
+    if a_broken or b_broken:
+        text = f"{a_broken or 'finite'} → {b_broken or 'finite'}"
+        if a_broken and b_broken:
+            return _filled("loss", "", a, b, NO_DIFFERENCE, text)
+        if not (b if a_broken else a):
+            return _filled("loss", "", a, b, NOT_COMPARABLE, "not measured in the other run")
+        return _filled("loss", "", a, b, BETTER if a_broken else WORSE, text)
+    verdict, because = _verdict(a, b, False, obstacle)
+    if because is None and last[0] != last[1]:
+        because = f"both at step {min(last)}"
+    return _filled("loss", "", a, b, verdict, because)
+
+
+def _first_not_finite(side: _Side) -> str | None:
+    """`NaN from step 2` when the newest losses are not finite; one bad step that was overcome does not count."""
+    lead = [step for step in side.lead if step.loss is not None]
+    if not lead or math.isfinite(lead[-1].loss or 0.0):
+        return None
+    first = side.history.first_not_finite(lead[-1].rank) or lead[-1]
+    word = "NaN" if first.loss is None or math.isnan(first.loss) else "infinite"
+    return f"{word} from step {first.step}"
+
+
+def _loss(side: _Side, last_step: int) -> Estimate | None:
+    """Smoothed over the last tenth before a step that both runs reached."""
+    losses = [
+        s.loss for s in side.lead if s.step <= last_step and s.loss is not None and math.isfinite(s.loss)
+    ]
+    return estimate(losses[-max(_MIN_LOSS_WINDOW, int(len(losses) * _LOSS_WINDOW_SHARE)) :])
+
+
+def _changes(old: _Side, new: _Side) -> Iterable[str]:
+    a, b = old.snapshot.run, new.snapshot.run
+    if a is None or b is None:
+        return
+    if a.recipe != b.recipe:
+        yield f"recipe: {a.recipe} → {b.recipe}"
+    for before, after in ((a.parameters, b.parameters), (a.resources, b.resources)):
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                yield f"{name}: {_shown(before.get(name))} → {_shown(after.get(name))}"
+
+
+def _shown(value: object) -> str:
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

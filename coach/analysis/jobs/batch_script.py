@@ -1,0 +1,332 @@
+"""What somebody else's batch script asks for, and how it would say a change, in the words of its framework. Pure.
+
+A script is a program: only what stands there as an option with a plain value (or a variable that is set once to one) is read, and nothing
+else is ever changed. What it does not say is not guessed; whoever asks for a change then gets it back as not said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from shlex import quote
+from types import MappingProxyType
+from typing import Any
+
+from coach.analysis.spelling.printable import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a framework calls its options, the first name the one to add; and what counts when an option is not given."""
+
+    name: str
+    mark: re.Pattern[str]
+    words: Mapping[str, tuple[str, ...]]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """They count only where some other option of it is given: then none is set in the program itself."""
+    in_code: Mapping[str, str] = field(default_factory=dict)
+    """How the program itself says it."""
+
+
+_DIALECTS = (
+    Dialect(
+        "Hugging Face Trainer",
+        re.compile(r"--per[-_]device[-_]train|TrainingArguments|\btransformers\b|\brun_(?:clm|mlm|glue)\b"),
+        {
+            "batch_size": ("per_device_train_batch_size",),
+            "gradient_accumulation": ("gradient_accumulation_steps",),
+            "num_workers": ("dataloader_num_workers",),
+            "lr": ("learning_rate",),
+            "warmup_steps": ("warmup_steps",),
+            "max_steps": ("max_steps",),
+            "checkpoint_every": ("save_steps",),
+        },
+        {
+            "batch_size": 8,
+            "gradient_accumulation": 1,
+            "num_workers": 0,
+            "precision": "fp32",
+            "activation_checkpointing": False,
+        },
+        {
+            "batch_size": "TrainingArguments(per_device_train_batch_size={})",
+            "gradient_accumulation": "TrainingArguments(gradient_accumulation_steps={})",
+            "num_workers": "TrainingArguments(dataloader_num_workers={})",
+        },
+    ),
+    Dialect(
+        "Lightning",
+        re.compile(r"\btrainer\.\w+[= ]|accumulate_grad_batches|\blightning\b|LightningCLI"),
+        {
+            "batch_size": ("data.batch_size", "data.init_args.batch_size"),
+            "gradient_accumulation": ("trainer.accumulate_grad_batches", "accumulate_grad_batches"),
+            "num_workers": ("data.num_workers", "data.init_args.num_workers"),
+            "max_steps": ("trainer.max_steps",),
+            "precision": ("trainer.precision",),
+        },
+        {"gradient_accumulation": 1},
+        {
+            "gradient_accumulation": "Trainer(accumulate_grad_batches={})",
+            "num_workers": "DataLoader(num_workers={})",
+            "precision": 'Trainer(precision="{}-mixed")',
+        },
+    ),
+    Dialect(
+        "DeepSpeed",
+        re.compile(r"train_micro_batch_size_per_gpu|\bdeepspeed\b"),
+        {
+            "batch_size": ("train_micro_batch_size_per_gpu",),
+            "gradient_accumulation": ("gradient_accumulation_steps",),
+            "nproc_per_node": ("num_gpus",),
+        },
+    ),
+    Dialect(
+        "torchrun",
+        re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)"),
+        {"nproc_per_node": ("nproc_per_node",)},
+    ),
+    Dialect(
+        "its own options",
+        re.compile(r"$^"),
+        {
+            "batch_size": ("batch_size", "micro_batch_size"),
+            "gradient_accumulation": ("accumulation_steps", "grad_accum_steps", "gradient_accumulation"),
+            "num_workers": ("num_workers", "workers"),
+            "lr": ("lr",),
+            "precision": ("precision", "mixed_precision"),
+            "max_steps": ("max_steps",),
+        },
+    ),
+)
+_SBATCH = {"mem": "", "time": "t", "signal": "", "exclude": "x", "cpus_per_task": "c", "ntasks_per_node": ""}
+"""What is asked of Slurm, with the letter that says the same."""
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
+_HEADER = re.compile(r"(?:[ \t]*(?:#.*)?\n)*")
+"""Slurm reads its options up to the first command."""
+_OTHER_MEMORY = re.compile(
+    r"^#SBATCH\b.*?[ \t](?P<option>--mem-per-(?:cpu|gpu)(?:=|[ \t]+)[^\s#]+)", re.MULTILINE
+)
+_WHOLE = re.compile(r"\d+")
+_SIZES = ("batch_size", "gradient_accumulation", "num_workers", "warmup_steps", "max_steps", "nproc_per_node")
+_PRECISIONS = {
+    **dict.fromkeys(("32", "32-true", "no"), "fp32"),
+    **dict.fromkeys(("16", "16-mixed"), "fp16"),
+    "bf16-mixed": "bf16",
+}
+_FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where an option stands: its value, which may be set elsewhere, and the end of the words that give it."""
+
+    text: int
+    start: int
+    end: int
+    value: str
+    stop: int
+    name: str
+    dash: str
+    joint: str
+    """What stands before the name, and between it and the value."""
+    is_on_command_line: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A batch script, and behind it the configuration files that it names."""
+
+    texts: tuple[str, ...]
+    framework: Dialect
+    parameters: Mapping[str, Any]
+    asked: Mapping[str, str]
+    """Of Slurm, by its options."""
+    uses: Mapping[str, tuple[_Use, ...]]
+
+
+def read_script(texts: Sequence[str], also: str = "") -> Script:
+    """`also` is what else tells the framework: its log."""
+    seen = tuple(_COMMENT.sub(lambda found: " " * len(found[0]), text) for text in texts)
+    framework = next(
+        (each for told in ("\n".join(seen), also) for each in _DIALECTS if each.mark.search(told)),
+        _DIALECTS[-1],
+    )
+    uses: dict[str, tuple[_Use, ...]] = {}
+    for dialect in (framework, *_DIALECTS):
+        for key, names in dialect.words.items():
+            found = tuple(use for name in names for use in _uses(seen, name))
+            if key not in uses and found and len({use.value for use in found}) == 1:
+                uses[key] = found
+    parameters: dict[str, Any] = dict(framework.defaults) if _anchor(framework, uses) is not None else {}
+    for key, found in uses.items():
+        parameters[key] = _value(key, found[0].value)
+    if framework is _DIALECTS[0]:
+        for name, key, value in (
+            ("fp16", "precision", "fp16"),
+            ("bf16", "precision", "bf16"),
+            ("gradient_checkpointing", "activation_checkpointing", True),
+        ):
+            if any((flag["value"] or "true").lower() in ("true", "1") for _, flag in _flags(seen, name)):
+                parameters[key] = value
+    if "batch_size" in parameters:
+        parameters.setdefault("gradient_accumulation", 1)
+    asked = {name: spots[-1][2] for name in _SBATCH if (spots := list(_directives(texts[0], name)))}
+    return Script(
+        tuple(texts), framework, MappingProxyType(parameters), MappingProxyType(asked), MappingProxyType(uses)
+    )
+
+
+def change_script(script: Script, changes: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts with the changes, and the names of those that they have no place for."""
+    edits: list[tuple[int, int, int, str]] = []
+    unsaid: list[str] = []
+    for key, value in changes.items():
+        made = list(_edits(script, key, value))
+        edits += made
+        if not made:
+            unsaid.append(key)
+    texts = list(script.texts)
+    for text, start, end, new in sorted(set(edits), reverse=True):
+        texts[text] = texts[text][:start] + new + texts[text][end:]
+    return tuple(texts), tuple(unsaid)
+
+
+def _edits(script: Script, key: str, value: Any) -> Iterator[tuple[int, int, int, str]]:
+    if key == "env" and isinstance(value, Mapping):
+        for name, text in value.items():
+            yield _export(script.texts[0], str(name), str(text))
+    elif key in _SBATCH:
+        yield _directive(script.texts[0], key, str(value))
+    elif key in script.uses:
+        for use in script.uses[key]:
+            word = f"{value}-mixed" if key == "precision" and "mixed" in use.value else str(value)
+            yield use.text, use.start, use.end, word
+    elif script.framework is _DIALECTS[0] and key in ("precision", "activation_checkpointing"):
+        yield from _flag_edits(script, "bf16" if key == "precision" else "gradient_checkpointing", value)
+    elif key in script.framework.words and key in script.framework.defaults:
+        anchor = _anchor(script.framework, script.uses)
+        if anchor is not None:
+            name = script.framework.words[key][0]
+            yield anchor.text, anchor.stop, anchor.stop, f" {anchor.dash}{name}{anchor.joint}{value}"
+
+
+def _flag_edits(script: Script, name: str, value: Any) -> Iterator[tuple[int, int, int, str]]:
+    """`--fp16` becomes `--bf16`; a flag that is not there is added."""
+    if value not in ("bf16", True):
+        return
+    seen = tuple(_COMMENT.sub(lambda found: " " * len(found[0]), text) for text in script.texts)
+    old = list(_flags(seen, "fp16" if name == "bf16" else name)) or list(_flags(seen, name))
+    for text, found in old:
+        yield text, found.start(), found.end(), f"--{name}" + (" True" if found["value"] else "")
+    anchor = _anchor(script.framework, script.uses)
+    if not old and anchor is not None:
+        yield anchor.text, anchor.stop, anchor.stop, f" --{name}"
+
+
+def _anchor(framework: Dialect, uses: Mapping[str, tuple[_Use, ...]]) -> _Use | None:
+    """An option of the framework on the command line, beside which another can stand."""
+    own = (use for key, names in framework.words.items() for use in uses.get(key, ()) if use.name in names)
+    return next((use for use in own if use.is_on_command_line), None)
+
+
+def _uses(texts: Sequence[str], name: str) -> Iterator[_Use]:
+    spelt = re.escape(name).replace("_", "[-_]")
+    dash = "(?P<dash>--)?" if "." in name else "(?P<dash>--)"
+    option = re.compile(
+        rf"(?<![\w.$-]){dash}{spelt}(?P<joint>=|[ \t]+)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\\;|&<>]+)"
+    )
+    key = re.compile(rf'"{re.escape(name)}"(?P<joint>\s*:\s*)(?P<value>[\d.eE+-]+)')
+    for index, text in enumerate(texts):
+        for found in (*option.finditer(text), *key.finditer(text)):
+            start, end = found.span("value")
+            is_option = found.re is option
+            dash, joint = (found["dash"] or "" if is_option else ""), ("=" if found["joint"] == "=" else " ")
+            holder, plain = index, found["value"].strip("\"'")
+            if plain != found["value"]:
+                start, end = start + 1, end - 1
+            variable = re.fullmatch(r"\$(?:\{(\w+)\}|(\w+))", plain)
+            if variable is not None:
+                assigned = list(_assignments(texts[0], variable[1] or variable[2]))
+                if len(assigned) != 1:
+                    continue
+                start, end = assigned[0].span("value")
+                holder, plain = 0, assigned[0]["value"]
+            if re.fullmatch(r"[\w.+-]+", plain):
+                yield _Use(
+                    holder, start, end, plain, found.end(), name, dash, joint, is_option and index == 0
+                )
+
+
+def _assignments(text: str, name: str) -> Iterable[re.Match[str]]:
+    return re.finditer(
+        rf"^[ \t]*(?:export[ \t]+)?{name}=(?P<q>[\"']?)(?P<value>[\w.,:+-]+)(?P=q)[ \t]*;?[ \t]*$",
+        text,
+        re.MULTILINE,
+    )
+
+
+def _flags(texts: Sequence[str], name: str) -> Iterator[tuple[int, re.Match[str]]]:
+    for index, text in enumerate(texts):
+        for found in re.finditer(_FLAG.format(name=name), text):
+            yield index, found
+
+
+def _directives(text: str, name: str) -> Iterator[tuple[int, int, str]]:
+    """Span and value of each time that the header asks for it; the last counts."""
+    letter = _SBATCH.get(name, "")
+    long = re.escape(name.replace("_", "-"))
+    short = rf"|-{letter}[= \t]*" if letter else ""
+    wanted = re.compile(rf"^#SBATCH\b.*?[ \t](?:--{long}(?:=|[ \t]+){short})(?P<value>[^\s#]+)", re.MULTILINE)
+    for found in wanted.finditer(text, 0, _end_of_header(text)):
+        yield *found.span("value"), found["value"]
+
+
+def _end_of_header(text: str) -> int:
+    header = _HEADER.match(text)
+    return header.end() if header else 0
+
+
+def _directive(text: str, key: str, value: str) -> tuple[int, int, int, str]:
+    found = list(_directives(text, key))
+    if found:
+        return 0, found[-1][0], found[-1][1], value
+    if key == "mem":  # Slurm takes only one of them
+        other = list(_OTHER_MEMORY.finditer(text, 0, _end_of_header(text)))
+        if other:
+            return 0, *other[-1].span("option"), f"--mem={value}"
+    place = _behind_header(text)
+    return 0, place, place, f"#SBATCH --{key.replace('_', '-')}={value}\n"
+
+
+def _export(text: str, name: str, value: str) -> tuple[int, int, int, str]:
+    """Beside what the variable says already: it may hold several settings."""
+    found = list(_assignments(text, name))
+    if found:
+        kept = [
+            part
+            for part in found[-1]["value"].split(",")
+            if part.partition(":")[0] != value.partition(":")[0]
+        ]
+        return 0, *found[-1].span("value"), ",".join((*kept, value)) if ":" in value else value
+    place = _behind_header(text)
+    return 0, place, place, f"export {name}={quote(value)}\n"
+
+
+def _behind_header(text: str) -> int:
+    """After the last #SBATCH line that Slurm reads, else after the first line."""
+    options = list(re.finditer(r"^#SBATCH\b.*\n", text[: _end_of_header(text)], re.MULTILINE))
+    if options:
+        return options[-1].end()
+    return text.find("\n") + 1 if text.startswith("#!") else 0
+
+
+def _value(key: str, text: str) -> Any:
+    if key in _SIZES or key == "checkpoint_every":
+        return int(text) if _WHOLE.fullmatch(text) else None
+    if key == "precision":
+        return _PRECISIONS.get(text, text)
+    try:
+        return float(text)
+    except ValueError:
+        return printable(text)

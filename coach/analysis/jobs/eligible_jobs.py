@@ -1,0 +1,127 @@
+"""Which jobs an action can be done to, why not to the others, and how Slurm wants the chosen ones named. All pure.
+
+Slurm's clients differ in what they take for a job: `%2` of an array's limit is refused by all of them, a hold of a whole array marks its
+running tasks as well, and the time limit of one waiting task is not changed, without a word. What is asked here is what was seen to work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coach.analysis.queueing.arrays import format_tasks, group_id, parse_task_ids
+from coach.analysis.spelling.slurm import format_time
+from coach.model.slurm.cluster import is_final
+from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb
+
+MAX_PER_COMMAND = 100
+"""Jobs that one command names: each is a request of its own to the controller, and the client waits for all of them."""
+
+_HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
+_HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+
+
+def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool | None = None) -> str | None:
+    """Why an action does nothing to a job in this state; None when it may, as far as is known."""
+    if verb is Verb.RESUBMIT:
+        return None
+    if verb is Verb.REQUEUE:
+        if state == "PENDING":
+            return "it waits already"
+        return "it was submitted with --no-requeue (Requeue=0)" if can_requeue is False else None
+    if is_final(state):
+        return f"it has ended already ({state})"
+    # Tasks that wait for different reasons share a row: `JobHeldUser,JobArrayTaskLimit`.
+    reasons = frozenset((reason or "").split(","))
+    is_held = bool(reasons & _HELD) or state in _HELD_STATES
+    if verb is Verb.HOLD:
+        if is_held and reasons <= _HELD | {""}:
+            return "it is held already"
+        return None if state == "PENDING" else f"it is {state}: only a waiting job can be held"
+    if verb is Verb.RELEASE:
+        if reasons == {"JobHeldAdmin"}:
+            return "an administrator holds it: only he may release it"
+        return None if is_held else f"it is not held ({state})"
+    if verb in (Verb.SHELL, Verb.ATTACH) and state != "RUNNING":
+        what = "open a shell in" if verb is Verb.SHELL else "look into"
+        return f"it is {state}: only a running job has an allocation to {what}"
+    return None
+
+
+def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
+    """Why a job does not get this time limit; None when it may. Slurm itself lets a user raise the limit of a waiting job at most."""
+    if job.time_limit_s is not None and time_limit_s > job.time_limit_s:
+        return f"its limit is {format_time(job.time_limit_s)}: users may only lower a limit, an administrator raises it"
+    if time_limit_s == job.time_limit_s:
+        return "that is its limit already"
+    if job.state != "PENDING" and job.time_used_s is not None and time_limit_s <= job.time_used_s:
+        return f"it has run {format_time(job.time_used_s)} already and would end at once: cancel it instead"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a target means of one row: all of it, or some of its waiting tasks."""
+
+    row: QueuedJob
+    tasks: tuple[int, ...] | None
+    """None: the row is no part of an array, or Slurm did not print all of its tasks."""
+
+    @property
+    def name(self) -> str:
+        ids = parse_task_ids(self.row.job_id)
+        if ids is None or self.tasks is None or self.tasks == ids.tasks:
+            return self.row.job_id
+        return _tasks_of(ids.array_id, self.tasks)
+
+
+def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
+    """What `17`, `17_3`, `17_[3-8%2]`, `20+1` or `20+[0-1]` means of the rows of its whole job or array."""
+    wanted = parse_task_ids(target)
+    tasks = None if wanted is None or wanted.is_cut else frozenset(wanted.tasks)
+    is_component = "+" in target and "[" not in target
+    found = []
+    for row in rows:
+        ids = parse_task_ids(row.job_id)
+        if ids is None or ids.is_cut:
+            if (not is_component or row.job_id == target) and (tasks is None or ids is not None):
+                found.append(Part(row, None))
+            continue
+        chosen = tuple(task for task in ids.tasks if tasks is None or task in tasks)
+        if chosen:
+            found.append(Part(row, chosen))
+    return tuple(found)
+
+
+def names_for(
+    verb: Verb, target: str, accepted: Sequence[Part], rows: Sequence[QueuedJob]
+) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    """How a command names these parts of one job, and those that it cannot name. `rows` are all of the job."""
+    base = group_id(target)
+    ids = [parse_task_ids(part.row.job_id) for part in accepted]
+    if all(each is None for each in ids):
+        is_component = "+" in target and "[" not in target
+        return (target if is_component else base,), ()
+    alive = [part for row in rows if not is_final(row.state) for part in parts_of(base, [row])]
+    if verb in (Verb.CANCEL, Verb.TIMELIMIT) and set(alive) <= set(accepted):
+        return (base,), ()
+    if any(part.tasks is None for part in accepted):
+        return (), (
+            LeftOut(target, f"Slurm does not print all of its tasks: name some, or the whole array {base}"),
+        )
+    if verb is Verb.TIMELIMIT:
+        single = [part for part, each in zip(accepted, ids, strict=True) if each and len(each.tasks) == 1]
+        others = [part for part in accepted if part not in single]
+        reason = f"Slurm changes the limit of tasks that wait only for the whole array {base}"
+        return tuple(part.row.job_id for part in single), tuple(LeftOut(part.name, reason) for part in others)
+    return (_tasks_of(base, [task for part in accepted for task in part.tasks or ()]),), ()
+
+
+def in_batches(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        tuple(names[first : first + MAX_PER_COMMAND]) for first in range(0, len(names), MAX_PER_COMMAND)
+    )
+
+
+def _tasks_of(array_id: str, tasks: Sequence[int]) -> str:
+    return f"{array_id}_{tasks[0]}" if len(tasks) == 1 else f"{array_id}_[{format_tasks(tasks)}]"

@@ -1,0 +1,87 @@
+"""What a diagnosis without a finding means, in one of three words. Pure.
+
+Nobody has looked, somebody looked and knows nothing, and all is well are three things. Every list, screen and
+command takes the word from here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from coach.analysis.teaching.withheld_findings import why_withheld
+from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.judging.verdict import PastRun
+from coach.model.slurm.cluster import is_final
+
+_WAITING = frozenset({"PENDING", "CONFIGURING"})
+
+
+class Look(StrEnum):
+    """The value is the word that is shown."""
+
+    WENT_WRONG = "went wrong"
+    """A finding at warning or above says more."""
+    NOT_LOOKED_AT = "not looked at"
+    NOTHING_KNOWN = "nothing known"
+    HEALTHY = "healthy"
+
+
+_SIGNS = {
+    Look.WENT_WRONG: "✖",
+    Look.NOT_LOOKED_AT: "–",
+    Look.NOTHING_KNOWN: "?",
+    Look.HEALTHY: "✓",
+}
+_MEANINGS = {
+    Look.WENT_WRONG: "went wrong",
+    Look.NOT_LOOKED_AT: "not looked at yet",
+    Look.NOTHING_KNOWN: "nothing known: too little was measured to call it healthy",
+    Look.HEALTHY: "healthy: nothing is wrong in what was measured",
+}
+
+
+def look_of(diagnosis: Diagnosis | None) -> Look:
+    """The word for one target. None: nobody has judged it."""
+    if diagnosis is None:
+        return Look.NOT_LOOKED_AT
+    if any(finding.severity > Severity.INFO for finding in diagnosis.findings):
+        return Look.WENT_WRONG
+    if diagnosis.state in _WAITING:
+        return Look.NOT_LOOKED_AT
+    return Look.HEALTHY if diagnosis.has_gone_well else Look.NOTHING_KNOWN
+
+
+def look_of_past(past: PastRun | None) -> Look:
+    """The same of what is remembered of a run that has ended."""
+    if past is None or not past.is_judged:
+        return Look.NOT_LOOKED_AT
+    if past.rule is not None:
+        return Look.WENT_WRONG
+    return Look.HEALTHY if past.has_gone_well else Look.NOTHING_KNOWN
+
+
+def sign_of(look: Look) -> str:
+    """One character, so that colour never stands alone."""
+    return _SIGNS[look]
+
+
+def meaning_of(diagnosis: Diagnosis | None) -> str:
+    """The word with its meaning, as a line."""
+    look = look_of(diagnosis)
+    if look is Look.NOT_LOOKED_AT and diagnosis is not None:
+        return "not looked at: it has not started"
+    if look is Look.NOTHING_KNOWN and diagnosis is not None and is_final(diagnosis.state):
+        return f"nothing known: no finding in a job that ended as {diagnosis.state}"
+    return _MEANINGS[look]
+
+
+def why_no_fix(diagnosis: Diagnosis | None) -> str:
+    """The answer to a key that asks for a fix without an offer."""
+    look = look_of(diagnosis)
+    if diagnosis is not None and (withheld := why_withheld(diagnosis)):
+        return withheld.because
+    if look is Look.NOT_LOOKED_AT:
+        return f"{meaning_of(diagnosis)}: no fix is known"
+    if look is Look.WENT_WRONG:
+        return "no finding here offers a fix"
+    return f"{look.value}: no finding, so no fix"

@@ -1,0 +1,121 @@
+"""Several judged jobs as one: own jobs in the order of how bad they are, and an array or a heterogeneous job as a whole. Pure.
+
+An array of a thousand tasks fails in few ways: what went wrong is told once for each cause, with the tasks that it befell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coach.analysis.judging.impact import lost_gpu_hours
+from coach.analysis.judging.no_finding import Look, look_of
+from coach.analysis.queueing.arrays import fold
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.snapshot import TargetSnapshot
+
+_MAX_NAMED = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One job of several."""
+
+    diagnosis: Diagnosis
+    snapshot: TargetSnapshot
+
+    @property
+    def worst(self) -> Finding | None:
+        """The root cause where something is wrong; a remark is nothing to get up for."""
+        return next((each for each in self.diagnosis.findings if each.severity > Severity.INFO), None)
+
+    @property
+    def lost_gpu_hours(self) -> float | None:
+        return None if self.worst is None else lost_gpu_hours(self.worst, self.snapshot)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.snapshot.state in ("PENDING", "CONFIGURING")
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether there was nothing at all to judge it by."""
+        snapshot = self.snapshot
+        return not (snapshot.log_tails or snapshot.events or snapshot.run is not None)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing was found because nothing could be read."""
+        return self.worst is None and not self.is_waiting and self.is_unread
+
+
+def worst_first(judged: Sequence[Judged]) -> list[Judged]:
+    """By severity, then by what was lost, then the newest. What waits has not gone wrong yet, and what could not be read is not well."""
+
+    def order(each: Judged) -> tuple[int, float, bool, float]:
+        worst = each.worst
+        job = each.snapshot.job
+        started_s = (job.start_time_s if job is not None else None) or 0.0
+        return (
+            0 if worst is None else -worst.severity,
+            -(each.lost_gpu_hours or 0.0),
+            not each.is_blind,
+            -started_s,
+        )
+
+    return sorted(judged, key=order)
+
+
+def whole(name: str, parts: Sequence[Job], judged: Sequence[Judged]) -> Judged:
+    """What is known of all parts together. `judged` are some of them or all, the worst first."""
+    alike: dict[tuple[str, str], list[tuple[Judged, Finding]]] = {}
+    for each in judged:
+        for finding in each.diagnosis.findings:
+            if finding.consequence_of is None:
+                alike.setdefault((finding.rule, finding.cause), []).append((each, finding))
+    groups = sorted(
+        alike.values(),
+        key=lambda group: (-max(f.severity for _, f in group), not group[0][1].is_primary, -len(group)),
+    )
+    num_parts = fold(parts)[0].num_tasks if parts else 0
+    findings = tuple(_of_all(group, num_parts, number == 0) for number, group in enumerate(groups))
+    seen = [each for each in judged if not each.is_waiting]
+    lacking = [{item.what for item in each.diagnosis.not_measured} for each in seen]
+    unmeasured = set.intersection(*lacking) if lacking else set()
+    blind = {item.what: item for each in reversed(seen) for item in each.diagnosis.not_measured}
+    state = state_of(parts)
+    thresholds = {name: value for each in judged for name, value in each.diagnosis.thresholds.items()}
+    are_well = bool(seen) and all(look_of(each.diagnosis) is Look.HEALTHY for each in seen)
+    diagnosis = Diagnosis(
+        name, state, findings, tuple(blind[what] for what in sorted(unmeasured)), thresholds, are_well
+    )
+    return Judged(diagnosis, TargetSnapshot(name, None, job=fold(parts)[0].job if parts else None))
+
+
+def state_of(parts: Sequence[Job]) -> str | None:
+    """That of the liveliest part; when all have ended, the most frequent of those that did not complete."""
+    if not parts:
+        return None
+    if any(not is_final(job.state) for job in parts):
+        return fold(parts)[0].job.state
+    bad = Counter(job.state for job in parts if job.state != "COMPLETED")
+    return bad.most_common(1)[0][0] if bad else "COMPLETED"
+
+
+def _of_all(group: Sequence[tuple[Judged, Finding]], num_parts: int, is_primary: bool) -> Finding:
+    """The worst of them, said of all."""
+    finding = max((finding for _, finding in group), key=lambda each: each.severity)
+    if num_parts == 1:
+        return replace(finding, is_primary=is_primary)
+    names = sorted({each.diagnosis.target for each, _ in group}, key=lambda name: (len(name), name))
+    listed = ", ".join(names)
+    if len(listed) > _MAX_NAMED:
+        listed = f"{names[0]}, {names[1]} … {names[-1]}"
+    return replace(
+        finding,
+        is_primary=is_primary,
+        subject=finding.subject if len({each.subject for _, each in group}) == 1 else Subject(),
+        summary=f"{len(names)} of {num_parts} ({listed}): {finding.summary}",
+    )

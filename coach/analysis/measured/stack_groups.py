@@ -1,0 +1,198 @@
+"""Equal stacks merged, each group named by where it stands, and the rank that holds up the others.
+
+Pure. Which function a rank is in says more than its stack: a collective is where it waits for the others, so whoever is not in one while
+the others are is the one they wait for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from coach.model.training.stacks import Frame, RankStack, Stacks
+
+_COLLECTIVE = re.compile(
+    r"(all_?(gather|reduce|to_?all)|reduce|broadcast|gather|scatter|(monitored_)?barrier|send|recv|new_group"
+    r"|(init|destroy)_process_group)(_\w+)?"
+)
+_COMMUNICATION = ("/torch/distributed/", "/deepspeed/comm/", "/horovod/")
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "<frozen", "<string>")
+_BUSY_PCT = 20.0
+_SLEEPS = ("nanosleep",)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank stands. `is_waiting` for the others; None: it cannot be told."""
+
+    words: str
+    """What follows `waits in` or `is in`."""
+    is_waiting: bool | None
+    line: str | None = None
+    """The line of the training's own code: `train.py:41 load`."""
+
+    def sentence(self, is_one: bool) -> str:
+        verb = ("waits" if is_one else "wait") if self.is_waiting else ("is" if is_one else "are")
+        return f"{verb} {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks with the same stack."""
+
+    ranks: tuple[RankStack, ...]
+    place: Place
+    is_odd: bool = False
+
+    @property
+    def label(self) -> str:
+        return spell(self.ranks)
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.label} {self.place.sentence(len(self.ranks) == 1)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    groups: tuple[Group, ...]
+    """The largest first."""
+    absent: tuple[int, ...]
+    """Ranks of which no process was found, although all nodes answered."""
+
+    @property
+    def odd(self) -> tuple[RankStack, ...]:
+        return tuple(rank for group in self.groups if group.is_odd for rank in group.ranks)
+
+    @property
+    def sentence(self) -> str:
+        by_place: dict[tuple[str, bool | None], list[RankStack]] = {}
+        for group in self.groups:
+            by_place.setdefault((group.place.words, group.place.is_waiting), []).extend(group.ranks)
+        parts = [Group(tuple(ranks), Place(*place)).sentence for place, ranks in by_place.items()]
+        if self.absent:
+            one = len(self.absent) == 1
+            parts.append(f"{_numbers(self.absent)} {'has' if one else 'have'} no process any more")
+        return "; ".join(parts) or "no Python process of this training was found"
+
+
+def merge(stacks: Stacks) -> Merged:
+    """Equal stacks together, and who stands apart."""
+    by_key: dict[object, list[RankStack]] = {}
+    for rank in sorted(
+        stacks.ranks, key=lambda rank: (rank.rank is None, rank.rank or 0, rank.node, rank.pid)
+    ):
+        by_key.setdefault(_key(rank), []).append(rank)
+    groups = [Group(tuple(ranks), place_of(ranks[0])) for ranks in by_key.values()]
+    groups.sort(key=lambda group: -len(group.ranks))
+    odd = _odd(groups)
+    marked = tuple(Group(group.ranks, group.place, group in odd) for group in groups)
+    size = max((rank.world_size or 0 for rank in stacks.ranks), default=0)
+    present = {rank.rank for rank in stacks.ranks}
+    absent = () if stacks.num_silent_nodes else tuple(rank for rank in range(size) if rank not in present)
+    return Merged(marked, absent)
+
+
+def place_of(rank: RankStack) -> Place:
+    """By the outermost collective, by what torch is doing for the training, or by the training's own function."""
+    frames = rank.frames
+    if not frames:
+        return _place_by_collective(rank) or _place_by_kernel(rank)
+    own = next((frame for frame in frames if not _is_of(frame, _LIBRARIES)), frames[0])
+    line = f"{PurePath(own.file).name}:{own.line} {own.name}"
+    for frame in reversed(frames):
+        if _COLLECTIVE.fullmatch(frame.name) and _is_of(frame, _COMMUNICATION):
+            return Place(f"in {frame.name}", True, line)
+    for frame in frames:
+        if frame.name == "__next__" and frame.file.endswith("torch/utils/data/dataloader.py"):
+            return Place("in DataLoader.__next__", False, line)
+        if frame.name == "synchronize" and "/torch/cuda/" in frame.file:
+            return Place("for the GPU in torch.cuda.synchronize", True, line)
+        if frame.name == "backward" and "/torch/" in frame.file:
+            # With DDP, gradients are exchanged in here: whether it computes or waits, the stack does not tell.
+            return Place("in backward", True if _is_idle(rank) else None, line)
+    return Place(f"in {own.name if own.name != '<module>' else PurePath(own.file).name}", False, line)
+
+
+def _is_idle(rank: RankStack) -> bool:
+    return rank.cpu_pct is not None and rank.cpu_pct < _BUSY_PCT
+
+
+def spell(ranks: Iterable[RankStack]) -> str:
+    """`ranks 0-2,4-7`, `rank 3`, `pid 12 on node1`."""
+    ranks = tuple(ranks)
+    numbers = sorted(rank.rank for rank in ranks if rank.rank is not None)
+    parts = [_numbers(numbers)] if numbers else []
+    return ", ".join([*parts, *(rank.label for rank in ranks if rank.rank is None)])
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {text}"
+
+
+def _key(rank: RankStack) -> object:
+    if rank.frames:
+        return tuple((frame.name, frame.file, frame.line) for frame in rank.frames)
+    if rank.collective is not None:
+        return rank.collective
+    return place_of(rank).words
+
+
+def _place_by_collective(rank: RankStack) -> Place | None:
+    last = rank.collective
+    if last is None:
+        return None
+    if last.is_done:
+        return Place(f"after collective {last.number} ({last.operation}), and not yet in the next", False)
+    return Place(f"in collective {last.number} ({last.operation})", True)
+
+
+def _place_by_kernel(rank: RankStack) -> Place:
+    channel = rank.wait_channel
+    at = f" ({channel})" if channel else ""
+    if rank.state is None:
+        return Place("not to be seen: the process has ended meanwhile, or is somebody else's", None)
+    if rank.state == "D":
+        return Place(f"held up by a disk or a file server{at}", False)
+    if rank.state in ("T", "t"):
+        return Place("stopped by a signal or a debugger", False)
+    if rank.state == "R" or (rank.cpu_pct or 0.0) > _BUSY_PCT:
+        return Place("computing", False)
+    if channel is not None and any(word in channel for word in _SLEEPS):
+        return Place(f"asleep by its own wish{at}", False)
+    return Place(f"for something{at}", True)
+
+
+def _odd(groups: Sequence[Group]) -> list[Group]:
+    """Who has begun the fewest collectives; else who is elsewhere while others wait, unless that are most; else the smallest group."""
+    last = [
+        (rank.collective.number, group)
+        for group in groups
+        for rank in group.ranks
+        if rank.collective is not None
+    ]
+    if len({number for number, _ in last}) > 1:
+        fewest = min(number for number, _ in last)
+        behind = [group for number, group in last if number == fewest]
+        return [group for group in groups if group in behind]
+    num_ranks = sum(len(group.ranks) for group in groups)
+    elsewhere = [group for group in groups if group.place.is_waiting is False]
+    others = [group for group in groups if group.place.is_waiting is not False]
+    if elsewhere and any(group.place.is_waiting for group in others):
+        num_elsewhere = sum(len(group.ranks) for group in elsewhere)
+        return elsewhere if 2 * num_elsewhere <= num_ranks else others
+    smallest = [group for group in groups if len(group.ranks) == len(groups[-1].ranks)]
+    return smallest if len(groups) > 1 and 2 * sum(len(group.ranks) for group in smallest) < num_ranks else []
+
+
+def _is_of(frame: Frame, places: Iterable[str]) -> bool:
+    return any(place in frame.file for place in places)

@@ -1,0 +1,200 @@
+"""Job arrays as one row, and as one row per task: folding is for the eye, and undone on demand.
+
+squeue folds the tasks that still wait (`17_[3-8%2]`) and lists every other one by itself; a screen wants one row for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from coach.model.slurm.cluster import Job, is_final
+
+_TASK = re.compile(r"^(?P<array>\d+)_(?:(?P<task>\d+)|\[(?P<tasks>[^\]]*)\])$")
+_RANGE = re.compile(r"^(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>\d+))?)?$")
+_HET = re.compile(r"^(?P<job>\d+)\+(?P<offset>\d+)$")
+_PART = re.compile(r"^\d+[_+]")
+_MAX_TASKS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedJob:
+    """One row: a job by itself, or all that is known of an array or of a heterogeneous job.
+
+    `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`), its state that of the liveliest part.
+    """
+
+    job: Job
+    parts: tuple[Job, ...]
+    states: tuple[tuple[str, int], ...]
+    """State → number of tasks, the most frequent first."""
+
+    @property
+    def is_folded(self) -> bool:
+        return len(self.parts) > 1
+
+    @property
+    def num_tasks(self) -> int:
+        return sum(count for _, count in self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIds:
+    """The tasks of an array expression. `is_cut` says that Slurm cut the list short (`…`)."""
+
+    array_id: str
+    tasks: tuple[int, ...]
+    limit: int | None
+    is_cut: bool = False
+
+
+_STATE_ORDER = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING")
+
+
+def fold(jobs: Iterable[Job]) -> tuple[FoldedJob, ...]:
+    """Rows of one array, and of one heterogeneous job, together, where the first of them stood. Of each cluster and user by itself."""
+    return tuple(row if isinstance(row, FoldedJob) else _alone(row) for row in fold_rows(jobs))
+
+
+def fold_rows(jobs: Iterable[Job]) -> list[Job | FoldedJob]:
+    """As `fold`, with a job that has no parts as it is: most of a long queue, for which nothing is made."""
+    rows: list[Job | list[Job]] = []
+    groups: dict[tuple[str | None, str, str], list[Job]] = {}
+    for job in jobs:
+        if not is_part(job.job_id):
+            rows.append(job)
+            continue
+        key = (job.cluster, job.user, group_id(job.job_id))
+        group = groups.get(key)
+        if group is None:
+            groups[key] = group = []
+            rows.append(group)
+        group.append(job)
+    return [row if isinstance(row, Job) else _fold_group(row) for row in rows]
+
+
+def is_part(job_id: str) -> bool:
+    """Whether it is a task of an array, some of them, or a part of a heterogeneous job."""
+    return not job_id.isdecimal() and _PART.match(job_id) is not None
+
+
+def unfold(folded: FoldedJob) -> tuple[Job, ...]:
+    """The rows that were folded, each waiting task in a row of its own (`17_3`), in the order of their numbers."""
+    rows: list[Job] = []
+    for job in folded.parts:
+        ids = parse_task_ids(job.job_id)
+        if ids is None or ids.is_cut or len(ids.tasks) < 2:
+            rows.append(job)
+        else:
+            rows += [replace(job, job_id=f"{ids.array_id}_{task}", raw_job_id=None) for task in ids.tasks]
+    return tuple(sorted(rows, key=_part_order))
+
+
+def group_id(job_id: str) -> str:
+    """`17` for `17_3`, `17_[4-9]` and `17+1`."""
+    return re.split(r"[_+]", job_id, maxsplit=1)[0]
+
+
+def parse_task_ids(job_id: str) -> TaskIds | None:
+    """The tasks of `17_3` or `17_[0-8:2,20%2]`; None for what is no array."""
+    match = _TASK.match(job_id)
+    if match is None:
+        return None
+    if match["task"] is not None:
+        return TaskIds(match["array"], (int(match["task"]),), None)
+    listed, percent, limit = match["tasks"].partition("%")
+    tasks: list[int] = []
+    is_cut = False
+    for part in listed.split(","):
+        bounds = _RANGE.match(part)
+        if bounds is None:
+            is_cut = True  # `...`, where the list was longer than Slurm prints
+            continue
+        first, last = int(bounds["first"]), int(bounds["last"] or bounds["first"])
+        step = int(bounds["step"] or 1) or 1
+        if (last - first) // step > _MAX_TASKS or len(tasks) > _MAX_TASKS:
+            is_cut = True
+            continue
+        tasks += range(first, last + 1, step)
+    has_limit = percent and limit.isdecimal()
+    return TaskIds(match["array"], tuple(tasks), int(limit) if has_limit else None, is_cut)
+
+
+def format_tasks(tasks: Iterable[int]) -> str:
+    """(0, 1, 2, 7) as `0-2,7`."""
+    parts: list[list[int]] = []
+    for task in sorted(set(tasks)):
+        if parts and task == parts[-1][1] + 1:
+            parts[-1][1] = task
+        else:
+            parts.append([task, task])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def _alone(job: Job) -> FoldedJob:
+    return FoldedJob(job, (job,), ((job.state, _num_tasks(job)),))
+
+
+def _fold_group(group: list[Job]) -> FoldedJob:
+    if len(group) == 1:
+        return _alone(group[0])
+    states: Counter[str] = Counter()
+    for job in group:
+        states[job.state] += _num_tasks(job)
+    liveliest = min(group, key=lambda job: _rank(job.state))
+    # What is in use now; of an array that only waits, or has ended, what its rows ask for.
+    holding = [job for job in group if job.state != "PENDING" and not is_final(job.state)] or group
+    shown = replace(
+        liveliest,
+        job_id=_folded_id(group),
+        raw_job_id=None,
+        num_nodes=_sum(job.num_nodes for job in holding),
+        num_cpus=_sum(job.num_cpus for job in holding),
+        num_gpus=_sum(job.num_gpus for job in holding),
+        nodes=None,
+        exit_code=None,
+    )
+    return FoldedJob(shown, tuple(group), tuple(states.most_common()))
+
+
+def _folded_id(group: list[Job]) -> str:
+    base = group_id(group[0].job_id)
+    ids = [parse_task_ids(job.job_id) for job in group]
+    if any(each is None for each in ids):
+        offsets = [match["offset"] for job in group if (match := _HET.match(job.job_id))]
+        return f"{base}+[{format_tasks(map(int, offsets))}]" if len(offsets) == len(group) else base
+    known = [each for each in ids if each is not None]
+    limit = next((each.limit for each in known if each.limit is not None), None)
+    tasks = format_tasks(task for each in known for task in each.tasks)
+    cut = ",…" if any(each.is_cut for each in known) else ""
+    return f"{base}_[{tasks}{cut}{f'%{limit}' if limit is not None else ''}]"
+
+
+def _num_tasks(job: Job) -> int:
+    ids = parse_task_ids(job.job_id)
+    return 1 if ids is None else max(1, len(ids.tasks))
+
+
+def _rank(state: str) -> int:
+    return _STATE_ORDER.index(state) if state in _STATE_ORDER else len(_STATE_ORDER)
+
+
+def _part_order(job: Job) -> tuple[int, int]:
+    ids = parse_task_ids(job.job_id)
+    het = _HET.match(job.job_id)
+    if ids is not None and ids.tasks:
+        return int(ids.array_id), ids.tasks[0]
+    if het is not None:
+        return int(het["job"]), int(het["offset"])
+    return (int(job.job_id) if job.job_id.isdecimal() else 0), 0
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

@@ -1,0 +1,155 @@
+"""Free GPUs, counting only those on which a job could start now, and which job has which.
+
+A GPU that no job has is not free when its node is drained, reserved, planned for somebody else, shared with nobody, or out of CPUs:
+a number that counts it sends people to wait there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from coach.analysis.queueing.node_state import why_no_job
+from coach.model.slurm.cluster import GpuAllocation, Node, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """The GPUs of one type on one node. `why_not` says why none of the idle ones is free."""
+
+    node: str
+    type: str | None
+    total: int
+    allocated: int | None
+    free: int | None
+    """None where Slurm does not say what is allocated."""
+    why_not: str | None
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypeGpus:
+    """The GPUs of one type in all. What is neither allocated nor free is blocked; sums are None when a node does not say."""
+
+    type: str | None
+    total: int
+    allocated: int | None
+    free: int | None
+    largest_free: int | None
+    """The most that are free on one node: what one job can have there."""
+    num_nodes_free: int
+    blocked: Mapping[str, int]
+    """Why idle GPUs are not free → how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSlot:
+    """One GPU of a node, by its index. `job_id` is None when it is idle, or when the job is not known (`is_used`)."""
+
+    node: str
+    index: int
+    is_used: bool
+    job_id: str | None
+
+
+def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tuple[NodeGpus, ...]:
+    """Per node and type. With partitions, a node counts only if one of its partitions starts jobs, and would let it be shared."""
+    known = {(partition.cluster, partition.name): partition for partition in partitions}
+    found: list[NodeGpus] = []
+    for node in nodes:
+        if node.gpus:
+            members = [each for name in node.partitions if (each := known.get((node.cluster, name)))]
+            found += _gpus_of(node, why_no_job(node) or _why_not_by_partition(node, members))
+    return tuple(found)
+
+
+def free_by_partition(
+    nodes: Iterable[Node], partitions: Sequence[Partition]
+) -> Mapping[tuple[str | None, str], tuple[TypeGpus, ...]]:
+    """What a job of each partition could have now, by type; partitions by cluster and name, those without GPUs left out."""
+    known = {(each.cluster, each.name): each for each in partitions if each.gpus}
+    found: dict[tuple[str | None, str], list[NodeGpus]] = {}
+    for node in nodes:
+        if not node.gpus:
+            continue
+        why_not = why_no_job(node)
+        anywhere = _gpus_of(node, why_not)
+        for name in node.partitions:
+            partition = known.get((node.cluster, name))
+            if partition is not None:
+                closed = None if why_not else _why_not_by_partition(node, (partition,))
+                here = _gpus_of(node, closed) if closed else anywhere
+                found.setdefault((node.cluster, name), []).extend(here)
+    return {key: sum_by_type(gpus) for key, gpus in found.items()}
+
+
+def _gpus_of(node: Node, why_not: str | None) -> list[NodeGpus]:
+    found = []
+    for gpu in node.gpus:
+        idle = None if gpu.allocated is None else max(0, gpu.total - gpu.allocated)
+        free = 0 if why_not is not None else idle
+        said = why_not if idle != 0 else None
+        found.append(NodeGpus(node.name, gpu.type, gpu.total, gpu.allocated, free, said, node.cluster))
+    return found
+
+
+def sum_by_type(gpus: Iterable[NodeGpus]) -> tuple[TypeGpus, ...]:
+    """Most GPUs first."""
+    by_type: dict[str | None, list[NodeGpus]] = {}
+    for each in gpus:
+        by_type.setdefault(each.type, []).append(each)
+    sums = [_sum(kind, members) for kind, members in by_type.items()]
+    return tuple(sorted(sums, key=lambda each: (-each.total, each.type or "")))
+
+
+def _sum(kind: str | None, members: Sequence[NodeGpus]) -> TypeGpus:
+    blocked: dict[str, int] = {}
+    for each in members:
+        if each.why_not is not None and each.allocated is not None:
+            blocked[each.why_not] = blocked.get(each.why_not, 0) + max(0, each.total - each.allocated)
+    free = [each.free for each in members]
+    known_free = [count for count in free if count is not None]
+    allocated = [each.allocated for each in members if each.allocated is not None]
+    return TypeGpus(
+        kind,
+        sum(each.total for each in members),
+        sum(allocated) if len(allocated) == len(members) else None,
+        sum(known_free) if len(known_free) == len(members) else None,
+        max(known_free, default=None),
+        sum(1 for count in known_free if count),
+        blocked,
+    )
+
+
+def _why_not_by_partition(node: Node, members: Sequence[Partition]) -> str | None:
+    if not members:
+        return None
+    open_ones = [partition for partition in members if partition.state == "up"]
+    if not open_ones:
+        return f"partition {members[0].name} is {members[0].state}"
+    if node.num_cpus_allocated and all(partition.is_exclusive for partition in open_ones):
+        return "a job has the whole node"
+    return None
+
+
+def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) -> tuple[GpuSlot, ...]:
+    """Each GPU of each node, and the job that has it.
+
+    What `scontrol show job` says stands among text of other people, so a claim counts only for a GPU that the node itself says is in
+    use, and when no second job claims it.
+    """
+    claims: dict[tuple[str, int], set[str]] = {}
+    for allocation in allocations:
+        for name in allocation.nodes:
+            for index in allocation.indices:
+                claims.setdefault((name, index), set()).add(allocation.job_id)
+    slots = []
+    for node in nodes:
+        total = sum(gpu.total for gpu in node.gpus)
+        used = frozenset(node.gpu_indices or ())
+        for index in sorted({*range(total), *used}):
+            jobs = claims.get((node.name, index), set()) if index in used else set()
+            slots.append(
+                GpuSlot(node.name, index, index in used, next(iter(jobs)) if len(jobs) == 1 else None)
+            )
+    return tuple(slots)

@@ -1,0 +1,154 @@
+"""`coach drill`: the planted faults to train on, one of them launched, a learner's answer judged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from coach.cli.check import finding_lines
+from coach.cli.launch import add_environment, add_share, add_ways, launch, pairs, shared_place
+from coach.cli.teaching import drill_all
+from coach.cli.text import print_json, print_line, print_table, printable
+from coach.config import BACKENDS, Settings
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.workflows.backend import resolve_backend
+from coach.workflows.launching.prepare import look_at_site
+from coach.workflows.teaching.drill_answer import Judgement, answer_drill
+from coach.workflows.teaching.drills import DrillEntry, get_drill, known_drills, why_skipped
+
+_UNTOLD = ("diagnosed", "seconds_to_finding", "fixed", "throughput_ratio")
+"""What only a drill that was run for its own sake has."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """A name launches one, or answers; without one they are listed."""
+    parser.usage = (
+        "coach drill [--backend B] [--format {text,json}]\n"
+        "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] [--dry-run] [--wait]\n"
+        "       coach drill NAME|RUN --answer CAUSE | --give-up\n"
+        "       coach drill --all [--only NAME,...] [--backend B] [--env ENV] [--python PATH] [--format {text,json}]"
+    )
+    parser.add_argument("drill", nargs="?", metavar="NAME", help="launch this one")
+    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="a parameter of the drill"
+    )
+    add_environment(parser)
+    add_share(parser)
+    said = parser.add_mutually_exclusive_group()
+    said.add_argument("--answer", metavar="CAUSE", help="name the cause of its newest run, or of a run by id")
+    said.add_argument("--give-up", action="store_true", help="be told the cause")
+    said.add_argument(
+        "--all",
+        action="store_true",
+        help="run every drill, find its cause, mend it and measure the gain: what coach itself is judged by;"
+        " fixes that change what is learned are applied too",
+    )
+    parser.add_argument("--only", metavar="NAME,…", help="with --all: these alone")
+    add_ways(parser)
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1; of all 1 when one misses its bar."""
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    backend = args.backend if args.backend != "auto" else settings.launch.backend
+    if args.all:
+        if args.drill is not None:
+            raise UserError(f"--all {args.drill}: --all takes no drill", f"--all --only {args.drill}")
+        return drill_all.run(args, resolve_backend(backend, os.environ, settings), settings, io)
+    if args.only is not None:
+        raise UserError("--only: it belongs to --all")
+    if args.drill is None:
+        if args.answer is not None or args.give_up:
+            raise UserError("which drill?", "coach drill NAME --answer CAUSE")
+        return _list(resolve_backend(backend, os.environ), args.format, settings, io)
+    if args.answer is not None or args.give_up:
+        return _judge(answer_drill(args.drill, args.answer, settings, io, user_name()), args.format)
+    drill = get_drill(args.drill)
+    if drill.needs:
+        why = why_skipped(drill, look_at_site(resolve_backend(backend, os.environ, settings), io))
+        if why is not None:
+            raise UserError(f"{args.drill}: {why}")
+    asked = LaunchRequest(
+        args.drill,
+        args.backend,
+        environment=args.env,
+        python=args.python,
+        set=pairs(args.set, "--set"),
+        share=shared_place(args.share),
+    )
+    status = launch(asked, args, settings)
+    if not args.dry_run:
+        say = f"coach drill {args.drill} --answer CAUSE, one of {', '.join(drill.choices)}"
+        print(f"coach: what is wrong with it? {say}", file=sys.stderr)
+    return status
+
+
+def _list(backend: str, format_: str, settings: Settings, io: SystemIo) -> int:
+    drills, problems = known_drills(settings, io, backend)
+    if format_ == "json":
+        print_json("drills", [_as_json(entry) for entry in drills])
+    else:
+        print_table(
+            ("DRILL", "STATE", "THE COMPLAINT"),
+            [(entry.recipe.name, entry.standing, entry.recipe.title) for entry in drills],
+        )
+    for problem in problems:
+        print(f"coach: {printable(problem.message)}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _as_json(entry: DrillEntry) -> dict[str, Any]:
+    drill, answer = entry.recipe.drill, entry.answer
+    is_told = drill is not None and answer is not None and answer.is_settled
+    return {
+        "name": entry.recipe.name,
+        "title": entry.recipe.title,
+        "planted": drill.planted if drill is not None and is_told else None,
+        "run_dir": entry.run.run_dir if entry.run is not None else None,
+        **dict.fromkeys(_UNTOLD),
+        "skipped": entry.skipped,
+        "is_solved": entry.is_solved,
+    }
+
+
+def _judge(judgement: Judgement, format_: str) -> int:
+    is_right = judgement.answer is not None and judgement.answer.is_right
+    if format_ == "json":
+        told = {
+            "name": judgement.drill,
+            "planted": judgement.planted,
+            "run_dir": judgement.run_dir,
+            **dict.fromkeys(_UNTOLD),
+            "skipped": None,
+            "is_solved": is_right,
+        }
+        print_json("drills", [told])
+        return int(not is_right)
+    for line in judgement_lines(judgement):
+        print_line(line)
+    return int(not is_right)
+
+
+def judgement_lines(judgement: Judgement) -> list[str]:
+    """The verdict, the proof and the lesson; of a wrong answer what speaks against it."""
+    said = judgement.answer.answer if judgement.answer is not None else None
+    if judgement.planted is None:
+        again = [choice.cause for choice in judgement.choices if choice.cause != said]
+        return [
+            printable(f"{judgement.drill}: not {said}"),
+            *(printable(f"  {line}") for line in judgement.against),
+            printable(f"  try again: {', '.join(again)}; or --give-up"),
+        ]
+    how = f"right: {said}" if said is not None else f"given up: it is {judgement.planted}"
+    lines = [printable(f"{judgement.drill}: {how}")]
+    for finding in judgement.findings:
+        lines += finding_lines(finding, "    " if finding.consequence_of else "  ")
+    if not judgement.findings:
+        lines.append("  nothing of it can be seen in its run yet")
+    return [*lines, "", *map(printable, judgement.lesson.splitlines())]

@@ -1,0 +1,104 @@
+"""`coach drill --all`: the bar for coach itself, drill by drill, as a table and as JSON.
+
+Beside drill.py, which is for who learns: here every answer is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from coach.cli.interruption import end_as_by_ctrl_c
+from coach.cli.text import print_json, print_line, print_table, printable
+from coach.config import Settings
+from coach.model.launching.launch import LaunchRequest
+from coach.sources.io import SystemIo
+from coach.sources.machine.user import user_name
+from coach.workflows.launching.prepare import look_at_site
+from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
+from coach.workflows.watching.launch_watch import Launches
+
+
+def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
+    """Exit status: 0 when every drill that was run met its bar, else 1; 130 interrupted, and what runs is then cancelled."""
+    refuse_if_readonly(settings, "launches nothing")
+    drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
+    end_as_by_ctrl_c()
+    launches = Launches(settings, os.environ, io, backend, user_name(), _say)
+    results: list[DrillResult] = []
+    is_stopped = False
+    given = LaunchRequest("", backend, environment=args.env, python=args.python)
+    coming = run_drills(drills, given, launches, settings, look_at_site(backend, io), io)
+    try:
+        for result in coming:
+            results.append(result)
+            _say(f"{len(results)} of {len(drills)}  {result.name}: {_standing(result)}")
+    except KeyboardInterrupt:
+        is_stopped = True
+        coming.close()
+    results.sort(key=lambda result: result.name)
+    if args.format == "json":
+        print_json("drills", [_as_json(result) for result in results])
+    else:
+        _print(results)
+    return 130 if is_stopped else int(any(result.misses for result in results))
+
+
+def _standing(result: DrillResult) -> str:
+    if result.skipped is not None:
+        return f"skipped: {result.skipped}"
+    return "; ".join(result.misses) or "all well"
+
+
+def _as_json(result: DrillResult) -> dict[str, Any]:
+    ratio = result.throughput_ratio
+    return {
+        "name": result.name,
+        "planted": result.planted,
+        "run_dir": result.run_dir,
+        "diagnosed": result.is_diagnosed,
+        "seconds_to_finding": result.seconds_to_finding,
+        "fixed": result.is_fixed,
+        "throughput_ratio": ratio.value if ratio is not None else None,
+        "throughput_ratio_noise": ratio.noise if ratio is not None else None,
+        "skipped": result.skipped,
+        "found": result.found,
+        "mended_by": result.mended_by,
+        "missed": list(result.misses),
+    }
+
+
+def _print(results: Sequence[DrillResult]) -> None:
+    print_table(
+        ("DRILL", "PLANTED", "FOUND", "AFTER_S", "FIXED", "RATIO", "MENDED BY"),
+        [_cells(result) for result in results],
+        "lllrlrl",
+    )
+    for result in results:
+        for miss in result.misses:
+            print_line(printable(f"{result.name}: {miss}"))
+    num_run = sum(result.skipped is None for result in results)
+    num_met = sum(result.skipped is None and not result.misses for result in results)
+    print_line(f"{num_met} of {num_run} met the bar, {len(results) - num_run} skipped")
+
+
+def _cells(result: DrillResult) -> tuple[str | None, ...]:
+    seconds, ratio = result.seconds_to_finding, result.throughput_ratio
+    noise = f" ± {ratio.noise:.2f}" if ratio is not None and ratio.noise is not None else ""
+    return (
+        result.name,
+        result.planted,
+        result.found,
+        None if seconds is None else f"{seconds:.0f}",
+        None if result.is_fixed is None else "yes" if result.is_fixed else "no",
+        None if ratio is None else f"{ratio.value:.2f}{noise}",
+        f"skipped: {result.skipped}" if result.skipped is not None else result.mended_by,
+    )
+
+
+def _say(line: str) -> None:
+    print(f"coach: {printable(line)}", file=sys.stderr, flush=True)

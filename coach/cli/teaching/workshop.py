@@ -1,0 +1,194 @@
+"""`coach workshop`: the rehearsal of a day, from a learner's account: does each recipe run, and do all learners fit?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from coach.analysis.teaching.workshop_capacity import fit
+from coach.cli.interruption import end_as_by_ctrl_c
+from coach.cli.text import (
+    format_duration,
+    format_time,
+    print_json,
+    print_line,
+    print_table,
+    printable,
+)
+from coach.config import BACKENDS, Settings
+from coach.launch.spelling import parse_time
+from coach.model.teaching.rehearsal import Fit, Rehearsed, Share
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.teaching.rehearsal import Rehearsal
+from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Two verbs: try a plan, or be shown one."""
+    parser.epilog = (
+        "check: exit status 0 when every recipe ran to its end, 1 when one did not, 2 when there is no such plan;"
+        " whether all learners fit is told, and changes no status"
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="check PLAN.toml | example")
+    check = verbs.add_parser("check", help="launch each recipe of the day small, one after the other")
+    check.add_argument("plan", metavar="PLAN.toml", type=Path)
+    check.add_argument("--backend", choices=BACKENDS, default="auto")
+    check.add_argument(
+        "--max-queued",
+        metavar="T",
+        default="15:00",
+        help="cancel what has waited in the queue so long, and call it broken (default: 15:00)",
+    )
+    check.add_argument("--format", choices=("text", "json"), default="text")
+    verbs.add_parser("example", help="print a plan to begin with")
+
+
+def run(args: argparse.Namespace, settings: Settings) -> int:
+    """Exit status: 0 every recipe ran to its end, 1 one did not, 130 interrupted; what was started is then cancelled."""
+    if args.verb == "example":
+        sys.stdout.write(EXAMPLE)
+        return 0
+    max_queued_s = parse_time(args.max_queued, "--max-queued")
+    plan = read_workshop_plan(args.plan.expanduser().absolute(), args.backend, settings)
+    end_as_by_ctrl_c()
+    io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
+    rehearsal = Rehearsal(plan, settings, os.environ, io, _say, max_queued_s)
+    tried: list[Rehearsed] = []
+    try:
+        for item in plan.items:
+            tried.append(rehearsal.try_one(item))
+    except KeyboardInterrupt:
+        _say(f"interrupted: {len(tried)} of {len(plan.items)} recipes were tried")
+        if args.format == "text" and tried:
+            _print_tried(tried)
+        return 130
+    day = fit(plan, tried)
+    if args.format == "json":
+        print_json("recipes", [_as_json(each) for each in tried], more={"fit": _fit_as_json(day)})
+    else:
+        _print_tried(tried)
+        for line in ("", *fit_lines(day)):
+            print_line(printable(line))
+    return int(not all(each.is_well for each in tried))
+
+
+def _print_tried(tried: Sequence[Rehearsed]) -> None:
+    headers = ("RECIPE", "STATE", "QUEUED", "STARTED", "1ST STEP", "ENDED", "SEC", "GPU-S", "FINDING")
+    print_table(headers, [_cells(each) for each in tried], "llrlrlrrl")
+    for each in tried:
+        for line in _remarks(each):
+            print_line(printable(line))
+
+
+def _cells(each: Rehearsed) -> tuple[str | None, ...]:
+    return (
+        each.name,
+        "REFUSED" if each.run_id is None else each.state,
+        _seconds(each.queued_s),
+        format_time(each.started_time_s, "%H:%M:%S"),
+        _seconds(each.first_step_s),
+        format_time(each.ended_time_s, "%H:%M:%S"),
+        _seconds(each.seconds),
+        None if each.gpu_seconds is None else f"{each.gpu_seconds:.0f}",
+        None if each.finding is None else each.finding.rule,
+    )
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f}"
+
+
+def _remarks(each: Rehearsed) -> Iterable[str]:
+    """What is broken and what to do, or what was found all the same; and what the plan of its launch warned of."""
+    if each.problem is not None:
+        yield f"✖ {each.name}: {each.problem}"
+        if each.hint:
+            yield f"    {each.hint}"
+    elif each.finding is not None:
+        yield f"! {each.name}: {each.finding.rule} {each.finding.name}: {each.finding.summary}"
+    for warning in each.warnings:
+        yield f"! {each.name}: {warning}"
+
+
+def fit_lines(day: Fit) -> Iterable[str]:
+    """The arithmetic, a line for each recipe, and what comes of it."""
+    for place in day.places:
+        nodes, gpus = _count(len(place.rooms), "node"), _count(place.num_gpus, "GPU")
+        yield f"{place.name}: {nodes} in service, {gpus}, as if nobody else used them"
+    for share in day.shares:
+        yield f"  {share.name}: {_arithmetic(day, share)}"
+    available, least = format_duration(day.available_s), format_duration(day.least_s)
+    most, is_exact = format_duration(day.most_s), day.least_s == day.most_s
+    if day.fits:
+        yield f"✓ {day.learners} learners fit: {'' if is_exact else 'at most '}{most} of {available}"
+    elif day.fits is None:
+        bounds = f"at least {least}{f', at most {most}' if most else ''}"
+        yield f"? whether {day.learners} learners fit into {available} is not known: {bounds}"
+    elif day.least_s > day.available_s:
+        yield f"✖ {day.learners} learners do not fit: {'' if is_exact else 'at least '}{least}, there are {available}"
+    else:
+        yield f"✖ {day.learners} learners do not fit: of some recipe not even one run does"
+
+
+def _arithmetic(day: Fit, share: Share) -> str:
+    if share.gpus_per_run is None or share.cpus_per_run is None or share.at_once is None:
+        return share.because
+    holds = _count(share.gpus_per_run, "GPU") if share.gpus_per_run else _count(share.cpus_per_run, "CPU")
+    if share.rounds is None:
+        return f"{holds} a run: there is no room for even one"
+    first = (
+        f"{_count(day.learners, 'run')} of {holds}, {share.at_once} at once: {_count(share.rounds, 'round')}"
+    )
+    if share.each_s is None:
+        return f"{first}; {share.because}"
+    each, total = format_duration(share.each_s), format_duration(share.total_s)
+    return f"{first} of {each} = {total} ({share.because})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _as_json(each: Rehearsed) -> dict[str, Any]:
+    found = each.finding
+    return {
+        "name": each.name,
+        "run_id": each.run_id,
+        "run_dir": each.run_dir,
+        "job_id": each.job_id,
+        "state": each.state,
+        "queued_s": each.queued_s,
+        "started_time_s": each.started_time_s,
+        "first_step_s": each.first_step_s,
+        "ended_time_s": each.ended_time_s,
+        "seconds": each.seconds,
+        "gpu_seconds": each.gpu_seconds,
+        "finding": None if found is None else {"rule": found.rule, "name": found.name, "cause": found.cause},
+        "problem": each.problem,
+        "hint": each.hint,
+        "warnings": list(each.warnings),
+    }
+
+
+def _fit_as_json(day: Fit) -> dict[str, Any]:
+    return {
+        "learners": day.learners,
+        "fits": day.fits,
+        "least_s": day.least_s,
+        "most_s": day.most_s,
+        "available_s": day.available_s,
+        "places": [
+            {"name": place.name, "num_nodes": len(place.rooms), "num_gpus": place.num_gpus}
+            for place in day.places
+        ],
+        "recipes": [{**asdict(share), "total_s": share.total_s} for share in day.shares],
+    }
+
+
+def _say(line: str) -> None:
+    print(f"coach: {printable(line)}", file=sys.stderr)

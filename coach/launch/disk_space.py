@@ -1,0 +1,111 @@
+"""Whether what a run writes has room where it is written: said in the plan, refused only where nothing at all could start. Pure.
+
+A run that ends after hours with "No space left on device" could have been told before. What it needs is an estimate, so it is never a
+reason to refuse; a place where not even logs fit is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from coach.analysis.spelling.sizes import format_bytes
+from coach.model.errors import UserError
+from coach.sources.machine.disk import Space
+from coach.sources.machine.quota import Quota
+
+MIN_LEFT_BYTES, MIN_LEFT_FILES = 50 * 10**6, 100
+"""Below this not even logs, metrics and one small checkpoint fit."""
+LOW_BYTES = 10**9
+LOW_SHARE, AMPLE_BYTES = 0.05, 50 * 10**9
+"""Less than this share is little, unless it is this much: 4 % of a petabyte is no reason to worry."""
+
+GENERATED_DATA_BYTES = 38 * 10**6
+"""12,000 images of 32x32 pixels in the files of CIFAR-10."""
+_CHECKPOINTS_AT_ONCE = 3
+"""Two are kept while the next one is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One place to which a launch writes, with what is known of it."""
+
+    path: str
+    key: str
+    """What sets it in the config."""
+    space: Space | None
+    quota: Quota | None
+    needs: Mapping[str, int | None]
+    """What is written there → its estimated bytes; None where nobody can say."""
+
+
+def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
+    """All checkpoints that a run has at once. Known for the recipes that train the workshop's model, which has a `width`."""
+    width = parameters.get("width")
+    if not isinstance(width, int) or width <= 0:
+        return None
+    channels = (3, width, 2 * width, 4 * width)
+    convolutions = sum(9 * before * after + 3 * after for before, after in pairwise(channels))
+    hidden = 8 * width
+    num_parameters = convolutions + (16 * channels[-1] + 1) * hidden + (hidden + 1) * 10
+    copies = (
+        3 if parameters.get("optimizer") == "adamw" else 2
+    )  # the optimizer's averages have the model's size
+    return _CHECKPOINTS_AT_ONCE * copies * 4 * num_parameters
+
+
+def judge_rooms(rooms: Iterable[Room]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Notes and warnings, a line per place. Raises UserError where nothing could be written."""
+    notes: list[str] = []
+    warnings: list[str] = []
+    for room in rooms:
+        left = [_of_space(room.space), _of_quota(room.quota)]
+        known = [(found, whose) for found, whose in left if found is not None]
+        _check_minimum(room, known)
+        if not known:
+            continue
+        (left_bytes, total_bytes), whose = min(known)
+        text = f"{room.path}: {format_bytes(left_bytes)} {whose}"
+        needed = [
+            f"{what} about {format_bytes(size)}" for what, size in room.needs.items() if size is not None
+        ]
+        text += f"; needed: {', '.join(needed)}" if needed else ""
+        needed_bytes = sum(size for size in room.needs.values() if size is not None)
+        is_low = left_bytes < LOW_BYTES or left_bytes < min(LOW_SHARE * total_bytes, AMPLE_BYTES)
+        if needed_bytes > left_bytes:
+            warnings.append(f"{text}: too little, the run may end with a full disk")
+        elif is_low:
+            warnings.append(f"{text}: little room")
+        else:
+            notes.append(text)
+    return tuple(notes), tuple(warnings)
+
+
+def _check_minimum(room: Room, known: list[tuple[tuple[int, int], str]]) -> None:
+    hint = f"`coach runs clean` lists what could go; {room.key} in config.toml names another directory"
+    for (left_bytes, _), whose in known:
+        if left_bytes < MIN_LEFT_BYTES:
+            raise UserError(
+                f"{room.path}: only {format_bytes(left_bytes)} {whose}: nothing can be launched", hint
+            )
+    files = [
+        (room.space.free_inodes if room.space else None, "the file system is full"),
+        (room.quota.left_files if room.quota else None, "your quota is used up"),
+    ]
+    for num_left, why in files:
+        if num_left is not None and num_left < MIN_LEFT_FILES:
+            raise UserError(f"{room.path}: only {num_left} more files can be made there: {why}", hint)
+
+
+def _of_space(space: Space | None) -> tuple[tuple[int, int] | None, str]:
+    if space is None:
+        return None, ""
+    return (space.free_bytes, space.total_bytes), f"free of {format_bytes(space.total_bytes)}"
+
+
+def _of_quota(quota: Quota | None) -> tuple[tuple[int, int] | None, str]:
+    if quota is None or quota.left_bytes is None or quota.limit_bytes is None:
+        return None, ""
+    return (quota.left_bytes, quota.limit_bytes), f"left of your quota of {format_bytes(quota.limit_bytes)}"

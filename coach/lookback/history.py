@@ -1,0 +1,294 @@
+"""The bounded past of one target: what rules look back on and curves are drawn from.
+
+The one container in the model that grows: it is fed by the monitor in time order and only read by everybody else. Its bounds keep a
+week-long run of eight ranks within some tens of megabytes, and one of 512 GPUs within some hundred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from coach.lookback.series import Series, SeriesByDevice
+from coach.model.training.metrics import Step
+from coach.model.training.telemetry import (
+    GpuEvent,
+    GpuHealth,
+    GpuLink,
+    GpuSample,
+    HostSample,
+    MountSample,
+    Origin,
+    PortSample,
+    ProcessSample,
+    Rung,
+    SensorGap,
+    TelemetrySample,
+)
+
+_Key = TypeVar("_Key")
+_Look = TypeVar("_Look")
+_Derived = TypeVar("_Derived")
+
+MAX_STEPS = 262_144  # of all ranks
+MIN_STEPS_PER_RANK = 512
+MAX_STEPS_PER_RANK = 4096
+MAX_SAMPLES = 131_072  # of all devices of one kind
+MIN_SAMPLES_PER_DEVICE = 256  # the newer half is whole: two minutes at the sampler's default interval of 1 s
+MAX_SAMPLES_PER_DEVICE = 3600
+GPU_COLUMNS = ("utilization_pct", "power_w", "memory_used_mib")
+MAX_CURVE_POINTS = 512
+MAX_EVENTS = 256
+MAX_NAMES = 4096  # ports and mounts of all nodes of a large job; a file may claim more
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Some consecutive steps of the lowest rank, averaged; loss keeps a value that is not finite."""
+
+    step: int
+    """The last step in it."""
+    num_steps: int
+    time_s: float | None
+    loss: float | None
+    samples_per_s: float | None
+    """All ranks together."""
+    data_time_s: float | None
+    step_time_s: float | None
+
+
+class Curve:
+    """A whole run in at most MAX_CURVE_POINTS points: when full, neighbours are merged and each point then holds twice the steps."""
+
+    def __init__(self) -> None:
+        self._points: list[CurvePoint] = []
+        self._stride = 1
+
+    @property
+    def points(self) -> Sequence[CurvePoint]:
+        return self._points
+
+    def copy(self) -> Curve:
+        other = Curve()
+        other._points, other._stride = list(self._points), self._stride
+        return other
+
+    def add(self, step: Step) -> None:
+        rate = None
+        if step.num_samples_global is not None and step.step_time_s:
+            rate = step.num_samples_global / step.step_time_s
+        point = CurvePoint(step.step, 1, step.time_s, step.loss, rate, step.data_time_s, step.step_time_s)
+        if self._points and self._points[-1].num_steps < self._stride:
+            self._points[-1] = _merge(self._points[-1], point)
+        else:
+            self._points.append(point)
+        if len(self._points) > MAX_CURVE_POINTS:
+            self._stride *= 2
+            pairs = zip(self._points[::2], self._points[1::2], strict=False)
+            odd = self._points[-1:] if len(self._points) % 2 else []
+            self._points = [_merge(a, b) for a, b in pairs] + odd
+
+
+def _merge(a: CurvePoint, b: CurvePoint) -> CurvePoint:
+    def mean(x: float | None, y: float | None) -> float | None:
+        if x is None or y is None:
+            return y if x is None else x
+        return (x * a.num_steps + y * b.num_steps) / (a.num_steps + b.num_steps)
+
+    return CurvePoint(
+        b.step,
+        a.num_steps + b.num_steps,
+        b.time_s,
+        mean(a.loss, b.loss),
+        mean(a.samples_per_s, b.samples_per_s),
+        mean(a.data_time_s, b.data_time_s),
+        mean(a.step_time_s, b.step_time_s),
+    )
+
+
+class History:
+    """Series of one target by rank, GPU and node, oldest first."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, deque[Step]] = {}
+        self._num_steps: dict[int, int] = {}
+        self._first_not_finite: dict[int, Step] = {}
+        self._gpus: SeriesByDevice[tuple[str, int], GpuSample] = SeriesByDevice(
+            MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE, GPU_COLUMNS
+        )
+        self._hosts: SeriesByDevice[str, HostSample] = SeriesByDevice(
+            MAX_SAMPLES, MIN_SAMPLES_PER_DEVICE, MAX_SAMPLES_PER_DEVICE
+        )
+        self._processes: dict[str, tuple[float, list[ProcessSample]]] = {}
+        self._links: dict[tuple[str, int], tuple[GpuLink, GpuLink]] = {}
+        self._health: dict[tuple[str, int], tuple[GpuHealth, GpuHealth]] = {}
+        self._ports: dict[tuple[str, str], tuple[PortSample, PortSample]] = {}
+        self._mounts: dict[tuple[str, str], tuple[MountSample, MountSample]] = {}
+        self._events: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
+        self._origins: dict[str, Origin] = {}
+        self._curve = Curve()
+        self._derived: dict[Hashable, Any] = {}
+
+    def copy(self) -> History:
+        """The series as they stand, for a reader in another thread. The values in them are frozen and shared."""
+        other = History()
+        other._steps = {rank: steps.copy() for rank, steps in self._steps.items()}
+        other._num_steps = dict(self._num_steps)
+        other._first_not_finite = dict(self._first_not_finite)
+        other._gpus = self._gpus.copy()
+        other._hosts = self._hosts.copy()
+        other._processes = dict(self._processes)
+        other._links = dict(self._links)
+        other._health = dict(self._health)
+        other._ports = dict(self._ports)
+        other._mounts = dict(self._mounts)
+        other._events = self._events.copy()
+        other._origins = dict(self._origins)
+        other._curve = self._curve.copy()
+        return other
+
+    def derived(self, key: Hashable, make: Callable[[], _Derived]) -> _Derived:
+        """What several readers work out of these series, made once; forgotten when something is added."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast(_Derived, self._derived[key])
+
+    def add_steps(self, steps: Iterable[Step]) -> None:
+        self._derived.clear()
+        for step in steps:
+            kept = self._steps.setdefault(step.rank, deque())
+            self._num_steps.setdefault(step.rank, 0)
+            kept.append(step)
+            bound = max(MIN_STEPS_PER_RANK, min(MAX_STEPS_PER_RANK, MAX_STEPS // len(self._steps)))
+            while len(kept) > bound:
+                kept.popleft()
+            self._num_steps[step.rank] += 1
+            if step.loss is not None and not math.isfinite(step.loss):
+                self._first_not_finite.setdefault(step.rank, step)
+            if step.rank == min(self._steps):
+                self._curve.add(step)
+
+    def forget_steps(self) -> None:
+        """All of them belong to an earlier attempt."""
+        self._steps, self._num_steps, self._first_not_finite, self._curve = {}, {}, {}, Curve()
+        self._derived.clear()
+
+    def begin_attempt(self, rank: int, time_s: float) -> None:
+        """What this rank wrote before this time belongs to an earlier attempt, which no longer counts."""
+        steps = self._steps.get(rank, ())
+        kept = [step for step in steps if step.time_s is None or step.time_s >= time_s]
+        if len(kept) == len(steps):
+            return
+        if rank == min(self._steps):
+            self._curve = Curve()
+        self._steps.pop(rank)
+        self._num_steps.pop(rank)
+        self._first_not_finite.pop(rank, None)
+        self.add_steps(kept)
+
+    def add_samples(self, samples: Iterable[TelemetrySample], rung: Rung = Rung.SAMPLER) -> None:
+        self._derived.clear()
+        for sample in samples:
+            if not isinstance(sample, SensorGap):
+                self._origins[sample.node] = Origin(rung, sample.time_s)
+            if isinstance(sample, GpuSample):
+                self._gpus.add((sample.node, sample.gpu), sample)
+            elif isinstance(sample, HostSample):
+                self._hosts.add(sample.node, sample)
+            elif isinstance(sample, ProcessSample):
+                time_s, rows = self._processes.get(sample.node, (sample.time_s, []))
+                if sample.time_s != time_s:
+                    rows = []
+                self._processes[sample.node] = (sample.time_s, [*rows, sample])
+            elif isinstance(sample, GpuLink):
+                _put(self._links, (sample.node, sample.gpu), sample)
+            elif isinstance(sample, GpuHealth):
+                _put(self._health, (sample.node, sample.gpu), sample)
+            elif isinstance(sample, PortSample):
+                _put(self._ports, (sample.node, sample.name), sample)
+            elif isinstance(sample, MountSample):
+                _put(self._mounts, (sample.node, sample.path), sample)
+            elif isinstance(sample, GpuEvent):
+                self._events.append(sample)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that wrote at least one step, ascending."""
+        return self.derived("ranks", lambda: tuple(sorted(self._steps)))
+
+    def steps(self, rank: int) -> Sequence[Step]:
+        """The newest steps of a rank, MAX_STEPS_PER_RANK unless there are very many ranks; empty for an unknown one."""
+        return self._steps.get(rank, ())
+
+    def num_steps(self, rank: int) -> int:
+        """All steps ever seen of a rank."""
+        return self._num_steps.get(rank, 0)
+
+    def first_not_finite(self, rank: int) -> Step | None:
+        """The first step whose loss was NaN or infinite, however long ago."""
+        return self._first_not_finite.get(rank)
+
+    @property
+    def curve(self) -> Sequence[CurvePoint]:
+        """The whole run, coarsely, from the lowest rank."""
+        return self._curve.points
+
+    @property
+    def gpus(self) -> tuple[tuple[str, int], ...]:
+        """(node, gpu) of every GPU that was sampled, ascending."""
+        return self.derived("gpus", lambda: tuple(sorted(self._gpus.keys())))
+
+    def gpu(self, node: str, gpu: int) -> Sequence[GpuSample]:
+        """The newest whole, older ones thinned out."""
+        return self._gpus.of((node, gpu)).samples
+
+    def gpu_series(self, node: str, gpu: int) -> Series[GpuSample]:
+        """The same samples with their fields as columns, for whoever looks at many of them."""
+        return self._gpus.of((node, gpu))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes whose host was sampled, ascending."""
+        return self.derived("nodes", lambda: tuple(sorted(self._hosts.keys())))
+
+    def host(self, node: str) -> Sequence[HostSample]:
+        return self._hosts.of(node).samples
+
+    def origin(self, node: str) -> Origin | None:
+        """Where the newest numbers of a node come from; None when nothing was measured there."""
+        return self._origins.get(node)
+
+    def processes(self, node: str) -> Sequence[ProcessSample]:
+        """The newest sample of each large process on a node."""
+        return self._processes.get(node, (0.0, []))[1]
+
+    def gpu_link(self, node: str, gpu: int) -> tuple[GpuLink, GpuLink] | None:
+        """The first and the newest look: what was counted between them happened in this run."""
+        return self._links.get((node, gpu))
+
+    def gpu_health(self, node: str, gpu: int) -> tuple[GpuHealth, GpuHealth] | None:
+        """The first and the newest look."""
+        return self._health.get((node, gpu))
+
+    def ports(self, node: str) -> Sequence[tuple[PortSample, PortSample]]:
+        """The first and the newest look at each network port of a node."""
+        return [pair for (of_node, _), pair in self._ports.items() if of_node == node]
+
+    def mounts(self, node: str) -> Sequence[MountSample]:
+        """The newest look at each network file system that a node used."""
+        return [newest for (of_node, _), (_, newest) in self._mounts.items() if of_node == node]
+
+    @property
+    def gpu_events(self) -> Sequence[GpuEvent]:
+        """Xids, oldest first; of very many the newest."""
+        return self._events
+
+
+def _put(looks: dict[_Key, tuple[_Look, _Look]], key: _Key, sample: _Look) -> None:
+    if key in looks:
+        looks[key] = (looks[key][0], sample)
+    elif len(looks) < MAX_NAMES:
+        looks[key] = (sample, sample)

@@ -1,0 +1,178 @@
+"""What is asked for, what will be launched, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from coach.model.launching.environment import Environment
+
+Scalar = str | int | float | bool
+"""What a recipe parameter may be."""
+
+GPU_REQUESTS = ("gpus-per-node", "gres")
+"""Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that know only that."""
+
+
+NOWHERE = "none"
+"""Said instead of a directory: a run shares nothing, whatever the config says."""
+
+
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedFix:
+    """The fix that made a child run: which rule offered it, and the typed changes."""
+
+    rule: str
+    title: str
+    changes: Mapping[str, Any]
+    trial_steps: int | None = None
+    """It is only tried, for so many steps; None: applied to the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """A run's place in a group that was launched together: one value of what the group goes over."""
+
+    group_id: str
+    parameter: str
+    """A parameter of the recipe, or `world_size`."""
+    value: Scalar
+    index: int
+    size: int
+    """How many runs the group has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's default"."""
+
+    recipe: str
+    """A recipe's name, or the path of a TOML."""
+    backend: str = "auto"
+    num_nodes: int | None = None
+    gpus_per_node: int | None = None
+    nproc_per_node: int | None = None
+    time_limit_s: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    mem: str | None = None
+    """Memory per node in Slurm's spelling: 8G, 500M."""
+    cpus_per_task: int | None = None
+    gpu_type: str | None = None
+    gpu_request: str | None = None
+    """How GPUs are asked for: `gpus-per-node` or `gres`; see `GPU_REQUESTS`."""
+    cpus_per_gpu: int | None = None
+    exclude: str | None = None
+    signal: str | None = None
+    environment: str | None = None
+    """A name from the config, or `KIND=VALUE` (see coach.launch.environment)."""
+    python: str | None = None
+    """Interpreter of the training environment; wins over the environment's own."""
+    setup: tuple[str, ...] | None = None
+    """Shell lines put before srun."""
+    env: Mapping[str, str] = field(default_factory=_empty)
+    set: Mapping[str, str | Scalar] = field(default_factory=_empty)
+    """Recipe parameters; strings are converted to the parameter's type."""
+    sbatch: Mapping[str, str] = field(default_factory=_empty)
+    """More options for sbatch, by long name without dashes."""
+    defaulted: frozenset[str] = frozenset()
+    """Names of the fields above that the config filled in. They yield to what was said for this launch, and to what the target has."""
+    parent_run_id: str | None = None
+    fix: AppliedFix | None = None
+    resume_from: str | None = None
+    """A checkpoint file of another run to start from."""
+    has_local_nodes: bool | None = None
+    """Whether the local backend may play several nodes, each an agent on this machine; None: no."""
+    sweep_point: SweepPoint | None = None
+    """Which run of a group it is."""
+    max_restarts: int | None = None
+    """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest checkpoint."""
+    has_gpm: bool | None = None
+    """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None: no."""
+    share: str | None = None
+    """Directory for a small summary of the run that everybody may read; `NOWHERE` and None: none."""
+    is_mended: bool | None = None
+    """Whether a fix has changed it before: of a drill there is nothing left to find then. None: no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What is asked of the scheduler, resolved. GPUs and ranks are per node; memory and time are None where the site decides."""
+
+    num_nodes: int
+    gpus_per_node: int
+    nproc_per_node: int
+    cpus_per_task: int
+    time_limit_s: int | None
+    mem: str | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    gpu_type: str | None = None
+    gpu_request: str = "gpus-per-node"
+    cpus_per_gpu: int | None = None
+    """Asked for instead of `cpus_per_task`, which then is what they come to on each node."""
+    exclude: str | None = None
+    signal: str | None = None
+
+    @property
+    def world_size(self) -> int:
+        return self.num_nodes * self.nproc_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a launch will do, before it does it. Shown whole; submitted unchanged."""
+
+    request: LaunchRequest
+    run_id: str
+    run_dir: str
+    backend: str
+    """`slurm` or `local`."""
+    recipe: str
+    title: str
+    parameters: Mapping[str, Any]
+    resources: Resources
+    script: str
+    """Exactly what will be submitted."""
+    notes: tuple[str, ...] = ()
+    """What was decided and why, one line each: ranks over gloo, generated data …"""
+    warnings: tuple[str, ...] = ()
+    """Unusual but allowed: a parameter outside its usual range."""
+    run_json: Mapping[str, Any] = field(default_factory=_empty)
+    """run.json as the launch writes it; the script carries the same."""
+    environment: Environment = field(default_factory=Environment)
+    """Where the training's Python and torch come from."""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=_empty)
+    """Field of the request → what the target has to choose from: partitions, types of GPU."""
+    locked: Mapping[str, str] = field(default_factory=_empty)
+    """Field of the request → why nobody but the site may set it, and where the site says so."""
+    code_dir: str = ""
+    """Where the snapshot of trainers and node code lies, that the script starts."""
+    own_trainers: str | None = None
+    """The folder of a user's recipe that holds its trainer; None: the trainer is one of coach's."""
+    others: tuple[Plan, ...] = ()
+    """The other runs of its group, in the order in which they start after this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What `coach launch` prints."""
+
+    run_id: str
+    run_dir: str
+    job_id: str
+    state: str
+    notes: tuple[str, ...] = ()
+    """What was done beside it, or could not be, one line each."""

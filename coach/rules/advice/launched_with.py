@@ -1,0 +1,53 @@
+"""What a run was launched with, read tolerantly, and the typed changes that rules derive from it.
+
+A job that coach did not launch has no parameters: then a rule's fix is advice alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coach.model.training.run import Run
+
+
+def int_parameter(run: Run | None, name: str) -> int | None:
+    """A whole-number parameter of the launch; None when the run has no such parameter."""
+    value = run.parameters.get(name) if run is not None else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def float_parameter(run: Run | None, name: str) -> float | None:
+    value = run.parameters.get(name) if run is not None else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def parameter_default(run: Run, name: str) -> Any:
+    """The recipe's default; None when run.json does not say."""
+    info = run.parameter_info.get(name)
+    return info.get("default") if isinstance(info, dict) else None
+
+
+def usual_range(run: Run, name: str) -> tuple[float, float] | None:
+    """The recipe's usual range of a parameter; None when run.json does not say."""
+    info = run.parameter_info.get(name)
+    usual = info.get("usual") if isinstance(info, dict) else None
+    if (
+        isinstance(usual, (list, tuple))
+        and len(usual) == 2
+        and all(isinstance(v, (int, float)) for v in usual)
+    ):
+        return float(usual[0]), float(usual[1])
+    return None
+
+
+def int_resource(run: Run | None, name: str) -> int | None:
+    """A whole number among the resources asked for."""
+    value = run.resources.get(name) if run is not None else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def cpus_per_rank(run: Run | None, num_cpus_on_node: int | None) -> int | None:
+    """CPUs that each rank may use: what was asked per node (or else allotted), over the ranks of a node."""
+    ranks = int_resource(run, "nproc_per_node") or 1
+    cpus = int_resource(run, "cpus_per_task") or num_cpus_on_node
+    return max(1, cpus // ranks) if cpus else None

@@ -1,0 +1,108 @@
+"""HIS001: the same failure, again and again, whatever was changed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.judging.verdict import PastRun
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.base import Rule, Threshold
+from coach.rules.earlier_runs.wording import when
+
+_FROM_OUTSIDE = frozenset(
+    {
+        *("slurm_cancelled", "slurm_preempted", "slurm_timeout", "slurm_node_fail", "node_failure"),
+        "sigterm_signal",
+    }
+)
+"""Ends that a person, the clock or the machine makes: such an attempt says nothing about whether the cause is gone."""
+_MAX_TOLD = 6
+
+
+class SameFailureAgain(Rule):
+    """The same work failed with the same cause several times in a row.
+
+    What it sees
+        Earlier attempts at the same recipe, or at the same batch script in the same directory, from what coach noted
+        when it judged them: the last ones before this run that all ended with its root cause, one after the other. An
+        error of the program counts as the same when it says the same, but for numbers. What was changed between them
+        is told: parameters, resources, node sets of a launch; of other jobs what the queue shows.
+    Why it matters
+        Each attempt waits in the queue and holds GPUs. What was tried has been shown not to help: the next try of the
+        kind will not either.
+    When it stays silent
+        When an attempt in between completed or failed otherwise. Tasks of one array and jobs that were submitted
+        before the last had failed are no further attempts. Time limits, preemption, cancelling and failed nodes
+        neither count nor interrupt: a long training is resumed after them as planned. Failures that a recipe or a drill
+        shows on purpose are no attempts at getting rid of them.
+    What to do
+        Stop varying what did not help. Make the failure small (one GPU, few steps, an interactive job) and follow the
+        advice that stands with its cause.
+    Sources
+        slurmpast (repeated failures of one workload).
+    """
+
+    code = "HIS001"
+    name = "same-failure-again"
+    cause = "same_failure_again"
+    severity = Severity.WARNING
+    causal_rank = 5
+    thresholds = (
+        Threshold("times", 3, "failures in a row", "the second may be a retry to see whether it was chance"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        if snapshot.across is None or not snapshot.has_ended:
+            return
+        this = snapshot.across.this
+        if this.failure is None or this.cause in _FROM_OUTSIDE or _is_on_purpose(this, snapshot.run):
+            return
+        streak = [this]
+        for past in reversed(snapshot.across.attempts):
+            if past.cause in _FROM_OUTSIDE or past.state == "CANCELLED":
+                continue
+            if past.failure != this.failure:
+                break
+            streak.insert(0, past)
+        if len(streak) < self.values["times"]:
+            return
+        tried = _tried(streak)
+        told = f"; tried in between without success: {'; '.join(tried[:3])}" if tried else ""
+        more = f" and {len(tried) - 3} more" if len(tried) > 3 else ""
+        yield Hit(
+            summary=f"{len(streak)} times in a row it ended with {this.cause} ({this.rule}){told}{more}",
+            evidence=tuple(_evidence(streak)),
+            confidence=0.9,
+            since_s=streak[0].ended_s,
+            fixes=(
+                Fix(
+                    f"Do not try another variation before the cause of {this.rule} is understood:"
+                    " make it happen on one GPU in a few steps"
+                ),
+            ),
+        )
+
+
+def _is_on_purpose(this: PastRun, run: Run | None) -> bool:
+    return run is not None and (run.drill is not None or this.rule in run.expects)
+
+
+def _tried(streak: list[PastRun]) -> list[str]:
+    found = [change for old, new in pairwise(streak) for change in new.changes_since(old)]
+    return list(dict.fromkeys(found))
+
+
+def _evidence(streak: list[PastRun]) -> Iterable[Evidence]:
+    left_out = max(0, len(streak) - _MAX_TOLD)
+    if left_out:
+        yield Evidence(f"{left_out} earlier ones, the first {when(streak[0])}")
+    for before, past in zip([None, *streak], streak, strict=False):
+        if past in streak[:left_out]:
+            continue
+        changed = past.changes_since(before) if before is not None else []
+        same = "nothing that is known was changed" if before is not None else "the first that is known"
+        yield Evidence(f"{past.target}, {when(past)}: {'; '.join(changed) or same}")

@@ -1,0 +1,130 @@
+"""HIS002: more host memory was asked for, and it was not what was missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.judging.verdict import PastRun
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.base import Rule, Threshold
+from coach.rules.earlier_runs.wording import when
+from coach.rules.from_logs.quoted_evidence import parse_mib, size_text
+
+_HOST, _DEVICE = "host_oom", "cuda_oom"
+
+
+class MemoryRaisedBlindly(Rule):
+    """Host memory was raised between attempts without being what was missing.
+
+    What it sees
+        Attempts at the same recipe or batch script, one after the other: out of host memory, more memory asked for,
+        out of host memory again; out of the GPU's memory although the host's was raised; or more memory asked for
+        than before although the most that was ever used is far below what there was.
+    Why it matters
+        More memory waits longer in the queue and keeps others off the node. When it is used up each time, its need is
+        not known, and may have no bound: a leak takes whatever there is.
+    When it stays silent
+        When the attempt with more memory got through, where memory was not said or not measured, and, for memory that
+        lies idle, when anything else of the launch was changed with it.
+    What to do
+        Measure before the next try: the course of the memory over time tells a leak (it grows until the end) from a
+        need (it rises once, then stays). For a GPU out of memory change what lies on the GPU.
+    Sources
+        slurmpast (memory bisection); sbatch(1), --mem.
+    """
+
+    code = "HIS002"
+    name = "memory-raised-blindly"
+    cause = "memory_raised_blindly"
+    severity = Severity.WARNING
+    causal_rank = 5
+    thresholds = (
+        Threshold("min_raise", 1.1, "times as much", "less is rounding"),
+        Threshold(
+            "idle_share", 0.5, "of what there was", "with so much left, memory was not what was missing"
+        ),
+        Threshold("idle_mib", 4096, "MiB", "less keeps nobody off a node"),
+        Threshold(
+            "grows_with_time", 1.3, "times as long", "who lives longer with more memory fills it steadily"
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        across = snapshot.across
+        asked = _asked(across.this) if across is not None else None
+        before = across.attempts[-1] if across is not None and across.attempts else None
+        asked_before = _asked(before) if before is not None else None
+        if across is None or before is None or not asked or not asked_before:
+            return
+        if asked < self.values["min_raise"] * asked_before:
+            return
+        this = across.this
+        rise = f"{size_text(asked_before)} → {size_text(asked)}"
+        if snapshot.has_ended and this.cause == before.cause == _HOST:
+            fix = _MEASURE if snapshot.run is None else _LOOK
+            yield self._hit(_again(this, before, rise, self.values["grows_with_time"]), before, this, fix)
+        elif snapshot.has_ended and this.cause == before.cause == _DEVICE:
+            text = (
+                f"--mem was raised ({rise}), which is the host's memory: it is the GPU's that ran out again"
+            )
+            yield self._hit(text, before, this, Fix("Leave --mem as it is: follow the advice of MEM001"))
+        elif before.cause not in (_HOST, _DEVICE) and self._lay_idle(before, asked_before):
+            if [each for each in this.changes_since(before) if not each.startswith("mem:")]:
+                return
+            used = before.memory_used_mib or 0.0
+            text = f"More memory was asked for ({rise}), though {size_text(used)} were the most that was used"
+            fix = Fix(f"Memory per node → {size_text(1.3 * used)} is enough for what was measured")
+            yield self._hit(text, before, this, fix, Severity.INFO)
+
+    def _lay_idle(self, past: PastRun, asked_mib: float) -> bool:
+        used = past.memory_used_mib
+        if used is None or past.state not in ("COMPLETED", "FAILED"):
+            return False
+        return used < self.values["idle_share"] * asked_mib and asked_mib - used >= self.values["idle_mib"]
+
+    def _hit(
+        self, text: str, before: PastRun, this: PastRun, fix: Fix, severity: Severity | None = None
+    ) -> Hit:
+        return Hit(
+            summary=text,
+            evidence=tuple(_evidence(past) for past in (before, this)),
+            confidence=0.8,
+            severity=severity,
+            since_s=this.started_s,
+            fixes=(fix,),
+        )
+
+
+_MEASURE = Fix(
+    "Before more is asked for, see how the memory grows: launch it with `coach launch`, or `coach attach JOB` while it runs"
+)
+_LOOK = Fix(
+    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory shows it for every node"
+)
+
+
+def _again(this: PastRun, before: PastRun, rise: str, grows: float) -> str:
+    lasted, lasted_before = _lasted_s(this), _lasted_s(before)
+    text = f"Out of host memory again after it was raised ({rise})"
+    if lasted and lasted_before and lasted >= grows * lasted_before:
+        return f"{text}: it lived {lasted:.0f} s instead of {lasted_before:.0f} s, so it fills what there is, as a leak does"
+    return text
+
+
+def _lasted_s(past: PastRun) -> float | None:
+    return None if past.started_s is None or past.ended_s is None else past.ended_s - past.started_s
+
+
+def _asked(past: PastRun) -> float | None:
+    """As it was said; else as the job's limit was measured."""
+    said = past.resources.get("mem")
+    return (parse_mib(said, "M") if isinstance(said, str) else None) or past.memory_asked_mib
+
+
+def _evidence(past: PastRun) -> Evidence:
+    used = f", {size_text(past.memory_used_mib)} used at most" if past.memory_used_mib else ""
+    return Evidence(
+        f"{past.target}, {when(past)}: {past.cause or past.state}{used}", value=_asked(past), unit="MiB"
+    )

@@ -1,0 +1,92 @@
+"""HIS003: a node under which one's jobs fail more often than elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import quote as shell_quote
+
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
+from coach.model.judging.verdict import NodeRecord
+from coach.model.snapshot import TargetSnapshot
+from coach.rules.advice.placement import leave_out
+from coach.rules.base import Rule, Threshold
+from coach.rules.earlier_runs.wording import when
+
+_MAX_TOLD = 5
+
+
+class NodeFailsOften(Rule):
+    """A node of this run fails more often than its peers.
+
+    What it sees
+        All runs and jobs of one's own that coach remembers, with their nodes: how many on this node ended with a
+        cause that lies in a machine (the node failed, an Xid, memory errors, a driver too old, GPUs that were busy or
+        not there, a stale file handle), against how many ran there; the same for all other nodes. A run on several
+        nodes counts as a failure of the one that its finding names.
+    Why it matters
+        A node that is half broken is given jobs again and again, because it is the one that is free.
+    When it stays silent
+        Below three such failures, with too few runs elsewhere to compare, and unless Wilson's 95 % interval of its
+        rate, widened for the number of nodes that are compared, lies above the rate of its peers.
+    What to do
+        Leave it out of the next launches (--exclude) and tell the site's administrators, with the jobs that are
+        listed.
+    Sources
+        Wilson (1927); slurmpast (failure rate of a node, with its interval).
+    """
+
+    code = "HIS003"
+    name = "node-fails-often"
+    cause = "node_fails_often"
+    severity = Severity.WARNING
+    causal_rank = 5
+    thresholds = (
+        Threshold("min_failures", 3, "failures", "two happen by chance"),
+        Threshold("min_runs_elsewhere", 10, "runs", "of fewer the peers' rate is not known"),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        for record in snapshot.across.nodes if snapshot.across is not None else ():
+            if record.num_failed < self.values["min_failures"]:
+                continue
+            if (
+                record.num_runs_peers < self.values["min_runs_elsewhere"]
+                or record.low <= record.rate_of_peers
+            ):
+                continue
+            is_victim = snapshot.across is not None and snapshot.across.this in record.failed
+            if snapshot.has_ended and not is_victim:
+                continue  # it got through: there is nothing to do about it any more
+            yield Hit(
+                summary=_summary(record),
+                evidence=tuple(_evidence(record)),
+                confidence=0.9,
+                severity=None if is_victim else Severity.INFO,
+                subject=Subject(node=record.node),
+                since_s=record.failed[0].ended_s,
+                fixes=(
+                    *leave_out(snapshot.run, record.node, "until its administrators have looked at it"),
+                    Fix(
+                        f"See what Slurm says of {record.node} now",
+                        command=f"scontrol show node {shell_quote(record.node)}",
+                    ),
+                ),
+            )
+
+
+def _summary(record: NodeRecord) -> str:
+    return (
+        f"{record.node} failed under {record.num_failed} of {record.num_runs} of your runs"
+        f" ({record.low:.0%} to {record.high:.0%}), the other nodes under {record.num_failed_peers} of {record.num_runs_peers}"
+    )
+
+
+def _evidence(record: NodeRecord) -> Iterable[Evidence]:
+    yield Evidence(
+        f"Wilson's 95 % interval of {record.node}: {record.low:.3f} to {record.high:.3f}",
+        value=round(record.num_failed / record.num_runs, 3),
+    )
+    yield Evidence("rate of the other nodes", value=round(record.rate_of_peers, 3))
+    for past in record.failed[-_MAX_TOLD:]:
+        yield Evidence(f"{past.target}, {when(past)}: {past.cause}")

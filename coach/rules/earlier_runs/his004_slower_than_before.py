@@ -1,0 +1,97 @@
+"""HIS004: a run that does not reach the throughput that the same reached lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import join
+
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence, Fix, Hit, Severity
+from coach.model.judging.verdict import Pace, PastRun
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.base import Rule, Threshold
+from coach.rules.earlier_runs.wording import when
+
+_MAX_TOLD = 5
+
+
+class SlowerThanBefore(Rule):
+    """A run is slower than the same runs of the last two weeks.
+
+    What it sees
+        The samples per second of the steady part, against at least three earlier runs of the same recipe with the
+        same parameters, device and number of ranks. Their ratio is given with its 95 % interval, by how the earlier
+        runs differ among themselves and by this one's own noise.
+    Why it matters
+        The program is the same: something around it has changed, and every run pays for it until somebody looks.
+    When it stays silent
+        With fewer than three earlier runs, while the interval holds the ratio that is asked for, and when a parameter
+        that touches the speed was changed. It is info for a run on CPUs of a node that others used meanwhile: they took
+        what it lacks.
+    What to do
+        Compare with the last run that was fast (`coach compare OLD NEW`): data time tells storage, GPU clocks tell
+        heat and power, versions and nodes are listed here where they differ.
+    Sources
+        Prediction interval of a further value (Student's t, on logarithms); the noise within a run as in `coach
+        compare`.
+    """
+
+    code = "HIS004"
+    name = "slower-than-before"
+    cause = "slower_than_before"
+    severity = Severity.WARNING
+    causal_rank = 5
+    thresholds = (
+        Threshold(
+            "max_ratio", 0.95, "of the earlier throughput", "placement and clocks alone make some percent"
+        ),
+        Threshold(
+            "others_cpu_pct", 20, "percent of a node's CPUs", "who shares so much has no pace of its own"
+        ),
+    )
+
+    def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
+        across = snapshot.across
+        pace = across.pace if across is not None else None
+        if across is None or pace is None or max(pace.ratio, pace.high) >= self.values["max_ratio"]:
+            return
+        last = max(pace.before, key=lambda past: past.ended_s or 0.0)
+        others_pct = across.this.others_cpu_pct or 0.0
+        is_shared = others_pct >= self.values["others_cpu_pct"] and _is_on_cpus(snapshot.run)
+        yield Hit(
+            summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the {len(pace.before)} runs of the same"
+            " in the two weeks before",
+            evidence=tuple(_evidence(pace, across.this, last)),
+            confidence=0.85,
+            since_s=across.this.started_s,
+            fixes=(
+                Fix(
+                    "See what differs from the last one that was fast",
+                    command=join(["coach", "compare", last.target, across.this.target]),
+                ),
+            ),
+            severity=Severity.INFO if is_shared else None,
+        )
+
+
+def _is_on_cpus(run: Run | None) -> bool:
+    return run is not None and (run.num_gpus == 0 or run.device.get("type") == "cpu")
+
+
+def _evidence(pace: Pace, this: PastRun, last: PastRun) -> Iterable[Evidence]:
+    interval = f"{pace.low:.2f} to {pace.high:.2f}"
+    yield Evidence(
+        f"ratio to the median of the earlier runs, 95 % interval {interval}", value=round(pace.ratio, 3)
+    )
+    for past in pace.before[-_MAX_TOLD:]:
+        yield Evidence(f"{past.target}, {when(past)}", value=past.samples_per_s, unit="samples/s")
+    if this.others_cpu_pct is not None:
+        yield Evidence(
+            "CPUs of its node that others used meanwhile", value=round(this.others_cpu_pct), unit="%"
+        )
+    for name in sorted({*last.versions, *this.versions}):
+        if last.versions.get(name) != this.versions.get(name):
+            yield Evidence(f"{name}: {last.versions.get(name) or '–'} → {this.versions.get(name) or '–'}")
+    if last.nodes and this.nodes and last.nodes != this.nodes:
+        yield Evidence(f"nodes: {','.join(last.nodes)} → {','.join(this.nodes)}")

@@ -1,0 +1,49 @@
+"""A connection that failed: to the internet, or to another machine of the job.
+
+Two rules read the same words and decide here.
+
+A compute node without a way out says "Name or service not known" of huggingface.co, and a wrong MASTER_ADDR
+gets the same answer. The host's name tells them apart where it is said, and the frames of an HTTP library
+where it is not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from coach.model.training.log import LogHit
+
+_HOST = re.compile(
+    r"ConnectionPool\(host='(?P<pool>[^']+)'|Failed to resolve '(?P<name>[^']+)'|Cannot connect to host (?P<aiohttp>[\w.-]+)"
+    r"|https?://(?P<url>[\w.-]+)|(?:Could not resolve host:|unable to resolve host address) ?[‘'`]?(?P<shell>[\w.-]+)"
+    r"|Failed to connect to (?P<curl>[\w.-]+) port (?:443|80)\b"
+)
+_OUTSIDE = re.compile(
+    r"(?!localhost)[\w-]+(?:\.[\w-]+)*\.(?!local|localdomain|internal|cluster|lan\b|hpc\b)[A-Za-z]{2,}"
+)
+_FETCHES = re.compile(
+    r"urlopen error|\bhttpx\.|HTTPSConnection|on the Hub\b|the requested files in the|couldn't find (?:it|them) in the cached"
+)
+_HTTP_FRAME = re.compile(
+    r'[\\/](?:urllib[\\/]request|http[\\/]client|torch[\\/]hub|torchvision[\\/]datasets[\\/]utils)\.py"'
+    r"|[\\/](?:urllib3|requests|httpx|httpcore|aiohttp|huggingface_hub|wget|gdown)[\\/]"
+)
+
+
+def host_of(text: str) -> str | None:
+    """The host that a line could not reach, where it says so."""
+    found = _HOST.search(text)
+    return next((name for name in found.groups() if name), None) if found is not None else None
+
+
+def is_of_a_download(hit: LogHit) -> bool:
+    """True if the connection that failed was to lead out of the cluster."""
+    host = host_of(hit.text)
+    if host is not None:
+        return bool(_OUTSIDE.fullmatch(host))
+    return bool(_FETCHES.search(hit.text)) or any(map(_HTTP_FRAME.search, hit.traceback))
+
+
+def is_inside_the_cluster(hit: LogHit) -> bool:
+    """True if the rule about downloads declines a line that its words match: nobody has explained it then."""
+    return hit.rule == "ENV021" and hit.signature == "unreachable" and not is_of_a_download(hit)

@@ -1,0 +1,246 @@
+"""The last error block of a log: a traceback, or the last lines that report an error. Pure, and bounded.
+
+The lines are other people's text: they are quoted as they are, and the front ends make them harmless. The
+patterns are tried on the kept end of a log only, and each begins at a word or at the line's start, so that a
+long line costs no more than its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coach.model.training.log import LogHit, LogTail
+
+MAX_BLOCK_LINES = 12
+_MAX_LINE_CHARS = 2000
+"""A pattern looks at this much of a line."""
+_MAX_TRACEBACK_LINES = 200
+_TAIL_LINES = 5
+"""Lines that are quoted where no line reports an error."""
+
+_PREFIX = re.compile(
+    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?|\d{4}-\d\d-\d\d[T ]\S+ )*"
+)
+"""Rank and time that a launcher or a logger puts before a line."""
+_HEAD = "Traceback (most recent call last)"
+_NOT_FATAL = re.compile(
+    r"Exception ignored |--- Logging error ---|Exception in thread |Error in (?:atexit|sys\.)"
+    r"|WON'T CONVERT|Jax plugin configuration error"
+)
+"""A line above a traceback that Python prints of an exception that ends no program."""
+
+_SHELL = re.compile(
+    r"\S{1,200}: (?:line )?\d+: .{1,300}(?:command not found|not found|No such file or directory|Permission denied|syntax error.*"
+    r"|unbound variable|Is a directory|cannot execute.*|Exec format error|unexpected end of file)$"
+)
+_NUMBER = r"(?!\s*[-+]?[\d.])"
+"""`error: 0.25` is a measure, `Error: 3 samples were left out` a count."""
+_FATAL = re.compile(
+    r"(?:FATAL|[Ff]atal)\b(?: (?:ERROR|[Ee]rror))?:|\W{0,3}(?:FATAL|CRITICAL)\b"
+    rf"|(?!ERROR:[\w.]+:)(?:ERROR|Error|error):{_NUMBER}|error\[\w+\]:"
+    r"|(?:srun|salloc|sbatch|docker|podman|apptainer|singularity|enroot|mpirun|mpiexec|make|cmake|ninja|gcc|g\+\+|nvcc|ld|bash|sh|python\d?|conda|rsync"
+    r"|slurmstepd: error: pyxis): (?:error|fatal|ERROR|FATAL|\*\*\*|Error|can't open|command not found|.{1,200}: No such file)"
+    r"|\S{1,120}:\d{1,7}(?::\d{1,5})?: (?:fatal )?error: |slurmstepd: error: (?:pyxis|execve|couldn't exec)"
+    r"|(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR|Unable to locate a modulefile|Module ERROR)"
+    r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b|Abort\(\d+\)|terminate called "
+    rf"|(?:[A-Z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
+)
+"""At the start of a line: the program, or a tool that was to start it, gives up."""
+_STATUS = re.compile(
+    r"\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status|signal)\b[ :=]{1,3}-?[1-9]"
+    r"|\breturned non-zero exit status\b|\bexit ?code *[:=] *-?[1-9]"
+)
+_BROAD = re.compile(
+    r"\b(?:error|fatal|failed|failure|exception|cannot|can't|could not|unable to|not found|no such|denied|invalid|abort(?:ed|ing)?|killed|refused|unknown|usage:)\b",
+    re.IGNORECASE,
+)
+"""Words of a line that says why a job failed, once it is known that it did."""
+_QUIET = re.compile(
+    r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
+    r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
+)
+"""A line that is no sign of life: of the error, or of its end."""
+
+
+_PARAGRAPH = re.compile(r"Lmod has detected|thread '.{0,80}' panicked at |panic: ")
+"""The error's text goes on to the next empty line."""
+_MAX_ABOVE = 4
+"""Lines that are quoted above an exit status, which says nothing of the cause."""
+
+
+class BlockKind(StrEnum):
+    TRACEBACK = "traceback"
+    ERROR = "error"
+    TAIL = "tail"
+    """The last lines, because no line reports an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines at the end of one log."""
+
+    file: str
+    kind: BlockKind
+    first_line: int
+    """Number of lines[0] in the file."""
+    lines: tuple[str, ...]
+    said: str
+    """The line that says most: an exception's, or the error's."""
+    said_line: int
+    num_alive: int
+    """Lines below it that are a sign of life."""
+    is_of_a_shell: bool = False
+
+    @property
+    def hit(self) -> LogHit:
+        """The block as rules know an error."""
+        return LogHit(
+            rule="",
+            signature="last_words",
+            file=self.file,
+            line=self.said_line,
+            text=self.said,
+            fields={},
+            traceback=self.lines if self.kind is BlockKind.TRACEBACK else (),
+        )
+
+
+def last_error_block(tail: LogTail) -> Block | None:
+    """The last traceback or error in the kept lines of a log; None where no line reports one."""
+    if tail.is_binary:
+        return None
+    lines = [_bare(line) for line in tail.plain]
+    raised = _last_traceback(lines)
+    error = next((i for i in range(len(lines) - 1, -1, -1) if _is_error(lines[i])), None)
+    if raised is not None:
+        start, end = raised
+        if error is None or error <= end or not _num_alive(lines[end + 1 : error]):
+            return _traceback(tail, lines, start, end)
+    return _error(tail, lines, error) if error is not None else None
+
+
+def likely_error_block(tail: LogTail) -> Block | None:
+    """The same of a job that is known to have failed: else the last line that sounds like an error, near the
+    end."""
+    block = last_error_block(tail)
+    if block is not None or tail.is_binary:
+        return block
+    lines = [_bare(line) for line in tail.plain]
+    near = range(len(lines) - 1, max(-1, len(lines) - 1 - MAX_BLOCK_LINES), -1)
+    found = next((i for i in near if _BROAD.search(lines[i])), None)
+    return _error(tail, lines, found) if found is not None else None
+
+
+def last_lines(tail: LogTail) -> Block | None:
+    """The last lines that are not empty."""
+    kept = [(i, line) for i, line in enumerate(tail.plain) if line.strip()][-_TAIL_LINES:]
+    if not kept or tail.is_binary:
+        return None
+    number = tail.first_line + kept[-1][0]
+    shown = tuple(line for _, line in kept)
+    return Block(tail.file, BlockKind.TAIL, tail.first_line + kept[0][0], shown, shown[-1].strip(), number, 0)
+
+
+def block_of(tails: Iterable[LogTail]) -> Block | None:
+    """The block that says most of why a job failed.
+
+    A traceback before an error, an error before last lines, stderr before stdout.
+    """
+    ordered = sorted(tails, key=lambda tail: (not _is_stderr(tail.file), tail.file))
+    blocks = [block for tail in ordered if (block := likely_error_block(tail)) is not None]
+    blocks.sort(key=lambda block: (block.kind is not BlockKind.TRACEBACK, block.num_alive))
+    return next(iter(blocks), None) or next(
+        (block for tail in ordered if (block := last_lines(tail)) is not None), None
+    )
+
+
+def _is_stderr(file: str) -> bool:
+    name = file.rsplit("/", 1)[-1]
+    return name.endswith((".err", ".stderr", ".e")) or "stderr" in name
+
+
+def _bare(line: str) -> str:
+    found = _PREFIX.match(line)
+    return line[found.end() if found else 0 :][:_MAX_LINE_CHARS]
+
+
+def _is_error(line: str) -> bool:
+    return bool(_FATAL.match(line) or _SHELL.match(line) or _STATUS.search(line))
+
+
+def _num_alive(lines: Sequence[str]) -> int:
+    return sum(1 for line in lines if not _QUIET.match(line))
+
+
+def _last_traceback(lines: Sequence[str]) -> tuple[int, int] | None:
+    """Index of the head and of the exception's line.
+
+    An exception that Python prints and goes on with does not count.
+    """
+    for start in range(len(lines) - 1, -1, -1):
+        if _HEAD not in lines[start]:
+            continue
+        above = [line for line in lines[max(0, start - 3) : start] if line.strip()]
+        if any(_NOT_FATAL.search(line) for line in above[-2:]):
+            continue
+        until = min(len(lines), start + _MAX_TRACEBACK_LINES)
+        end = next(
+            (i for i in range(start + 1, until) if lines[i].strip() and not lines[i][0].isspace()), None
+        )
+        if end is not None:
+            return start, end
+    return None
+
+
+def _traceback(tail: LogTail, lines: Sequence[str], start: int, end: int) -> Block:
+    """Head, innermost frames and exception; of a long one the middle is left out."""
+    first = max(start, end - MAX_BLOCK_LINES + 1)
+    alive = _num_alive(lines[end + 1 :])
+    shown = tuple(tail.plain[first : end + 1])
+    number = tail.first_line
+    return Block(
+        tail.file, BlockKind.TRACEBACK, number + first, shown, lines[end].strip(), number + end, alive
+    )
+
+
+def _error(tail: LogTail, lines: Sequence[str], last: int) -> Block:
+    """The error's line with those right above it that report an error too, and what goes on below it."""
+    first = last
+    while first > 0 and last - first < MAX_BLOCK_LINES // 2 and _belongs(lines[first - 1]):
+        first -= 1
+    # Errors follow from each other: the first says most. A launcher's exit status says less than any.
+    said = next((i for i in range(first, last + 1) if _is_error(lines[i]) and not _is_echo(lines[i])), None)
+    if said is None:
+        said, first = last, max(0, min(first, last - _MAX_ABOVE))
+    end = last
+    if _PARAGRAPH.match(lines[last]):
+        while end + 1 < len(lines) and lines[end + 1].strip():
+            end += 1
+    alive = _num_alive(lines[end + 1 :])
+    while end + 1 < len(lines) and end + 1 - first < MAX_BLOCK_LINES and _QUIET.match(lines[end + 1]):
+        end += 1
+    end = min(end, first + MAX_BLOCK_LINES - 1)
+    while end > last and not lines[end].strip():
+        end -= 1
+    number = tail.first_line
+    return Block(
+        tail.file,
+        BlockKind.ERROR,
+        number + first,
+        tuple(tail.plain[first : end + 1]),
+        lines[said].strip(),
+        number + said,
+        alive,
+        bool(_SHELL.match(lines[said])),
+    )
+
+
+def _belongs(line: str) -> bool:
+    return bool(line.strip()) and (_is_error(line) or line[0].isspace() or bool(_BROAD.search(line)))
+
+
+def _is_echo(line: str) -> bool:
+    return bool(_STATUS.search(line)) and not _SHELL.match(line)

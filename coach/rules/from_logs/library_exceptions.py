@@ -1,0 +1,91 @@
+"""Exceptions whose words nobody knows, raised within a library that a rule is about: told by the innermost frame.
+
+`KeyError: 'type'` from DeepSpeed's reader of its configuration is no mistake of the program's own code. Which frames belong to which
+rule stands here once, for those rules and for the one that calls the rest plain mistakes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+from coach.rules.from_logs.loss_lines import PROGRESS
+
+PLAIN = "COD001"
+"""The rule that has a hit for every exception."""
+
+_FRAMES = {
+    "DST024": re.compile(
+        r"/torch/distributed/(?:fsdp|_composable/fsdp)/|/fairscale/nn/data_parallel/fully_sharded_data_parallel\.py"
+    ),
+    "DST022": re.compile(r'(?:[\\/]os\.py|<frozen os>)", line \d+, in __getitem__'),
+    "TOR003": re.compile(r"/torch/_(?:dynamo|inductor)/|/triton/compiler/"),
+    "DSP001": re.compile(r"/deepspeed/ops/op_builder/|/torch/utils/cpp_extension\.py"),
+    "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
+}
+_LOADING = re.compile(
+    r"torch[\\/]serialization\.py|\bload\b.{0,300}\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
+)
+_SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
+_ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')
+"""Where FSDP has the helper that raises its assertions."""
+_ENVIRONMENT = re.compile(r'(?:[\\/]os\.py|<frozen os>)"|environ|getenv|\benv\b')
+_TAKEN = re.compile(r"(?:environ\.get|getenv)\(\s*[\"'](\w+)")
+_FRAME = re.compile(r'\s+File "([^"]+", line \d+(?:, in \S+)?)')
+
+
+def owner_of(hit: LogHit) -> str | None:
+    """The rule whose library raised an exception, by its innermost frame."""
+    frames = (found[1] for line in reversed(hit.traceback) if (found := _FRAME.match(line)))
+    innermost = next((frame for frame in frames if not _ASSERTION.search(frame)), "")
+    return next((code for code, pattern in _FRAMES.items() if pattern.search(innermost)), None)
+
+
+def is_of_a_load(hit: LogHit) -> bool:
+    """Whether the frames of an EOFError are those of a file of weights that is loaded: it has few words."""
+    frames = "\n".join(hit.traceback)
+    return bool(_LOADING.search(frames)) and not _SPAWNED.search(frames)
+
+
+def is_of_a_table(hit: LogHit) -> bool:
+    """Whether what names a missing variable of the environment is of a data frame or of another mapping, by its frames."""
+    if hit.rule == "DST022" and hit.signature == "none":
+        return unset_variable(hit) is None
+    frames = "\n".join(hit.traceback)
+    return (
+        hit.rule == "DST022"
+        and "key" in hit.fields
+        and 'File "' in frames
+        and not _ENVIRONMENT.search(frames)
+    )
+
+
+def unset_variable(hit: LogHit) -> str | None:
+    """The variable that the innermost line of the program took from the environment."""
+    innermost = "\n".join(hit.traceback).rpartition(' File "')[2]
+    found = _TAKEN.search(innermost)
+    return found[1] if found is not None else None
+
+
+def is_of_a_peer(hit: LogHit) -> bool:
+    """Whether its frames are those of a pipe between processes: the one at the other end is gone."""
+    return bool(_SPAWNED.search("\n".join(hit.traceback)))
+
+
+def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
+    """The exceptions that the rule's library raised and whose words no rule knows, whole in the field `words`."""
+    if rule not in _FRAMES:
+        return []
+    known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule, "")}
+    return [
+        replace(
+            hit,
+            fields={
+                "words": hit.fields["type"] + (f": {words}" if (words := hit.fields.get("words")) else "")
+            },
+        )
+        for hit in snapshot.log_hits
+        if hit.rule == PLAIN and (hit.file, hit.line) not in known and owner_of(hit) == rule
+    ]

@@ -1,0 +1,87 @@
+"""What several rules need when they turn log hits and numbers into evidence.
+
+It keeps the wording of places and sizes the same in every finding; what a hit means stays in the rule that asked for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coach.model.judging.finding import Evidence
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+
+MAX_QUOTE_CHARS = 400
+_MIB = {"B": 1 / 1048576, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1048576.0}
+_SIZE = re.compile(r"\s*+([\d.]++)\s*+([BKMGTkmgt]?)(?:i?[Bb])?(?:ytes)?\s*+")
+_LIBRARY = re.compile(
+    r'site-packages|dist-packages|[\\/]lib[\\/]python|File "<'
+    # What torch.compile and Triton wrote into their caches.
+    r"|[\\/]torchinductor_[^\\/]+[\\/]|[\\/]\.triton[\\/]cache[\\/]|[\\/][a-z2-7]{2}[\\/]c[a-z2-7]{40,}\.py\b"
+    # What pip made of a package's commands: a script without an ending, in an environment's bin.
+    r"|[\\/](?:\.?v?envs?|venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local|usr(?:[\\/]local)?)[\\/]bin[\\/][\w-]+(?![\w.-])"
+    r"|[\\/]bin[\\/](?:torchrun|accelerate|deepspeed|horovodrun)(?![\w.-])"
+)
+"""In a frame's file: not the user's program."""
+
+
+def hits_of(snapshot: TargetSnapshot, rule: str, *names: str) -> list[LogHit]:
+    """The hits of a rule's signatures (all of them without names), in the order of the logs."""
+    found = [hit for hit in snapshot.log_hits if hit.rule == rule and (not names or hit.signature in names)]
+    return sorted(found, key=lambda hit: (hit.file, hit.line))
+
+
+def quote(hit: LogHit) -> Evidence:
+    """A log line as evidence, with its place."""
+    text = hit.text.strip()
+    if len(text) > MAX_QUOTE_CHARS:
+        text = text[: MAX_QUOTE_CHARS - 1] + "…"
+    return Evidence(text, hit.file, hit.line)
+
+
+def is_library(frame: str) -> bool:
+    """Whether a frame is a library's or the interpreter's."""
+    return bool(_LIBRARY.search(frame))
+
+
+def own_frame(hit: LogHit) -> Evidence | None:
+    """The innermost frame of the traceback that is neither a library's nor the interpreter's."""
+    for text in reversed(hit.traceback):
+        frame = text.strip()
+        if frame.startswith('File "') and not is_library(frame):
+            return Evidence(f"in the program's own code: {frame}", hit.file, hit.line)
+    return None
+
+
+def earliest(hits: Iterable[LogHit]) -> LogHit:
+    """The first by its place in one log; of several logs by the time stamps, where there are any."""
+    hits = list(hits)
+    if len({hit.file for hit in hits}) == 1:
+        return min(hits, key=lambda hit: hit.line)
+    return min(hits, key=lambda hit: (hit.time_s is None, hit.time_s or 0.0, hit.file, hit.line))
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0, 1, 2`, or how many there are of them."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) <= 8:
+        return "ranks " + ", ".join(map(str, ranks))
+    return f"{len(ranks)} ranks ({ranks[0]} to {ranks[-1]})"
+
+
+def parse_mib(text: str | None, default_unit: str = "B") -> float | None:
+    """`7.71 GiB`, `8G`, `500M` in MiB. A bare number is in `default_unit`."""
+    found = _SIZE.fullmatch(text or "")
+    if found is None:
+        return None
+    try:
+        return float(found[1]) * _MIB[(found[2] or default_unit).upper()]
+    except ValueError:
+        return None
+
+
+def size_text(mib: float) -> str:
+    """`512 MiB` or `7.7 GiB`."""
+    return f"{mib:.0f} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"

@@ -1,0 +1,92 @@
+"""Which rank of a hanging training did otherwise, by the collectives that each rank called.
+
+Kept apart from the rules, because a timeout and a standstill are told by different signs and explained by the same records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from coach.model.judging.finding import Evidence
+from coach.model.training.flight import Call, FlightRecord
+
+_SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "allgather")
+"""Operations to which every rank brings as much."""
+_MAX_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OddRanks:
+    """The ranks that differ from the others of their process group, and how."""
+
+    ranks: tuple[int, ...]
+    how: str
+    is_mismatch: bool = False
+    """Whether they called something else, and not just less."""
+    evidence: tuple[Evidence, ...] = ()
+
+
+def odd_ranks(records: Iterable[FlightRecord]) -> OddRanks | None:
+    """Another call under the same number first, then fewer calls, then no dump at all."""
+    groups: dict[str, dict[int, FlightRecord]] = {}
+    for record in records:
+        groups.setdefault(record.group, {})[record.rank] = record
+    for find in (_otherwise, _behind, _absent):
+        for of_rank in groups.values():
+            found = find(of_rank)
+            if found is not None:
+                return OddRanks(*found, _table(of_rank))
+    return None
+
+
+_Found = tuple[tuple[int, ...], str, bool]
+
+
+def _otherwise(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
+    calls = {rank: {call.number: call for call in record.calls} for rank, record in of_rank.items()}
+    shared = sorted(set.intersection(*(set(numbers) for numbers in calls.values())))
+    for number in shared:
+        said = {rank: _said(numbers[number]) for rank, numbers in calls.items()}
+        counts = Counter(said.values())
+        if len(counts) > 1:
+            common = counts.most_common(1)[0][0]
+            ranks = tuple(sorted(rank for rank, words in said.items() if words != common))
+            return ranks, f"called {said[ranks[0]]} as number {number} where the others called {common}", True
+    return None
+
+
+def _behind(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
+    last = {rank: record.calls[-1].number for rank, record in of_rank.items()}
+    least, most = min(last.values()), max(last.values())
+    ranks = tuple(sorted(rank for rank, number in last.items() if number == least))
+    if least == most:
+        return None
+    waiting = next(record.calls[-1] for record in of_rank.values() if record.calls[-1].number == most)
+    return ranks, f"called {least} collectives where others called {most} and wait in {_said(waiting)}", False
+
+
+def _absent(of_rank: Mapping[int, FlightRecord]) -> _Found | None:
+    members = {rank for record in of_rank.values() for rank in record.members}
+    absent = tuple(sorted(members - of_rank.keys()))
+    return (absent, "left no dump", False) if absent and len(absent) < len(of_rank) else None
+
+
+def _said(call: Call) -> str:
+    operation = call.operation.rpartition(":")[2].removeprefix("_")
+    has_same = operation in _SAME_SIZES
+    return (
+        f"{call.operation} of {'x'.join(map(str, call.sizes[0])) or '1'}"
+        if has_same and call.sizes
+        else call.operation
+    )
+
+
+def _table(of_rank: Mapping[int, FlightRecord]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(
+            f"rank {rank}: last called {record.calls[-1].number}, {_said(record.calls[-1])}", file=record.file
+        )
+        for rank, record in sorted(of_rank.items())[:_MAX_SHOWN]
+    )

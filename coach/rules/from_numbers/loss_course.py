@@ -1,0 +1,96 @@
+"""The course of a training loss, from metrics or from the lines of a log, as the rules about curves look at it.
+
+Where a course begins, what is a loss, and where a curve says nothing (adversaries, rewards) is decided here, once for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from coach.lookback.history import History
+from coach.model.judging.finding import Evidence
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit
+from coach.model.training.metrics import NAMES_EVENT
+from coach.rules.from_logs.loss_lines import PROGRESS
+from coach.rules.from_logs.quoted_evidence import quote
+
+_PLAIN_KEY = re.compile(
+    r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
+)
+_ADVERSARIES = re.compile(
+    r"reward|(?<![a-z])ep_|episode|\breturns?\b|rollout|policy|actor|critic|advantage|epsilon|discriminator|generator"
+    r"|(?<![a-z])[dg]_?loss|loss_?[dg](?![a-z])|(?<![a-z])gan(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words of reinforcement and adversarial training, where a loss that rises says nothing."""
+_COUNTER = re.compile(
+    r"\b(?:global[ _]?step|step|iter(?:ation)?|epoch|update)s?\b\D{0,8}?(\d+)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a training loss. `counter` is the step or epoch, where it is told."""
+
+    loss: float
+    counter: int | None
+    time_s: float | None
+    evidence: Evidence
+
+
+def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
+    """Each training loss from where it last began anew. What looks ill in it is asked about `are_adversaries` before it is said."""
+    if any(point.loss is not None for point in history.curve):
+        yield _since_last_start(
+            [
+                Point(
+                    point.loss,
+                    point.step,
+                    point.time_s,
+                    Evidence(f"loss at step {point.step}", value=point.loss),
+                )
+                for point in history.curve
+                if point.loss is not None
+            ]
+        )
+        return
+    series: dict[tuple[str, int | None, str], list[LogHit]] = {}
+    for hit in snapshot.log_hits:
+        if hit.rule == PROGRESS.rule and _PLAIN_KEY.fullmatch(hit.fields["key"]):
+            series.setdefault((hit.file, hit.rank, hit.fields["key"]), []).append(hit)
+    for hits in series.values():
+        hits.sort(key=lambda hit: hit.line)
+        yield _since_last_start(
+            [Point(float(hit.fields["value"]), counter_of(hit), hit.time_s, quote(hit)) for hit in hits]
+        )
+
+
+def are_adversaries(snapshot: TargetSnapshot) -> bool:
+    """Whether the words of the log, or the names of the metrics, are those of reinforcement or adversarial training."""
+    names = (
+        str(name)
+        for event in snapshot.events
+        if event.event == NAMES_EVENT
+        for name in event.fields.get("names", ())
+    )
+    lines = (line for tail in snapshot.log_tails for line in tail.plain)
+    return any(_ADVERSARIES.search(text) for texts in (names, lines) for text in texts)
+
+
+def counter_of(hit: LogHit) -> int | None:
+    """The step or epoch of a line, if it tells."""
+    found = _COUNTER.search(hit.text)
+    return int(found[1]) if found else None
+
+
+def _since_last_start(points: Sequence[Point]) -> tuple[Point, ...]:
+    """What was said since the steps last began anew: another run, fold or phase has a course of its own."""
+    start = 0
+    for place, (before, after) in enumerate(pairwise(points), 1):
+        if before.counter is not None and after.counter is not None and after.counter < before.counter:
+            start = place
+    return tuple(points[start:])

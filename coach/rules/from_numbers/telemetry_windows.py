@@ -1,0 +1,213 @@
+"""What GPUs and nodes did while the run trained: the windows that the rules on telemetry judge by, each worked out once.
+
+Start-up, evaluation, compilation and checkpoints are left out here, so that no rule forgets one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter, mul
+from statistics import fmean
+
+from coach.lookback.history import History
+from coach.lookback.series import Series, pick
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.telemetry import GpuSample, HostSample
+from coach.rules.base import Threshold
+from coach.rules.from_numbers.training_windows import Phases, phases, training_places
+
+WINDOW_S = Threshold("window_s", 120, "seconds", "shorter stretches catch single checkpoints and evaluations")
+MIN_SAMPLES = Threshold(
+    "min_samples", 60, "samples", "fewer vary too much: utilization jumps between 0 and 100"
+)
+STARTUP_S = Threshold(
+    "startup_s", 900, "seconds", "without metrics: data preparation may take this long before the GPU is used"
+)
+WINDOW = (WINDOW_S, MIN_SAMPLES, STARTUP_S)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """How one GPU was used in its window. A share is None where it was not measured."""
+
+    node: str
+    gpu: int
+    series: Series[GpuSample]
+    """All that is kept of this GPU."""
+    places: Sequence[int]
+    """Where the samples of the window stand in it; each has a utilization."""
+    mean_pct: float
+
+    @property
+    def first(self) -> GpuSample:
+        return self.series.samples[self.places[0]]
+
+    @property
+    def newest(self) -> GpuSample:
+        return self.series.samples[self.places[-1]]
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.places)
+
+    @property
+    def span_s(self) -> float:
+        return self.newest.time_s - self.first.time_s
+
+    @property
+    def power_share(self) -> float | None:
+        """Of the power limit."""
+        return self._share("power_w", self.newest.power_limit_w)
+
+    @property
+    def memory_share(self) -> float | None:
+        return self._share("memory_used_mib", self.newest.memory_total_mib)
+
+    def _share(self, name: str, limit: float | None) -> float | None:
+        used = self.mean(name) if limit else None
+        return None if used is None or not limit else used / limit
+
+    @property
+    def is_never_used(self) -> bool:
+        return not any(self.series.column("utilization_pct", self.places))
+
+    def mean(self, name: str) -> float | None:
+        """Of a number of the samples that have it, each by the time that it stands for."""
+        return mean_of(self.series, name, self.places)
+
+
+def gpu_uses(
+    snapshot: TargetSnapshot, history: History, window_s: float, min_samples: float, startup_s: float
+) -> list[GpuUse]:
+    """Each GPU over the newest `window_s` seconds of training; of a run that has ended over all that was kept."""
+
+    def make() -> list[GpuUse]:
+        found = training_phases(snapshot, history)
+        length_s = None if snapshot.has_ended else window_s
+        uses = []
+        for node, gpu in history.gpus:
+            series = history.gpu_series(node, gpu)
+            begin = 0 if history.ranks else _first_after_startup(series, startup_s)
+            places = training_places(series, found, length_s, begin)
+            if len(places) >= max(1, min_samples) and _is_long_enough(series, places, window_s):
+                used = mean_of(series, "utilization_pct", places)
+                uses.append(GpuUse(node, gpu, series, places, used or 0.0))
+        return uses
+
+    key = ("gpu_uses", *_state(snapshot), window_s, min_samples, startup_s)
+    return history.derived(key, make)
+
+
+def training_phases(snapshot: TargetSnapshot, history: History) -> Phases:
+    """When the run trained, worked out once for all rules."""
+    return history.derived(("phases", *_state(snapshot)), lambda: phases(snapshot, history))
+
+
+def _state(snapshot: TargetSnapshot) -> tuple[int, float | None, bool]:
+    """What phases depend on beside the history."""
+    newest_s = snapshot.events[-1].time_s if snapshot.events else None
+    return len(snapshot.events), newest_s, snapshot.has_ended
+
+
+def host_window(
+    snapshot: TargetSnapshot, history: History, node: str, window_s: float, min_samples: float
+) -> Sequence[HostSample]:
+    """A node's newest `window_s` seconds of training; empty where they hold too few samples."""
+
+    def make() -> Sequence[HostSample]:
+        series = history.host(node)
+        if not series:
+            return ()
+        start = bisect_right(series, series[-1].time_s - window_s, key=lambda sample: sample.time_s)
+        return _training(snapshot, history, series[start:])
+
+    kept = history.derived(("host_window", *_state(snapshot), node, window_s), make)
+    return kept if len(kept) >= max(1, min_samples) else ()
+
+
+def training_host_samples(snapshot: TargetSnapshot, history: History, node: str) -> Sequence[HostSample]:
+    """All that was kept of a node while it trained."""
+    return _training(snapshot, history, history.host(node))
+
+
+def _training(
+    snapshot: TargetSnapshot, history: History, samples: Sequence[HostSample]
+) -> Sequence[HostSample]:
+    found = training_phases(snapshot, history)
+    if samples and found.is_all_training(samples[0].time_s, samples[-1].time_s):
+        return samples
+    return [sample for sample in samples if found.is_training(sample.time_s)]
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> float | None:
+    """The mean of what is known, each by the time that it stands for; where no time passed, each counts alike."""
+    if isinstance(places, range) and series.is_complete(name):
+        together, total = series.total(name, places)
+        return together / total if total > 0.0 else mean(series.column(name, places))
+    values, weights = series.column(name, places), pick(series.seconds, places)
+    together, total = sum(map(mul, values, weights)), sum(weights)
+    if math.isnan(together):  # of some it was not measured
+        known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value == value]
+        values, weights = array("d", [value for value, _ in known]), array("d", [w for _, w in known])
+        together, total = sum(map(mul, values, weights)), sum(weights)
+    return together / total if total > 0.0 else mean(values)
+
+
+def means_of(samples: Sequence[HostSample], name: str) -> float | None:
+    """The mean of a number of the samples, where at least half of them have it."""
+    known = [value for value in map(attrgetter(name), samples) if value is not None]
+    return fmean(known) if known and 2 * len(known) >= len(samples) else None
+
+
+def quarters(values: Sequence[float]) -> list[float]:
+    """The mean of each quarter; empty for fewer than eight values."""
+    if len(values) < 8:
+        return []
+    bounds = [len(values) * part // 4 for part in range(5)]
+    return [fmean(values[a:b]) for a, b in pairwise(bounds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How something grew in four equal parts of a stretch of time."""
+
+    by_quarters: tuple[float, ...]
+    pace_per_s: float
+    """Of the last quarter."""
+
+    @property
+    def grown(self) -> float:
+        return self.by_quarters[-1] - self.by_quarters[0]
+
+
+def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth | None:
+    """None where it does not grow all the time, or ever more slowly, as a cache that fills: the last pace is at least half of the mean one."""
+    used, times = quarters(values), quarters(times_s)
+    if not used or times[-1] <= times[0]:
+        return None
+    paces = [(b - a) / (t - s) for (a, b), (s, t) in zip(pairwise(used), pairwise(times), strict=True)]
+    mean_pace = (used[-1] - used[0]) / (times[-1] - times[0])
+    is_steady = min(paces) > 0 and paces[-1] >= 0.5 * mean_pace
+    return Growth(tuple(used), paces[-1]) if is_steady else None
+
+
+def _is_long_enough(series: Series[GpuSample], places: Sequence[int], window_s: float) -> bool:
+    # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
+    span = series.times[places[-1]] - series.times[places[0]]
+    return span * len(places) / max(1, len(places) - 1) >= 0.98 * window_s
+
+
+def _first_after_startup(series: Series[GpuSample], startup_s: float) -> int:
+    """Without metrics, training begins when the GPU is first used, and at the latest after `startup_s`."""
+    latest = series.times[0] + startup_s
+    begins = (at for at, s in enumerate(series.samples) if (s.utilization_pct or 0) > 0 or s.time_s >= latest)
+    return next(begins, len(series.times))

@@ -1,0 +1,248 @@
+"""Where jobs that coach did not launch write their output, as far as anybody still knows it.
+
+The rows of the user's own queue tell it, so that mostly nothing is asked at all. What they do not tell is asked of squeue for all the jobs in
+question at once; of a job that Slurm has forgotten, coach's own memory of the queue tells it, and then the accounting database.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from coach.model.slurm.cluster import Job
+from coach.sources.io import CommandResult, Io, Query, new_separator
+from coach.sources.logs.output_path import output_paths
+from coach.sources.slurm.queue import jobs_by_id_query, parse_jobs
+from coach.sources.slurm.text import failure_words, optional, parse_time
+
+QUESTION = "job-files"
+"""What the kind of each question of this module begins with."""
+
+_RETRY_S = 30.0
+_NUMBER = re.compile(r"\d+")
+_COMPONENT = re.compile(r"\+\d+$")
+_OUTPUT_OPTIONS = {"-o": "stdout", "--output": "stdout", "-e": "stderr", "--error": "stderr"}
+
+_SWITCHES = frozenset(
+    {
+        *("--parsable", "--wait", "-W", "--hold", "-H", "--exclusive", "--requeue", "--no-requeue"),
+        *("--quiet", "-Q", "--verbose", "-v", "--overcommit", "-O", "--oversubscribe", "-s", "--contiguous"),
+    }
+)
+"""Options of sbatch that no value follows."""
+
+_ALWAYS = ("JobID", "JobIDRaw", "User", "State", "NodeList", "Submit", "Start", "End", "WorkDir")
+_TOLD = (*_ALWAYS, "StdOut", "StdErr", "JobName")
+"""Accounting knows the paths from 24.05 on."""
+_SUBMITTED = (*_ALWAYS, "SubmitLine", "JobName")
+"""Before that, at most the command that submitted the job."""
+
+
+def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Query:
+    """These jobs, however long ago they ended."""
+    separator = new_separator()
+    which = ",".join(job_ids)
+    argv = ("sacct", "-n", "-p", "-X", "--delimiter", separator, "-j", which, "-o", ",".join(fields))
+    return Query(f"{QUESTION}-accounting {which}", argv, separator)
+
+
+def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
+    """Jobs with their paths as they were given; without, where these are not told: then the default name counts."""
+    words, jobs = text.split(separator), []
+    for start in range(0, len(words) - len(fields), len(fields)):
+        row = dict(zip(fields, words[start : start + len(fields)], strict=True))
+        given = _of_submit_line(row["SubmitLine"]) if "SubmitLine" in row else _of_columns(row)
+        job_id, state = row["JobID"].lstrip("\n"), row["State"].partition(" ")[0].rstrip("+")
+        if not _NUMBER.match(job_id):
+            continue
+        nodes = optional(row["NodeList"])
+        job = Job(
+            *(job_id, row["JobName"], row["User"], state, None, ""),
+            None if nodes == "None assigned" else nodes,
+            *(None,) * 6,
+            submit_time_s=parse_time(row.get("Submit", "")),
+            start_time_s=parse_time(row.get("Start", "")),
+            end_time_s=parse_time(row.get("End", "")),
+            work_dir=optional(row["WorkDir"]),
+            raw_job_id=optional(row["JobIDRaw"]),
+            stdout=given.get("stdout"),
+            stderr=given.get("stderr"),
+        )
+        jobs.append(job)
+    return jobs
+
+
+def _of_columns(row: dict[str, str]) -> dict[str, str]:
+    stdout, stderr = optional(row["StdOut"]), optional(row["StdErr"])
+    return {} if stdout is None else {"stdout": stdout, "stderr": stderr or stdout}
+
+
+def _of_submit_line(line: str) -> dict[str, str]:
+    """The options before the script, whose own arguments follow it. Accounting keeps no quotes, so words are told apart by blanks.
+
+    Nothing where the output is not among them: then it may stand in the script, which nobody kept.
+    """
+    found: dict[str, str] = {}
+    takes: str | None = None
+    for word in line.split()[1:]:
+        name, equals, value = word.partition("=")
+        if name == "--wrap" or (takes is None and not word.startswith("-")):
+            break
+        if not word.startswith("-"):
+            if takes in _OUTPUT_OPTIONS:
+                found[_OUTPUT_OPTIONS[takes]] = word
+            takes = None
+        elif not word.startswith("--") and len(word) > 2:  # the value, or other switches, are glued to it
+            if word[:2] in _OUTPUT_OPTIONS:
+                found[_OUTPUT_OPTIONS[word[:2]]] = word[2:]
+            takes = None
+        else:
+            if equals and name in _OUTPUT_OPTIONS:
+                found[_OUTPUT_OPTIONS[name]] = value
+            takes = None if equals or name in _SWITCHES else name
+    return found if "stdout" in found else {}
+
+
+def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) -> Iterable[Job]:
+    """The jobs in an answer to one of the questions of this module, whichever it was. Old recordings have others, which are not read."""
+    text = out.decode("utf-8", "surrogateescape")
+    if not separator:
+        return ()
+    if argv[0] == "sacct":
+        return parse_accounting(text, separator, argv[-1].split(","))
+    return parse_jobs(text, separator, record_end)[0]
+
+
+class OutputPaths:
+    """The logs of a user's jobs. Rows of the queue may be told it by one thread while others ask it for paths.
+
+    `remembered` gives the jobs that coach saw in the queue, the newest first.
+    """
+
+    def __init__(self, io: Io, remembered: Callable[[], Iterable[Job]] = tuple) -> None:
+        self._io = io
+        self._remembered = remembered
+        self._rows: dict[str, Job] = {}
+        self._wanted: set[str] = set()
+        self._asked_s: dict[str, float] = {}
+        self._error = ""
+        self._turn = threading.Lock()
+
+    def learn(self, jobs: Iterable[Job]) -> None:
+        """Rows of the queue. Those of everybody's do not tell the paths, but the nodes on which a job has started since."""
+        for job in jobs:
+            known = self._rows.get(job.job_id)
+            if job.stdout is not None:
+                self._rows[job.job_id] = job
+            elif known is not None and known.submit_time_s != job.submit_time_s:
+                del self._rows[job.job_id]  # the number was given anew, or the job requeued
+            elif known is not None and job.nodes != known.nodes:
+                self._rows[job.job_id] = replace(known, nodes=job.nodes)
+
+    def of(self, job_id: str) -> tuple[Path, ...]:
+        """Empty while the job has not started, where the paths depend on that. Raises OSError when nobody knows them."""
+        if "[" in job_id:
+            return ()
+        # The script of a heterogeneous job runs in its first component, and its output is the output of all.
+        row = self.row(_COMPONENT.sub("+0", job_id)) or self.row(job_id)
+        if row is None:
+            raise OSError(errno.EIO, f"where job {job_id} writes its log is not known: {self._error}")
+        return output_paths(row) or ()
+
+    def row(self, job_id: str) -> Job | None:
+        """The job, of whoever knows it best: the queue, coach's memory, the accounting database. None when nobody does."""
+        if job_id not in self._rows:
+            self._wanted.add(job_id)
+            with self._turn:
+                if job_id not in self._rows and self._is_due(job_id):
+                    self._ask()
+        return self._rows.get(job_id)
+
+    def parts(self, job_id: str) -> list[Job]:
+        """The tasks of an array, or the components of a heterogeneous job, in their order: of the newest that had this number."""
+        self.row(job_id)
+        found = [row for row in self._rows.values() if _is_part_of(row.job_id, job_id)]
+        newest = max(found, key=lambda row: row.submit_time_s or 0.0, default=None)
+        # Another cluster, or one that was set up anew, gives the same numbers; what was submitted together is one script's.
+        alike = [
+            row for row in found if newest and (row.name, row.work_dir) == (newest.name, newest.work_dir)
+        ]
+        return sorted(alike, key=_part_order)
+
+    def beside(self, job: Job) -> list[Job]:
+        """Other jobs whose working directory is the same, lies in it or holds it, as far as they are known."""
+        rows = list(self._rows.values())
+        return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
+
+    def _is_due(self, job_id: str) -> bool:
+        asked_s = self._asked_s.get(job_id)
+        return asked_s is None or not 0 <= self._io.now() - asked_s < _RETRY_S
+
+    def _ask(self) -> None:
+        """About all that somebody wants to know and nobody has told yet."""
+        wanted = self._wanted - self._rows.keys()
+        self._asked_s.update(dict.fromkeys(wanted, self._io.now()))
+        result = self._io.run(jobs_by_id_query(_numbers(wanted)))
+        self._error = _failure(result) or "Slurm has forgotten the job"
+        if result.returncode == 0:
+            self._take(_jobs_of(result), wanted)
+        missing = wanted - self._rows.keys()
+        if missing:
+            self._take(self._remembered(), missing)
+        missing -= self._rows.keys()
+        if missing:
+            self._take(self._ask_accounting(missing), missing)
+
+    def _ask_accounting(self, job_ids: Iterable[str]) -> Iterable[Job]:
+        for fields in (_TOLD, _SUBMITTED):
+            result = self._io.run(accounting_query(_numbers(job_ids), fields))
+            if result.returncode == 0:
+                return _jobs_of(result)
+            if "Invalid field" not in result.stderr:
+                break
+        return ()
+
+    def _take(self, jobs: Iterable[Job], wanted: set[str]) -> None:
+        for job in jobs:
+            is_wanted = job.job_id in wanted or any(_is_part_of(job.job_id, each) for each in wanted)
+            if is_wanted and job.job_id not in self._rows:
+                self._rows[job.job_id] = job
+
+
+def _is_part_of(job_id: str, whole: str) -> bool:
+    return whole.isdecimal() and job_id.startswith((f"{whole}_", f"{whole}+"))
+
+
+def _part_order(job: Job) -> tuple[int, ...]:
+    return tuple(int(number) for number in _NUMBER.findall(job.job_id)[:2])
+
+
+def _is_within_reach(one: Job, other: Job) -> bool:
+    if one.work_dir is None or other.work_dir is None:
+        return False
+    first, second = PurePath(one.work_dir), PurePath(other.work_dir)
+    return first.is_relative_to(second) or second.is_relative_to(first)
+
+
+def _numbers(job_ids: Iterable[str]) -> list[str]:
+    found = (_NUMBER.match(job_id) for job_id in job_ids)
+    return sorted({match[0] for match in found if match is not None}, key=int)
+
+
+def _jobs_of(result: CommandResult) -> Iterable[Job]:
+    query = result.query
+    return jobs_told(query.argv, result.stdout, query.separator, query.record_end)
+
+
+def _failure(result: CommandResult) -> str | None:
+    if result.returncode == 0:
+        return None
+    return (
+        result.error
+        or failure_words(result.stderr)
+        or f"{result.query.argv[0]}: exit status {result.returncode}"
+    )

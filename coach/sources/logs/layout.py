@@ -1,0 +1,136 @@
+"""How a log lies on its lines: the same prefix before all of them, every line broken at one width, an empty line between any two.
+
+Whoever collects a log does this to all of its lines alike: the console of a pod, a logger that all output goes through, a terminal, a
+mail. It is learned from the log itself; what launchers put before a line is known in advance, and is log_text's. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from coach.sources.logs.line_text import ANSI, PREFIX, decode
+
+_MIN_LINES = 4
+_STRANGERS = 10
+"""One line of so many may lack the prefix of the others at either end of their order: a banner, what Slurm says."""
+_MIN_WIDTH, _MAX_WIDTH = 60, 250
+_NEARLY = 8
+_MAX_BROKEN = 50
+_INDENTED = b"  "
+"""A line that begins so goes on with nothing: the one before it is just so long."""
+_USUAL_WIDTHS = frozenset({80, 100, 120, 132, 160})
+_MIN_TORN = 2
+"""At an unusual width; at a usual one a single line is enough."""
+_TORN = re.compile(r".[A-Za-z]\n[a-z]|\S \n\S|.\S\n(?: \S|[),.;:\]'\"])")
+"""The end of a line and the beginning of the next, as no program ends and begins them, nor any that keeps words whole."""
+
+_NUMBER = re.compile(r"\d+")
+_LEVELS = "INFO|WARN|DEBUG|ERROR|CRITICAL|FATAL|TRACE"
+_SHAPE = re.compile(  # every number is a 0 here
+    r"(?:[>|]+ ?"
+    rf"|\[(?!rank|default|[IWEF][ 0]|0,0\])(?![^\]]*(?i:{_LEVELS}))[^\[\]]+\]:? ?"
+    r"|0[-/]0[-/]0[ T]0:0:0(?:[.,]0)?(?:Z| ?[+-]0:?0)?(?: - |:? )"
+    r"|[A-Z][a-z]{2} +0 0:0:0 \S+ [\w./-]+\[0\]: "
+    r"|0\.0\.0\.0(?::0)?: ?"
+    r"|(?!python|slurm)[A-Za-z](?=[\w.-]*0)[\w.-]*+(?::| [|>]) "
+    r"|(?:[\w.]+ - )?(?:ERROR|CRITICAL) - )+"
+)
+"""What whoever collects a log puts before its lines. A level below an error stays: who gives an error less has caught it."""
+_LEVEL = r"(?:(?:[\w.]+ - )?(?:ERROR|CRITICAL) - |\[(?:ERROR|CRITICAL)\]:? )?"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What was done to all lines of a log."""
+
+    prefix: str = ""
+    """The pattern of what stands before nearly all of them; empty for nothing."""
+    width: int | None = None
+    """Characters, at which every longer line was broken."""
+    is_spaced: bool = False
+    """An empty line stands between any two."""
+
+
+def layout_of(data: bytes) -> Layout:
+    """The layout of a log that begins with these bytes."""
+    lines = decode(ANSI.sub(b"", data)).replace("\r\n", "\n").split("\n")[:-1]
+    width = _width_of([line for line in lines if "\r" not in line])
+    if width is not None:
+        lines = list(_joined(lines, width))
+    said = [line for line in lines if line.strip()]
+    if len(said) < _MIN_LINES:
+        return Layout(width=width)
+    is_spaced = width is None and not any(a.strip() and b.strip() for a, b in pairwise(lines))
+    return Layout(_prefix_of(said), width, is_spaced)
+
+
+def join_broken(data: bytes, width: int) -> tuple[bytes, bytes]:
+    """The lines made whole again, and of the last what is there of it. Empty lines behind a line keep the numbers of those that follow."""
+    *lines, unended = data.split(b"\n")
+    joined: list[bytes] = []
+    begun: list[bytes] = []
+    for line in lines:
+        if begun and line.startswith(_INDENTED):
+            joined += _whole(begun)
+            begun = []
+        begun.append(line)
+        if len(decode(line)) != width or len(begun) == _MAX_BROKEN:
+            joined += _whole(begun)
+            begun = []
+    return b"".join(line + b"\n" for line in joined), b"\n".join([*begun, unended])
+
+
+def _whole(begun: list[bytes]) -> list[bytes]:
+    return [b"".join(begun), *[b""] * (len(begun) - 1)]
+
+
+def _joined(lines: Sequence[str], width: int) -> Iterator[str]:
+    begun = ""
+    for line in lines:
+        begun += line
+        if len(line) != width:
+            yield begun
+            begun = ""
+
+
+def _width_of(lines: Sequence[str]) -> int | None:
+    """No line is longer, and those that are so long break within words; where words stay whole, many are nearly so long."""
+    width = max(map(len, lines), default=0)
+    if not _MIN_WIDTH <= width <= _MAX_WIDTH:
+        return None
+    pairs = list(pairwise(lines))
+    begins = {_kind(line) for before, line in pairs if len(before) != width}
+    broken = {_kind(line): (before, line) for before, line in pairs if len(before) == width}
+    torn = sum(
+        kind not in begins and kind != _kind(before) and _TORN.match(f"{before[-2:]}\n{line[:2]}") is not None
+        for kind, (before, line) in broken.items()
+    )
+    wrapped = {
+        _kind(line) for before, line in pairs if width - _NEARLY <= len(before) < width and line[:1].islower()
+    }
+    enough = 1 if width in _USUAL_WIDTHS else _MIN_TORN
+    return width if torn >= enough and torn > len(wrapped) and 2 * torn >= len(broken) else None
+
+
+def _kind(line: str) -> str:
+    return _NUMBER.sub("0", line[:12])
+
+
+def _prefix_of(said: Sequence[str]) -> str:
+    kinds = sorted(_NUMBER.sub("0", line) for line in said)
+    common = _common(kinds[0], kinds[-1])
+    if common[:1].isspace():
+        return re.escape(common[: len(common) - len(common.lstrip())])
+    few = len(kinds) // _STRANGERS
+    found = _SHAPE.match(_common(kinds[few], kinds[-1 - few]))
+    if found is None or PREFIX.match(kinds[len(kinds) // 2]):
+        return ""
+    return re.escape(found[0]).replace("0", r"\d+") + _LEVEL
+
+
+def _common(first: str, last: str) -> str:
+    """What two lines begin with; of sorted lines also all between them."""
+    return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))

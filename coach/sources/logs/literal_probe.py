@@ -1,0 +1,371 @@
+"""What must stand around a literal where a pattern holds: a cheap look at the bytes beside it, before a line is decoded and searched.
+
+A log may hold a literal in every line, and patterns are dear. What is asked here is implied by the pattern and derived from it, so that
+rules say each thing once. Wherever a pattern is too clever less is asked, never more. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from itertools import takewhile
+from typing import Any
+
+from coach.model.training.log import Signature
+
+_parser = import_module("re._parser")  # what `re` itself reads patterns with; it has no stubs
+
+_CATEGORIES = {
+    "CATEGORY_DIGIT": r"\d",
+    "CATEGORY_SPACE": r"\s",
+    "CATEGORY_WORD": r"\w",
+    "CATEGORY_NOT_DIGIT": r"\D",
+    "CATEGORY_NOT_SPACE": r"\S",
+    "CATEGORY_NOT_WORD": r"\W",
+}
+_CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
+_ASCII = "".join(map(chr, range(128))).translate({ord("\n"): None, ord("\r"): None})
+_MAX_BYTES_PER_CHAR = 4
+_MAX_WIDE = 120
+"""What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is asked."""
+_MAX_BEFORE = 8
+"""So many characters before a literal are looked at,"""
+_MAX_BEFORES = 16
+"""where there are no more ways than these to come to it."""
+_MAX_FEW = 4
+_MAX_PATHS = 256
+_MIN_WORD = 3
+"""A shorter word stands in too many lines to tell anything."""
+_MAX_WORDS = 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """A part of a pattern: one character, alternatives, or neither."""
+
+    asked: bytes | None
+    """As a pattern over bytes; None: neither this nor anything behind it is asked."""
+    chars: str = ""
+    """Which character it is, where it is one of few."""
+    paths: tuple[tuple[_Piece, ...], ...] = ()
+    ahead: tuple[_Piece, ...] = ()
+    """What begins at the same place."""
+    last: bytes = b""
+    """A pattern for the byte that it ends with; empty where it may take none, or that is not known."""
+    is_one_byte: bool = False
+
+
+_Words = frozenset[bytes]
+_NO_WORDS: _Words = frozenset()
+_ANYTHING = _Piece(None)
+_BEGIN = _Piece(b"")
+_PLACES = {"AT_BEGINNING": [_BEGIN], "AT_END": [_Piece(rb"(?![^\r\n])")]}
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What a line says that a signature's pattern matches, as patterns over its bytes; it passes at one of the literals at least."""
+
+    behind: dict[str, bytes]
+    """For each literal that counts, what holds where it ends: what stands behind it, and next before it."""
+    begin: bytes = b""
+    """What the line begins with, freed of its prefix."""
+    elsewhere: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
+    """For some literals, words of which one at least also stands somewhere in the line."""
+
+
+@cache
+def probes_of(signature: Signature) -> Probes:
+    """Never more than the pattern asks."""
+    flags, literals = signature.pattern.flags, signature.literals
+    behind: dict[str, list[bytes]] = {}
+    begins: dict[bytes, dict[bytes, None]] = {}
+    elsewhere: dict[str, list[_Words]] = {}
+    paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
+    for path in paths:
+        found = _found(path, literals)
+        inner = _divided(path, literals) if not found and len(paths) <= _MAX_PATHS else []
+        if inner:
+            paths += inner
+            continue
+        # Where the path shows no literal, one may stand anywhere in the line.
+        found = found or [(len(path), literal) for literal in literals]
+        first = min(found)[0]
+        for at, literal in _needed(path, found):
+            befores = _befores(path[:at]) if at < len(path) else {b""}
+            words = re.escape(literal.encode())
+            is_such = b"|".join(b"(?<=" + before + words + b")" for before in sorted(befores))
+            asked = b"" if b"" in befores else b"(?:" + is_such + b")"
+            behind.setdefault(literal, []).append(asked + _asked(path[at + len(literal) :])[0])
+            elsewhere.setdefault(literal, []).append(_words_apart(path, at, at + len(literal)))
+        head, is_whole = _asked(path[:first]) if path[0] is _BEGIN else (b"", False)
+        begins.setdefault(head, {})[_asked(path[first : first + 1])[0] if is_whole else b""] = None
+    # Paths that begin alike are looked at once.
+    is_anything = b"" in begins.get(b"", {})
+    begin = (
+        b"" if is_anything else b"|".join(head + b"(?:%s)" % b"|".join(then) for head, then in begins.items())
+    )
+    return Probes(
+        {
+            literal: b"" if b"" in tails else b"|".join(dict.fromkeys(tails))
+            for literal, tails in behind.items()
+        },
+        begin,
+        {literal: tuple(sorted(apart)) for literal, ways in elsewhere.items() if (apart := _any_of(ways))},
+    )
+
+
+def _divided(path: tuple[_Piece, ...], literals: Sequence[str]) -> list[tuple[_Piece, ...]]:
+    """The path once for each alternative of one of its pieces: of the first that brings a literal to light, else of the first that may.
+
+    What a pattern looks ahead for is a path of its own, which ends there.
+    """
+    divided = [
+        (piece.paths, [(*path[:at], *inner, *path[at + 1 :]) for inner in piece.paths])
+        for at, piece in enumerate(path)
+        if piece.paths
+    ]
+    ahead = [((piece.ahead,), [(*path[:at], *piece.ahead)]) for at, piece in enumerate(path) if piece.ahead]
+    for _, among in divided + ahead:
+        if any(_found(way, literals) for way in among):
+            return among
+    for added, among in divided + ahead:
+        if any(_may_show(inner, literals) for inner in added):
+            return among
+    return divided[0][1] if divided else []
+
+
+def _may_show(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
+    return bool(_found(path, literals)) or any(
+        _may_show(inner, literals) for piece in path for inner in (*piece.paths, piece.ahead)
+    )
+
+
+def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, str]]:
+    """Where in a path a literal stands, whatever else the path takes."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for at, piece in enumerate(path):
+        for char in piece.chars:
+            places[char].append(at)
+    return [
+        (at, literal)
+        for literal in literals
+        if literal[0] in places
+        for at in places[literal[0]]
+        if at + len(literal) <= len(path)
+        and all(char in path[at + n].chars for n, char in enumerate(literal))
+    ]
+
+
+def _needed(path: Sequence[_Piece], found: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The first of the literals, up to a place where one of them stands for certain, whichever characters the path takes."""
+    for at in sorted({at for at, _ in found}):
+        if _is_certain(path[at:], [literal for place, literal in found if place == at]):
+            return [(place, literal) for place, literal in found if place <= at]
+    return list(found)
+
+
+def _is_certain(path: Sequence[_Piece], literals: Sequence[str]) -> bool:
+    if not all(literals):
+        return True
+    return bool(literals and path and path[0].chars) and all(
+        _is_certain(path[1:], [literal[1:] for literal in literals if literal[0] == char])
+        for char in path[0].chars
+    )
+
+
+def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
+    """A pattern for a path, and whether it asks all that the path does."""
+    asked = b""
+    for piece in path:
+        if piece.asked is None:
+            return asked, False
+        asked += piece.asked
+    return asked, True
+
+
+def _words_apart(path: Sequence[_Piece], start: int, end: int) -> _Words:
+    """Words that a line holds beside the literal at this place of the path, further off than what is asked next to it."""
+    nearest = takewhile(lambda piece: piece.is_one_byte, reversed(path[max(0, start - _MAX_BEFORE) : start]))
+    before = start - len([*nearest]) if start < len(path) else start
+    behind = next((at for at in range(end, len(path)) if path[at].asked is None), len(path))
+    return max(_words(path[:before]), _words(path[behind:]), key=_worth)
+
+
+def _words(path: Iterable[_Piece]) -> _Words:
+    """The most telling words of which a line that the path takes holds one at least."""
+    choices, run = [_NO_WORDS], ""
+    for piece in (*path, _ANYTHING):
+        if len(piece.chars) == 1:
+            run += piece.chars
+            continue
+        choices.append(frozenset({run.encode()}) if len(run) >= _MIN_WORD else _NO_WORDS)
+        ways = [*piece.paths, *([piece.ahead] if piece.ahead else [])]
+        choices += [_any_of([_words(inner) for inner in ways])] if ways else []
+        run = ""
+    return max(choices, key=_worth)
+
+
+def _any_of(ways: Sequence[_Words]) -> _Words:
+    """The words of one way or another, but those in which another stands; none where there is a way without."""
+    words = _NO_WORDS.union(*ways) if all(ways) else _NO_WORDS
+    return frozenset(word for word in words if not any(other in word for other in words - {word}))
+
+
+def _worth(words: _Words) -> tuple[int, int]:
+    return (min(map(len, words)), -len(words)) if 0 < len(words) <= _MAX_WORDS else (0, 0)
+
+
+def _befores(path: Sequence[_Piece], most: int = _MAX_BEFORE) -> set[bytes]:
+    """Patterns of which one holds at the end of a path: for as many bytes as are known one by one."""
+    if not path or most == 0:
+        return {b""}
+    *rest, piece = path
+    if piece.is_one_byte:
+        return {before + piece.last for before in _befores(rest, most - 1)}
+    found: set[bytes] = set()
+    for inner in piece.paths:
+        found |= _befores((*rest, *inner), most)
+        if len(found) > _MAX_BEFORES:
+            break
+    return found if 0 < len(found) <= _MAX_BEFORES else {piece.last}
+
+
+def _pieces(tree: Iterable[tuple[Any, Any]], is_any_case: bool) -> tuple[_Piece, ...]:
+    pieces: list[_Piece] = []
+    for operation, said in tree:
+        name = str(operation)
+        if name == "SUBPATTERN":
+            _, added, removed, inner = said
+            is_inner = bool(added & re.IGNORECASE) or (is_any_case and not removed & re.IGNORECASE)
+            pieces += _pieces(inner, is_inner)
+        elif name == "ATOMIC_GROUP":
+            pieces += _pieces(said, is_any_case)
+        elif name == "BRANCH":
+            pieces += _branch(tuple(_pieces(inner, is_any_case) for inner in said[1]))
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            low, high, inner = said
+            is_possessive = name == "POSSESSIVE_REPEAT"
+            pieces += _repeated(low, int(high), inner, is_any_case, is_possessive)
+        elif name == "AT":
+            pieces += _PLACES.get(str(said), [])
+        elif name in _CHARACTERS:
+            pieces.append(_one(*_chars(name, said, is_any_case)))
+        elif name in ("ASSERT", "ASSERT_NOT"):
+            pieces += _looked_ahead(name, said[1], is_any_case) if said[0] > 0 else []
+        else:
+            pieces.append(_ANYTHING)
+    return tuple(pieces)
+
+
+def _looked_ahead(name: str, tree: Sequence[tuple[Any, Any]], is_any_case: bool) -> list[_Piece]:
+    """Of what must not be there only a character that is known for certain."""
+    if name == "ASSERT":
+        ahead = _pieces(tree, is_any_case)
+        asked, _ = _asked(ahead)
+        return [_Piece(b"(?=" + asked + b")" if asked else b"", ahead=ahead)]
+    if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS:
+        chars, _ = _chars(str(tree[0][0]), tree[0][1], is_any_case)
+        return [_Piece(b"(?!" + _class(chars, False) + b")")] if chars else []
+    return []
+
+
+def _branch(paths: tuple[tuple[_Piece, ...], ...]) -> list[_Piece]:
+    asked = [_asked(path) for path in paths]
+    lasts = [path[-1].last if path else b"" for path in paths]
+    last = b"(?:" + b"|".join(dict.fromkeys(lasts)) + b")" if all(lasts) else b""
+    piece = _Piece(b"(?:" + b"|".join(text for text, _ in asked) + b")", paths=paths, last=last)
+    return [piece] if all(is_whole for _, is_whole in asked) else [piece, _ANYTHING]
+
+
+def _repeated(
+    low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case: bool, is_possessive: bool
+) -> list[_Piece]:
+    bounds = _bounds(low, high, _MAX_BYTES_PER_CHAR)
+    if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS and (low, high) != (0, 1):
+        chars, has_others = _chars(str(tree[0][0]), tree[0][1], is_any_case)
+        is_asked = len(chars) <= _MAX_WIDE
+        one = _class(chars, has_others)
+        if is_possessive and low <= 1 and chars:
+            return [
+                _Piece(_run(chars, has_others, low, high) if is_asked else None, last=one if low else b"")
+            ]
+        return [_Piece(one + bounds if is_asked else None, last=one if low else b"")]
+    inner = _pieces(tree, is_any_case)
+    if (low, high) == (0, 1):
+        return _branch((inner, ()))
+    asked, is_whole = _asked(inner)
+    if is_whole:
+        return [_Piece(b"(?:" + asked + b")" + bounds, last=inner[-1].last if inner and low else b"")]
+    return [_Piece(asked), _ANYTHING] if low else [_ANYTHING]
+
+
+def _run(chars: str, has_others: bool, low: int, high: int) -> bytes:
+    """A possessive repeat.
+
+    It gives nothing back among ASCII characters: these are known for certain to be taken or not.
+    """
+    certain = _class(chars, False) + _bounds(low, high, 1) + b"+"
+    if not has_others:
+        return certain
+    others = rb"[\x80-\xff]" + _class(chars, True) + _bounds(0, high, _MAX_BYTES_PER_CHAR)
+    either = certain + b"(?:" + others + b")?"
+    return b"(?:" + either + b"|" + others + b")" if low else either
+
+
+def _bounds(low: int, high: int, num_bytes: int) -> bytes:
+    return b"{%d,%s}" % (low, b"" if high == int(_parser.MAXREPEAT) else b"%d" % (high * num_bytes))
+
+
+@cache
+def _one(chars: str, has_others: bool) -> _Piece:
+    one = _class(chars, has_others)
+    several = b"{1,%d}" % _MAX_BYTES_PER_CHAR if has_others else b""
+    few = chars if len(chars) <= _MAX_FEW and not has_others else ""
+    return _Piece(one + several, few, last=one, is_one_byte=not has_others)
+
+
+def _chars(name: str, said: Any, is_any_case: bool) -> tuple[str, bool]:
+    """The ASCII characters that are taken, and whether others may be."""
+    if name == "ANY":
+        return _ASCII, True
+    return _chars_of(tuple(said) if name == "IN" else ((name, said),), is_any_case)
+
+
+@cache
+def _chars_of(items: tuple[tuple[Any, Any], ...], is_any_case: bool) -> tuple[str, bool]:
+    names = [str(item) for item, _ in items]
+    is_negated = names[0] in ("NEGATE", "NOT_LITERAL")
+    taken = set().union(*map(_taken, items))
+    if is_any_case:
+        taken |= {other for char in taken for other in (char.lower(), char.upper())}
+    chars = "".join(char for char in _ASCII if (char in taken) != is_negated)
+    has_others = is_negated or any(
+        ord(_last(item)) > 127 if str(item[0]) in ("LITERAL", "RANGE") else True for item in items
+    )
+    return chars, has_others
+
+
+def _last(item: tuple[Any, Any]) -> str:
+    return chr(item[1][1] if str(item[0]) == "RANGE" else item[1])
+
+
+def _taken(item: tuple[Any, Any]) -> set[str]:
+    name, said = str(item[0]), item[1]
+    if name == "NEGATE":
+        return set()
+    if name == "CATEGORY":
+        return set(re.findall(_CATEGORIES[str(said)], _ASCII))
+    first, last = said if name == "RANGE" else (said, said)
+    return set(map(chr, range(first, min(last, 127) + 1))).intersection(_ASCII)
+
+
+def _class(chars: str, has_others: bool) -> bytes:
+    if len(chars) == 1 and not has_others:
+        return re.escape(chars).encode()
+    inner = re.escape(chars).encode()
+    return b"[" + inner + (rb"\x80-\xff" if has_others else b"") + b"]"

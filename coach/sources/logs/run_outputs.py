@@ -1,0 +1,82 @@
+"""Where the output of a run is: in its directory, or in a file elsewhere that `coach run` found its output
+going to.
+
+run.json names such a file, and another user's run.json may name any file that this user can read. So only a
+run of this user's own is followed out of its directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.model.errors import UserError
+from coach.sources.follow import read_whole
+from coach.sources.io import Io
+from coach.sources.runs.run_files import parse_json
+from coach.sources.values import table, text, whole
+
+
+class RunLogs:
+    """The logs of one run. run.json is read until it has named them.
+
+    `of_job` knows where Slurm writes: the tasks of a step leave their output to it.
+    """
+
+    def __init__(
+        self, io: Io, run_dir: Path, of_job: Callable[[str], tuple[Path, ...]] = lambda job_id: ()
+    ) -> None:
+        self._io = io
+        self._of_job = of_job
+        self._job_id: str | None = None
+        self._run_dir = run_dir
+        paths = runs.RunPaths(run_dir)
+        self._own = {"stdout.log": paths.stdout_log, "stderr.log": paths.stderr_log}
+        self._paths: tuple[Path, ...] | None = None
+        self._starts: Mapping[Path, int] = {}
+
+    def paths(self) -> tuple[Path, ...]:
+        """The logs, standard output first. Raises OSError where the job's are asked for."""
+        if self._paths is None:
+            self._learn()
+        of_job = self._of_job(self._job_id) if self._job_id is not None else ()
+        return self._paths or of_job or tuple(self._own.values())
+
+    def start_of(self, path: Path) -> int:
+        """How many bytes stood in the file when the run began: they are not of the run."""
+        return self._starts.get(path, 0)
+
+    def _learn(self) -> None:
+        path = runs.RunPaths(self._run_dir).run_json
+        try:
+            value = parse_json(read_whole(self._io, path), path)
+        except (OSError, UserError):
+            return
+        if "command" in value and "output" not in value:
+            return  # `coach run` has made the run, and is about to start its command
+        output = table(value.get("output"))
+        places: dict[Path, int] = {}
+        for stream in ("stdout", "stderr"):
+            place = self._place(output, stream)
+            if place is not None:
+                places.setdefault(place, max(0, whole(output.get(f"{stream}_start_bytes")) or 0))
+        self._starts = {place: start for place, start in places.items() if start}
+        self._paths = tuple(places)
+        if "command" in value and not places and value.get("backend") == "slurm":
+            self._job_id = text(value.get("job_id"))
+
+    def _place(self, output: Mapping[str, Any], stream: str) -> Path | None:
+        named = text(output.get(stream))
+        if named in self._own:
+            return self._own[named]
+        is_elsewhere = named is not None and named.startswith("/") and self._is_own_run()
+        return Path(named) if named is not None and is_elsewhere else None
+
+    def _is_own_run(self) -> bool:
+        try:
+            return self._run_dir.stat().st_uid == os.geteuid()
+        except OSError:
+            return True  # in a replay: all its files are the recording's

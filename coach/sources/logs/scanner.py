@@ -1,0 +1,392 @@
+"""Scan a log's bytes for signatures, each byte once, whatever pieces it comes in.
+
+A healthy log must cost next to nothing: only lines that `line_filter` lets through are decoded, freed of prefixes and searched.
+Pure: bytes in, hits out.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
+from coach.sources.logs.layout import Layout, join_broken, layout_of
+from coach.sources.logs.line_filter import Block, LineFilter
+from coach.sources.logs.line_text import (
+    ANSI,
+    decode,
+    decoder_of,
+    end_of_line,
+    is_inside_frames,
+    is_source_line,
+    is_traceback_head,
+    parse_time_s,
+    split_prefix,
+    start_of_line,
+    traceback_before,
+    traceback_heads,
+)
+
+MAX_TAIL_LINES = 400
+BINARY_CHECK_BYTES = 8 << 10
+LAYOUT_BYTES = 64 << 10
+"""What was done to all lines of a log is learned from so much of it."""
+MAX_FIRST_HITS = 100
+MAX_LAST_HITS = 100
+"""A log that says the same a million times is told by its first and its last sayings; the middle is passed over unread."""
+_PASSING_HITS = 5
+"""So many of the last where more of the log is there to be read. Of the points of a curve none is left out for that."""
+
+_CONTEXT_BYTES = 256 << 10
+"""How far back a traceback's head is looked for, and what the tail is cut from."""
+_TEXT_BYTES_PER_ZERO = 64
+"""torch's DataLoader writes a zero behind its words about a bus error; a binary file has many more."""
+_MAX_TAIL_LINE_CHARS = 4096
+_MAX_TRACEBACK_LINES = 400
+
+
+@dataclass(slots=True)
+class _OpenTraceback:
+    """A hit inside the frames of a traceback whose end was not read yet."""
+
+    hit: LogHit
+    lines: list[str]
+    num_seen: int = 0
+    is_closed: bool = False
+
+    def add(self, rank: int | None, words: str) -> None:
+        self.num_seen += 1
+        if rank == self.hit.rank and words.strip():
+            self.lines.append(words)
+            self.is_closed = not is_inside_frames(words)
+        self.is_closed = self.is_closed or self.num_seen >= _MAX_TRACEBACK_LINES
+
+    @property
+    def complete_hit(self) -> LogHit:
+        return replace(self.hit, traceback=tuple(self.lines))
+
+
+class _Line(NamedTuple):
+    """One decoded line: as it stands, freed of what stands before every line of its log, and of its launcher's prefix too."""
+
+    raw: str
+    text: str
+    rank: int | None
+    words: str
+
+
+class _Newlines:
+    """Counts the line ends before places of a text, which are asked for in ascending order."""
+
+    def __init__(self, text: bytes, start: int, num_before: int) -> None:
+        self._text = text
+        self._counted = start
+        self._num_before = num_before
+
+    def before(self, place: int) -> int:
+        self._num_before += self._text.count(b"\n", self._counted, place)
+        self._counted = place
+        return self._num_before
+
+
+class LogScanner:
+    """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`.
+
+    Where an attempt of a requeued job begins or ends is always among them.
+    """
+
+    def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
+        self.is_binary = False
+        self._file = file
+        self._signatures = (*signatures, ATTEMPT, REQUEUED)
+        self._filter = LineFilter(self._signatures)
+        self._layout = Layout()
+        self._own_prefix = re.compile("")
+        self._sample = b""
+        self._num_learned = -1
+        self._context = b""
+        self._is_context_cut = False
+        self._pending = b""
+        self._is_overlong = False
+        self._num_bytes = 0
+        self._num_text_bytes = 0
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._num_newlines = num_lines_before
+        self._held: list[LogHit] = []
+        self._open: list[_OpenTraceback] = []
+        self._flushed: set[int] = set()
+        self._is_passing = False
+        self._num_hits: Counter[int] = Counter()
+
+    def feed(self, data: bytes, is_more: bool = False) -> list[LogHit]:
+        """Scan more of the log. Hits that need later bytes to be complete come with a later call.
+
+        `is_more`: what follows can be read at once, so that the end of this piece tells nothing of how the log ends.
+        """
+        self._is_passing = is_more
+        self._num_bytes += len(data)
+        data = self._as_utf8(data)
+        num_before = self._num_text_bytes
+        self._num_text_bytes += len(data)
+        head = data[: max(0, BINARY_CHECK_BYTES - num_before)]
+        if head.count(b"\0") * _TEXT_BYTES_PER_ZERO > len(head):
+            self.is_binary = True
+        if self.is_binary:
+            self._held, self._open, self._context, self._pending = [], [], b"", b""
+            return []
+        data = data.replace(b"\0", b"")
+        self._learn_layout(data)
+        hits = self._held + self._take(data)
+        # Until enough was read to know that this is text, nothing is said about it.
+        self._held = hits if self._num_text_bytes < BINARY_CHECK_BYTES else []
+        return [] if self._held else hits
+
+    def _as_utf8(self, data: bytes) -> bytes:
+        if not self._num_text_bytes:
+            # A program that goes on writing where it was, after its log was cut, leaves a hole of zeros before it.
+            data = data.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)
+            self._decoder = self._decoder or decoder_of(data)
+        return data if self._decoder is None else self._decoder.decode(data).encode("utf-8", "replace")
+
+    def _learn_layout(self, data: bytes) -> None:
+        """Asked again when twice as much is known of the log, until it is enough."""
+        if self._num_learned >= LAYOUT_BYTES:
+            return
+        self._sample += data[: LAYOUT_BYTES - len(self._sample)]
+        if len(self._sample) < 2 * self._num_learned:
+            return
+        self._num_learned = len(self._sample)
+        layout = layout_of(self._sample)
+        if layout.prefix != self._layout.prefix:
+            self._filter = LineFilter(self._signatures, layout.prefix)
+            self._own_prefix = re.compile(f"(?:{layout.prefix})?")
+        self._layout = layout
+
+    def _line_of(self, data: bytes) -> _Line:
+        raw = decode(data)
+        text = self._without_own_prefix(raw)
+        return _Line(raw, text, *split_prefix(text))
+
+    def _without_own_prefix(self, line: str) -> str:
+        return self._own_prefix.sub("", line, count=1) if self._layout.prefix else line
+
+    def flush(self) -> list[LogHit]:
+        """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
+        self._is_passing = False
+        hits, self._held = self._held, []
+        ended, unended = self._joined(ANSI.sub(b"", self._pending))
+        text, start = self._context + ended + unended.replace(b"\n", b""), len(self._context)
+        hits += self._close_tracebacks(text, start)
+        for index, hit in self._scan(text, text[start:], _Newlines(text, start, self._num_newlines)):
+            self._flushed.add(index)
+            hits += [hit] if hit is not None else []
+        hits += [opened.complete_hit for opened in self._open]
+        self._open = []
+        return hits
+
+    def tail(self) -> LogTail:
+        """The last lines, as they would be shown: of a progress line what stands last."""
+        if self.is_binary:
+            note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
+            return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
+        lines = (self._context + ANSI.sub(b"", self._pending)).split(b"\n")
+        num_lines = self._num_newlines + self._pending.count(b"\n") + 1
+        if not lines[-1]:
+            lines.pop()
+            num_lines -= 1
+        if self._is_context_cut and len(lines) > 1:
+            del lines[0]
+        shown = tuple(_last_piece(decode(line)) for line in lines[-MAX_TAIL_LINES:])
+        words = tuple(map(self._without_own_prefix, shown)) if self._layout.prefix else ()
+        return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines, words=words)
+
+    def _take(self, data: bytes) -> list[LogHit]:
+        """Cut complete lines off what came, scan them, keep the rest."""
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if end == 0:
+            self._keep(data)
+            return []
+        block = data[:end]
+        if self._is_overlong:
+            block = block[end_of_line(block, 0) :]
+        block = _bounded(self._pending + block)
+        if b"\x1b" in block:
+            block = ANSI.sub(b"", block)
+        block, self._pending = self._joined(block)
+        self._is_overlong = False
+        self._keep(data[end:])
+        text, start = self._context + block, len(self._context)
+        hits = self._close_tracebacks(text, start) if self._open else []
+        newlines = _Newlines(text, start, self._num_newlines)
+        hits += [hit for _, hit in self._scan(text, block, newlines) if hit is not None]
+        self._flushed = set()
+        self._num_newlines = newlines.before(len(text))
+        self._is_context_cut = self._is_context_cut or len(text) > _CONTEXT_BYTES
+        self._context = text[-_CONTEXT_BYTES:]
+        return hits
+
+    def _joined(self, block: bytes) -> tuple[bytes, bytes]:
+        """What is complete, and what may go on with the next line."""
+        return (block, b"") if self._layout.width is None else join_broken(block, self._layout.width)
+
+    def _keep(self, rest: bytes) -> None:
+        if not self._is_overlong:
+            self._pending += rest[: MAX_LINE_BYTES - len(self._pending)]
+            self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
+
+    def _scan(self, text: bytes, block: bytes, newlines: _Newlines) -> Iterator[tuple[int, LogHit | None]]:
+        """(signature's index, hit) of the lines of the block, in order; None for a hit whose traceback goes on.
+
+        What is before it in the text was scanned already, and is looked at for the beginning of a traceback only.
+        """
+        start = len(text) - len(block)
+        kept = self._filter.look_at(block)
+        lines: dict[int, _Line] = {}
+        found = [
+            (place, index, match)
+            for index in sorted(kept.places)
+            for place, match in self._matches(index, kept, block, lines)
+        ]
+        found.sort(key=lambda item: item[:2])
+        heads = traceback_heads(text) if found else []
+        for place, index, match in found:
+            line_start, line_end = start + place, start + kept.lines.end_of(place)
+            signature, line = self._signatures[index], lines[place]
+            nearest = bisect_left(heads, line_end) - 1
+            is_near = nearest >= 0 and heads[nearest] >= line_start - _CONTEXT_BYTES
+            before = self._lines_before(text, line_start) if is_near else ()
+            if not signature.reads_source and is_source_line(line.words, line.rank, before):
+                continue
+            fields = {key: value for key, value in match.groupdict().items() if value is not None}
+            number, time_s = newlines.before(line_start) + 1, parse_time_s(line.raw)
+            hit = LogHit(
+                signature.rule, signature.name, self._file, number, line.text, fields, line.rank, time_s
+            )
+            if is_near:
+                yield index, self._with_traceback(hit, line.words, text, line_start, line_end)
+            else:
+                yield index, hit
+
+    def _matches(
+        self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
+    ) -> Iterator[tuple[int, re.Match[str]]]:
+        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this block."""
+        pattern, max_chars = self._signatures[index].pattern, self._signatures[index].max_chars
+        is_curve = "value" in pattern.groupindex
+        max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
+
+        def match(place: int) -> re.Match[str] | None:
+            kind = kept.lines.kind_of(place) if kept.is_by_kind else None
+            if kind is not None and self._filter.is_turned_down(kind, index):
+                return None
+            if index in self._flushed and place == 0:
+                return None
+            line = lines.get(place)
+            if line is None:
+                line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
+            found = pattern.search(line.words, 0, max_chars)
+            if found is None and kind is not None:
+                self._filter.turn_down(kind, index)
+            return found
+
+        places = kept.places[index]
+        reached = -1
+        if self._num_hits[index] < MAX_FIRST_HITS:
+            for reached in places:
+                found = match(reached)
+                if found is not None:
+                    yield reached, found
+                    self._num_hits[index] += 1
+                    if self._num_hits[index] == MAX_FIRST_HITS:
+                        break
+            else:
+                return
+        num_last = 0
+        for place in reversed(places):
+            if place <= reached:
+                return
+            found = match(place)
+            if found is not None:
+                yield place, found
+                num_last += 1
+                if num_last == max_last:
+                    return
+
+    def _with_traceback(
+        self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
+    ) -> LogHit | None:
+        """The hit with the traceback it stands in; None when that is not complete yet."""
+        before = traceback_before(self._lines_before(text, line_start), hit.rank)
+        if is_traceback_head(words):
+            before = before or ()
+        if before is None:
+            return hit
+        opened = _OpenTraceback(hit, [*before, words])
+        if not is_inside_frames(words) and not is_traceback_head(words):
+            return opened.complete_hit
+        for rank, following in self._lines_after(text, line_end):
+            opened.add(rank, following)
+            if opened.is_closed:
+                return opened.complete_hit
+        self._open.append(opened)
+        return None
+
+    def _close_tracebacks(self, text: bytes, start: int) -> list[LogHit]:
+        closed: list[LogHit] = []
+        if self._open:
+            for rank, words in self._lines_after(text, start):
+                for opened in self._open:
+                    opened.add(rank, words)
+                closed += [opened.complete_hit for opened in self._open if opened.is_closed]
+                self._open = [opened for opened in self._open if not opened.is_closed]
+                if not self._open:
+                    break
+        return closed
+
+    def _lines_before(self, text: bytes, line_start: int) -> Iterator[tuple[int | None, str]]:
+        """(rank, words) of the lines before a line, the nearest first."""
+        are_empty_skipped = self._layout.is_spaced or self._layout.width is not None
+        lowest, end = max(0, line_start - _CONTEXT_BYTES), line_start
+        for _ in range(_MAX_TRACEBACK_LINES * 8):
+            if end <= lowest:
+                return
+            end -= 2 if text[end - 2 : end] == b"\r\n" else 1
+            start = start_of_line(text, end, lowest)
+            if start < end or not are_empty_skipped:
+                line = self._line_of(text[start:end])
+                yield line.rank, line.words
+            end = start
+
+    def _lines_after(self, text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
+        """(rank, words) of the lines from `start` on; the line end that `start` may stand on is passed over."""
+        while start < len(text):
+            end = end_of_line(text, start)
+            if end > start:
+                line = self._line_of(text[start:end])
+                yield line.rank, line.words
+            start = end + 1
+
+
+def _bounded(data: bytes) -> bytes:
+    """Complete lines, each cut to MAX_LINE_BYTES."""
+    pieces: list[bytes] = []
+    kept = start = 0
+    while len(data) - start > MAX_LINE_BYTES:
+        window = start + MAX_LINE_BYTES + 1
+        end = max(data.rfind(b"\n", start, window), data.rfind(b"\r", start, window)) + 1
+        if end:
+            start = end
+        else:
+            pieces.append(data[kept : start + MAX_LINE_BYTES])
+            kept = start = end_of_line(data, start + MAX_LINE_BYTES)
+    return b"".join([*pieces, data[kept:]]) if pieces else data
+
+
+def _last_piece(line: str) -> str:
+    piece = next((piece for piece in reversed(line.split("\r")) if piece), "")
+    return piece if len(piece) <= _MAX_TAIL_LINE_CHARS else piece[:_MAX_TAIL_LINE_CHARS] + "…"

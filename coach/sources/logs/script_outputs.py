@@ -1,0 +1,127 @@
+"""Which logs a batch script names beside the job's own: by `srun -o`, by redirection, by `tee`. Pure.
+
+Slurm tells where a job writes, and not where its steps do. A script is a program, and nobody can say for certain what it does: so each name
+becomes a pattern, in which what is not known stands for anything, and whoever finds a file by it looks at its time as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from coach.sources.logs.output_path import Names
+
+MAX_NAMES = 32
+_MAX_UNKNOWN = 6
+"""Parts of a name; of more nobody can say quickly whether a file has it."""
+
+_WORD = r"\"[^\"\n]*\"|'[^'\n]*'|(?:\\.|\$\([^)\n]{0,500}\)|[^\s;|&<>()\"'])+"
+_TOKEN = re.compile(rf"(?:{_WORD})+|[;|&]+")
+_REDIRECTED = re.compile(rf"(?:&>>?|(?<![<&])\d?>>?\|?)\s*(?P<file>(?:{_WORD})+)")
+_TEE = re.compile(rf"\btee\s+(?:-\S+\s+)*(?P<file>(?:{_WORD})+)")
+_ASSIGNED = re.compile(
+    rf"^[ \t]*(?:export\s+|readonly\s+)?(?P<name>\w+)=(?P<value>(?:{_WORD})*+)[ \t]*$", re.MULTILINE
+)
+_SRUN = re.compile(r"(?:^|[\s;|&(])srun\s")
+_OUTPUT = re.compile(r"(?:--(?:output|error)(?:=(?P<long>.*))?|-[oe](?P<short>.*))$")
+_SWITCH = re.compile(
+    r"--(?:label|unbuffered|overlap|exact|exclusive|pty|verbose|quiet|no-kill|kill-on-bad-exit|overcommit|multi-prog"
+    r"|preserve-env|contiguous|disable-status|spread-job)$|-[luvQkKOXEZs]+$"
+)
+_UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}+[^}/]{0,200}\}|\$\w+|[*?]")
+_SHAPES = {"t": r"\d+", "n": r"\d+", "s": r"\w+", "J": r"\d+\.\w+", "N": r"[\w.-]+", "%": "%"}
+"""What srun's patterns look like that only the step knows."""
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
+_TEXT = re.compile(r"\.(?:out|err|log|txt)$")
+_DATA = re.compile(
+    r"\.(?:pt|pth|bin|jsonl?|csv|npz?|npy|h5|pkl|safetensors|onnx|tar|gz|zip|parquet|png|ya?ml)$"
+)
+
+
+def named_outputs(script: str, names: Names) -> tuple[str, ...]:
+    """The paths as regular expressions, absolute or relative to wherever the script stands when it writes."""
+    lines = re.sub(r"\\\n", " ", script)
+    lines = re.sub(r"(?m)^[ \t]*#.*$", "", lines)
+    known = _variables(lines, names)
+    found = dict.fromkeys(_pattern(path, names) for path in _paths(lines, known))
+    return tuple(path for path in found if path)[:MAX_NAMES]
+
+
+def _paths(lines: str, variables: Mapping[str, str]) -> Iterator[str]:
+    for line in lines.splitlines():
+        for started in islice(_SRUN.finditer(line), MAX_NAMES):
+            said = (_filled(path, variables) for path in _of_srun(line[started.end() :]))
+            yield from (path for path in said if not _DATA.search(path))
+        for found in (*_REDIRECTED.finditer(line), *_TEE.finditer(line)):
+            path = _filled(_unquoted(found["file"]), variables)
+            if _TEXT.search(path):
+                yield path
+
+
+def _of_srun(rest: str) -> Iterator[str]:
+    """Its own options; those behind the program are the program's."""
+    takes_value, is_output = False, False
+    for found in _TOKEN.finditer(rest):
+        token = found[0]
+        if takes_value:
+            if is_output:
+                yield _unquoted(token)
+            takes_value = is_output = False
+        elif not token.startswith("-"):
+            return
+        elif (output := _OUTPUT.match(token)) is not None:
+            path = _unquoted(output["long"] or output["short"] or "")
+            takes_value = is_output = not path
+            if path:
+                yield path
+        else:
+            is_glued = "=" in token or (not token.startswith("--") and len(token) > 2)
+            takes_value = not is_glued and not _SWITCH.match(token)
+
+
+def _variables(lines: str, names: Names) -> Mapping[str, str]:
+    values = {found["name"]: _unquoted(found["value"]) for found in _ASSIGNED.finditer(lines)}
+    told = {
+        "SLURM_JOB_ID": names.job_id,
+        "SLURM_JOBID": names.job_id,
+        "SLURM_ARRAY_JOB_ID": names.array_job_id,
+        "SLURM_ARRAY_TASK_ID": names.array_task,
+        "SLURM_JOB_NAME": names.job_name,
+        "USER": names.user,
+    }
+    return {**values, **{name: value for name, value in told.items() if value is not None}}
+
+
+def _filled(path: str, variables: Mapping[str, str]) -> str:
+    for _ in range(4):  # a variable may stand in another's value
+        path = _VARIABLE.sub(lambda found: variables.get(found["braced"] or found["plain"], found[0]), path)
+    return path
+
+
+def _pattern(path: str, names: Names) -> str:
+    """Nothing where it could be any file."""
+    path = path.removeprefix("./")
+    known = {
+        "j": names.job_id,
+        "A": names.array_job_id,
+        "a": names.array_task,
+        "x": names.job_name,
+        "u": names.user,
+    }
+    parts, end = [], 0
+    for unknown in _UNKNOWN.finditer(path):
+        letter = unknown[0][-1] if unknown[0][0] == "%" else ""
+        told = known.get(letter)
+        stands_for = _SHAPES.get(letter, ".*") if told is None else re.escape(told)
+        parts += [re.escape(path[end : unknown.start()]), stands_for]
+        end = unknown.end()
+    name = _UNKNOWN.sub(lambda found: "x" if found[0][0] == "%" else "", path.rpartition("/")[2])
+    if path.startswith(("/dev/", "&")) or not re.search(r"\w", _TEXT.sub("", name)):
+        return ""
+    pattern = re.sub(r"(?:\.\*)+", ".*", "".join(parts) + re.escape(path[end:]))
+    return pattern if pattern.count(".*") <= _MAX_UNKNOWN else ""
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"\\(.)|[\"']", lambda found: found[1] or "", word)

@@ -1,0 +1,239 @@
+"""This machine as a cluster of one node: the local backend's answer to squeue and scontrol.
+
+Local runs are jobs whose queue is the run directories, so the screens and commands that show a cluster need not know which backend
+they show. A run that can still change is read again each time; one that has ended is read once. A run that another machine with the
+same runs root has started is shown for as long as it may be alive, with the last word known, and takes nothing of this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach import runs
+from coach.model.errors import UserError
+from coach.model.reading import JobList, NodeList, PartitionList, Reading
+from coach.model.slurm.cluster import GpuCount, Job, Node, Partition, is_final
+from coach.model.training.run import Run, RunExit
+from coach.sources.follow import describe, read_whole
+from coach.sources.io import Io
+from coach.sources.machine.this_machine import PARTITION, read_machine
+from coach.sources.runs.local_process import Look, Sighting, look
+from coach.sources.runs.run_files import as_seen, parse_json, parse_run, read_exit
+from coach.sources.slurm.text import parse_memory_mib
+from coach.sources.values import finite, whole
+
+INTERVAL_S = 2.0
+
+KEEP_ENDED_S = 86400.0
+"""How long an ended run stays in the queue: for a day, because no accounting remembers it later."""
+
+KEEP_ORPHAN_S = 86400.0
+"""A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this. Nor is a run of another
+machine that has said nothing for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalRun:
+    """A local run as it was seen, how it ended, and when it was launched."""
+
+    run: Run
+    exit: RunExit | None
+    submit_time_s: float | None
+    seen: Sighting
+
+    @property
+    def has_said_its_end(self) -> bool:
+        return self.exit is not None and is_final(self.exit.state)
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether its supervisor is gone, and nobody said how it ended."""
+        return self.seen.reason is not None and not self.has_said_its_end
+
+    @property
+    def is_visible(self) -> bool:
+        return self.seen.is_visible or self.has_said_its_end
+
+    @property
+    def state(self) -> str | None:
+        return self.exit.state if self.exit is not None and self.has_said_its_end else self.run.state
+
+    @property
+    def end_time_s(self) -> float | None:
+        return (self.exit.ended_time_s if self.exit is not None else None) or self.run.ended_time_s
+
+
+class LocalClusterSource:
+    """Nodes, partitions and jobs of this machine."""
+
+    name = "jobs"
+
+    def __init__(
+        self,
+        io: Io,
+        runs_root: Path,
+        user: str,
+        interval_s: float = INTERVAL_S,
+        *,
+        read_node: Callable[[], Node] = read_machine,
+        look: Look = look,
+    ) -> None:
+        self.interval_s = interval_s
+        self._io = io
+        self._root = runs_root
+        self._user = user
+        self._read_node = read_node
+        self._look = look
+        self._machine: Node | None = None
+        self._ended: dict[str, _LocalRun | None] = {}
+        """Run directories that will not change; None for those of another backend."""
+
+    def poll(self) -> Iterator[Reading]:
+        start_s = self._io.now()
+        if self._machine is None:
+            self._machine = self._read_node()
+        try:
+            local_runs, num_bad = self._read_runs()
+        except OSError as problem:
+            now_s = self._io.now()
+            for source in ("jobs", "nodes", "partitions"):
+                yield Reading(source, now_s, now_s - start_s, None, error=describe(problem))
+            return
+        now_s = self._io.now()
+        duration_s = now_s - start_s
+        node = occupied(
+            self._machine, [item.run for item in local_runs if item.state == "RUNNING" and item.is_visible]
+        )
+        jobs = [
+            _job_of(item, node.name, now_s, self._user)
+            for item in local_runs
+            if item.state is not None and _is_in_queue(item, now_s)
+        ]
+        jobs.sort(key=lambda job: (job.submit_time_s or 0.0, job.job_id), reverse=True)
+        yield Reading("nodes", now_s, duration_s, NodeList((node,)))
+        yield Reading("partitions", now_s, duration_s, PartitionList((partition_of(node),)))
+        yield Reading("jobs", now_s, duration_s, JobList(tuple(jobs), True), num_bad_rows=num_bad)
+
+    def _read_runs(self) -> tuple[list[_LocalRun], int]:
+        try:
+            names = [name for name in self._io.list_dir(self._root) if runs.RUN_ID.match(name)]
+        except FileNotFoundError:
+            names = []  # nothing was ever launched
+        known: dict[str, _LocalRun | None] = {}
+        found: list[_LocalRun] = []
+        num_bad = 0
+        for name in names:
+            if name in self._ended:
+                item = known[name] = self._ended[name]
+            else:
+                try:
+                    item = self._read_run(self._root / name)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue  # a directory that is being made, or one of a script that was only printed
+                except (OSError, UserError):
+                    num_bad += 1
+                    continue
+                if item is None or (is_final(item.state) and not item.is_orphan):
+                    known[name] = item
+            if item is not None:
+                found.append(item)
+        self._ended = known
+        return found, num_bad
+
+    def _read_run(self, run_dir: Path) -> _LocalRun | None:
+        path = runs.RunPaths(run_dir).run_json
+        value = parse_json(read_whole(self._io, path), path)
+        run = parse_run(value, str(run_dir))
+        if run.backend != "local":
+            return None
+        # In this order: a supervisor that ends in between has written exit.json before it went.
+        seen = self._look(value)
+        exit_ = read_exit(self._io, run_dir) if run.state is not None else None
+        submit_time_s = finite(value.get("submitted_time_s")) or run.created_time_s
+        return _LocalRun(as_seen(self._io, run, seen), exit_, submit_time_s, seen)
+
+
+def _is_in_queue(item: _LocalRun, now_s: float) -> bool:
+    if not is_final(item.state):
+        spoke_s = item.run.last_word_time_s
+        return item.is_visible or (spoke_s is not None and now_s - spoke_s <= KEEP_ORPHAN_S)
+    if item.end_time_s is not None:
+        return now_s - item.end_time_s <= KEEP_ENDED_S
+    return item.submit_time_s is not None and now_s - item.submit_time_s <= KEEP_ORPHAN_S
+
+
+def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
+    run, resources, state = item.run, item.run.resources, item.state
+    is_over = is_final(state)
+    end_s = item.end_time_s
+    started_s = run.started_time_s
+    until_s = end_s if is_over else now_s if item.is_visible else run.last_word_time_s
+    used_s = None if started_s is None or until_s is None else max(0, int(until_s - started_s))
+    limit_s = whole(resources.get("time_limit_s"))
+    if not is_over:
+        end_s = None if started_s is None or limit_s is None else started_s + limit_s
+    return Job(
+        job_id=run.job_id or run.run_id,
+        name=run.recipe,
+        user=run.user or user,
+        state=state or "PENDING",
+        reason=item.seen.reason if item.is_orphan else None,
+        partition=PARTITION,
+        nodes=None if started_s is None else node_name if item.is_visible else run.host,
+        num_nodes=1,
+        num_cpus=whole(run.resources.get("cpus_per_task")),
+        num_gpus=whole(resources.get("gpus_per_node")),
+        time_used_s=used_s,
+        time_left_s=None if limit_s is None or used_s is None or is_over else max(0, limit_s - used_s),
+        time_limit_s=limit_s,
+        submit_time_s=item.submit_time_s,
+        start_time_s=started_s,
+        end_time_s=end_s,
+        work_dir=run.run_dir,
+        exit_code=item.exit.exit_code if item.exit is not None and is_over else None,
+        host=run.host,
+        is_visible=item.is_visible,
+        last_word_time_s=None if item.is_visible else run.last_word_time_s,
+    )
+
+
+def occupied(machine: Node, running: list[Run]) -> Node:
+    """The machine with what its running runs asked for. A run that asked for no memory is given none of its own, as Slurm would count."""
+    cpus = sum(whole(run.resources.get("cpus_per_task")) or 0 for run in running)
+    memory_mib = sum(parse_memory_mib(str(run.resources.get("mem") or "")) or 0 for run in running)
+    gpus_left = sum(whole(run.resources.get("gpus_per_node")) or 0 for run in running)
+    gpus: list[GpuCount] = []
+    for gpu in machine.gpus:
+        taken = min(gpu.total, gpus_left)
+        gpus_left -= taken
+        gpus.append(replace(gpu, allocated=taken))
+    if not running:
+        state = "idle"
+    else:
+        state = "allocated" if machine.num_cpus is not None and cpus >= machine.num_cpus else "mixed"
+    return replace(
+        machine,
+        state=state,
+        num_cpus_allocated=cpus,
+        memory_allocated_mib=memory_mib,
+        gpus=tuple(gpus),
+    )
+
+
+def partition_of(node: Node) -> Partition:
+    """The one partition, `local`."""
+    return Partition(
+        name=PARTITION,
+        is_default=True,
+        state="up",
+        time_limit_s=None,
+        default_time_s=None,
+        num_nodes=1,
+        num_nodes_idle=1 if node.state == "idle" else 0,
+        num_cpus=node.num_cpus,
+        num_cpus_allocated=node.num_cpus_allocated,
+        gpus=node.gpus,
+        num_gpus_per_node=sum(gpu.total for gpu in node.gpus),
+    )

@@ -1,0 +1,139 @@
+"""The dumps that torch's flight recorder leaves when a collective times out: one file per rank, a pickle or JSON.
+
+A pickle can run anything and claim any amount of memory, so it is read by the interpreter's own reader in Python, which is slower and
+holds what is there, and which is allowed no name at all: numbers, text and their containers need none.
+"""
+
+from __future__ import annotations
+
+import io as files
+import json
+import pickle
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coach.model.reading import FlightRecords, Reading
+from coach.model.training.flight import Call, FlightRecord
+from coach.sources.io import Io
+
+INTERVAL_S = 10.0
+MAX_DUMP_BYTES = 16 << 20
+MAX_CALLS = 256
+"""Of each process group the newest: what the ranks called before is long agreed."""
+_MAX_TENSORS, _MAX_DIMENSIONS = 8, 16
+_MOST = 1 << 63
+"""A number of torch's; a larger one has been made up, and may have more digits than can be printed."""
+
+_RANK = re.compile(r"(\d{1,6})$")
+
+
+class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined, misc, unused-ignore]  # no stubs: the reader in Python
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"a dump names nothing, this one {module}.{name}")
+
+
+class FlightRecorderSource:
+    """Reads the dumps of one target, each as soon as it is there and whenever it is written anew."""
+
+    name = "flight"
+
+    def __init__(self, io: Io, target: str, paths: Callable[[], Sequence[Path]]) -> None:
+        self.interval_s = INTERVAL_S
+        self._io = io
+        self._target = target
+        self._paths = paths
+        self._known: dict[Path, tuple[int, float]] = {}
+        self._records: dict[Path, tuple[FlightRecord, ...]] = {}
+
+    def poll(self) -> Iterable[Reading]:
+        start_s, num_bad = self._io.now(), 0
+        try:
+            paths = self._paths()
+        except OSError:
+            paths = ()  # nobody knows its directory: so says the source of its logs
+        for path in paths:
+            try:
+                state = self._io.size(path), self._io.modified_s(path)
+                if state == self._known.get(path):
+                    continue
+                records = parse_dump(self._io.read(path, 0, MAX_DUMP_BYTES), path)
+            except OSError:
+                continue
+            self._known[path], self._records[path] = state, records or ()
+            num_bad += records is None
+        payload = FlightRecords(
+            self._target, tuple(one for path in paths for one in self._records.get(path, ()))
+        )
+        now_s = self._io.now()
+        yield Reading(self.name, now_s, now_s - start_s, payload, None, self._target, num_bad)
+
+
+def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
+    """What one rank called, a record for each process group; None for what is no dump, or not whole. The rank stands in the file's name."""
+    found = _RANK.search(path.name)
+    dump = _load(data)
+    entries = dump.get("entries") if isinstance(dump, Mapping) else None
+    if found is None or not isinstance(dump, Mapping) or not isinstance(entries, list):
+        return None
+    calls: dict[str, dict[int, Call]] = {}
+    for entry in entries:
+        if isinstance(entry, Mapping) and not entry.get("is_p2p"):
+            number = entry.get("collective_seq_id", entry.get("seq_id"))
+            operation = entry.get("profiling_name")
+            if _is_count(number) and isinstance(operation, str):
+                of_group = calls.setdefault(_group_of(entry), {})
+                of_group[number] = Call(number, operation[:80], _sizes(entry.get("input_sizes")))
+    return tuple(
+        FlightRecord(
+            int(found[1]),
+            group,
+            _members(dump.get("pg_config"), group),
+            tuple(of_group[number] for number in sorted(of_group)[-MAX_CALLS:]),
+            str(path),
+        )
+        for group, of_group in calls.items()
+    )
+
+
+def _load(data: bytes) -> Any:
+    try:
+        if data[:1] == b"{":
+            return json.loads(data)
+        return _Unpickler(files.BytesIO(data)).load()
+    except Exception:  # a pickle that somebody made up, or that was cut, fails in any way
+        return None
+
+
+def _group_of(entry: Mapping[Any, Any]) -> str:
+    """Only what is plain is turned into text: a few bytes can hold lists within lists that fill any memory as text."""
+    group = entry.get("process_group")
+    name = group[0] if isinstance(group, list | tuple) and group else entry.get("pg_id")
+    return name[:80] if isinstance(name, str) else str(name) if _is_count(name) else ""
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST
+
+
+def _sizes(said: Any) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(said, list | tuple):
+        return ()
+    return tuple(
+        tuple(size for size in sizes[:_MAX_DIMENSIONS] if _is_count(size))
+        for sizes in said[:_MAX_TENSORS]
+        if isinstance(sizes, list | tuple)
+    )
+
+
+def _members(config: Any, group: str) -> tuple[int, ...]:
+    """The ranks of a group; gloo has one entry, without a name."""
+    if not isinstance(config, Mapping):
+        return ()
+    said = config.get(group) or (next(iter(config.values())) if len(config) == 1 else None)
+    try:
+        ranks = json.loads(said["ranks"]) if isinstance(said, Mapping) else []
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
+    return tuple(rank for rank in ranks if _is_count(rank)) if isinstance(ranks, list) else ()

@@ -1,0 +1,328 @@
+"""The metrics of a training that knows nothing of coach: TensorBoard events, CSV, JSON lines and `trainer_state.json`.
+
+A training often writes the same numbers to several files, and each rank or restart to one of its own. One of them is followed, the
+newest of the format that tells most, and then for as long as it is there; mixing them would make a curve that nobody trained.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+from coach.model.reading import MetricsChunk, Reading
+from coach.model.training.metrics import MetricEvent, Step
+from coach.sources.follow import FileFollower, RecordFollower, describe
+from coach.sources.io import Io
+from coach.sources.metrics.quantities import Course
+from coach.sources.metrics.tensorboard_events import EventsDecoder, Scalar
+
+INTERVAL_S = 10.0
+MAX_STATE_BYTES = 64 << 20
+_MAX_LINE_BYTES = 1 << 20
+_STALE_S = 60.0
+"""A file that was last written so long before another one of its format is an earlier attempt's, and not another rank's."""
+_NUM_FIRST_ROWS = 8
+"""By so many a file that was written anew is told from that of another attempt."""
+_MAX_ROWS_PER_BITE = 512
+"""Of a file that is far from being read; its end is read whole."""
+_NOT_FINITE = frozenset(
+    f"{sign}{word}" for sign in ("", "+", "-") for word in ("nan", "NaN", "inf", "Inf", "Infinity")
+)
+_CHECKPOINT = re.compile(r"checkpoint-\d+")
+
+Record = Mapping[str, Any]
+
+
+class _Reader(ABC):
+    """Reads the new records of one place; `is_caught_up` and `num_bad` tell of the last look."""
+
+    def __init__(self) -> None:
+        self.course = Course()
+        self.is_caught_up = True
+        self.num_bad = 0
+
+    def read(self, path: Path) -> tuple[list[Step], list[MetricEvent]]:
+        """What is new in the place's newest file. Raises OSError."""
+        steps: list[Step] = []
+        events: list[MetricEvent] = []
+        for record in self._records(path):
+            new_steps, new_events = self.course.take(record)
+            steps += new_steps
+            events += new_events
+        return steps, events
+
+    @abstractmethod
+    def _records(self, path: Path) -> Iterable[Record]: ...
+
+
+class _EventsReader(_Reader):
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._follower, self._decoder = FileFollower(io, path), EventsDecoder()
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        bite = self._follower.read()
+        if bite.is_restart:
+            self._decoder = EventsDecoder()
+        num_before = self._decoder.num_bad
+        scalars = self._decoder.feed(bite.data)
+        self.is_caught_up, self.num_bad = bite.is_caught_up, self._decoder.num_bad - num_before
+        return records_of(scalars)
+
+
+class _CsvReader(_Reader):
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._follower, self._rest = FileFollower(io, path), b""
+        self._columns: list[str] = []
+        self._num_taken = self._num_read = 0
+        self._first: list[dict[str, str]] = []
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        bite = self._follower.read()
+        if bite.is_restart:
+            # Lightning writes the file anew when a column is added: the same rows, and then more. Another attempt has other rows.
+            self._rest, self._columns, self._num_read = b"", [], 0
+        whole, newline, self._rest = (self._rest + bite.data).rpartition(b"\n")
+        self._rest = self._rest[:_MAX_LINE_BYTES]
+        self.is_caught_up = bite.is_caught_up
+        rows = parse_rows((whole + newline).decode("utf-8", "replace"))
+        if rows and not self._columns:
+            self._columns = rows.pop(0)
+        if not self._go_on(rows):
+            self._num_taken = 0
+        start, self._num_read = self._num_read, self._num_read + len(rows)
+        new = rows[max(0, self._num_taken - start) :]
+        self._num_taken = max(self._num_taken, self._num_read)
+        new = new if bite.is_caught_up else thinned(new)
+        self.num_bad = sum(1 for row in new if len(row) != len(self._columns))
+        return [record_of(self._columns, row) for row in new if len(row) == len(self._columns)]
+
+    def _go_on(self, rows: Sequence[Sequence[str]]) -> bool:
+        """Whether the file's first rows, as far as they are among these, still say what they said."""
+        start = self._num_read
+        first = [self._said_by(row) for row in rows[: max(0, _NUM_FIRST_ROWS - start)]]
+        known = self._first[start : start + len(first)]
+        is_same = all(old.items() <= new.items() for old, new in zip(known, first, strict=False))
+        self._first = self._first[:start] + first + (self._first[start + len(first) :] if is_same else [])
+        return is_same
+
+    def _said_by(self, row: Sequence[str]) -> dict[str, str]:
+        """As text: NaN does not equal itself."""
+        said = record_of(self._columns, row) if len(row) == len(self._columns) else {}
+        return {name: str(value) for name, value in said.items()}
+
+
+class _LinesReader(_Reader):
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._follower = RecordFollower(io, path)
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        bite = self._follower.read()
+        self.is_caught_up, self.num_bad = bite.is_caught_up, bite.num_bad
+        return bite.records
+
+
+class _StateReader(_Reader):
+    """`trainer_state.json`: whole in each checkpoint, with all that was logged until then."""
+
+    def __init__(self, io: Io, path: Path) -> None:
+        super().__init__()
+        self._io = io
+        self._seen: tuple[Path, int, float] | None = None
+        self._num_taken = 0
+
+    def _records(self, path: Path) -> Iterable[Record]:
+        seen = (path, self._io.size(path), self._io.modified_s(path))
+        self.num_bad = 0
+        if seen == self._seen:
+            return []
+        records = parse_trainer_state(self._io.read(path, 0, MAX_STATE_BYTES))
+        if records is None:
+            self.num_bad = 1
+            return []
+        self._seen = seen
+        start = self._num_taken if len(records) >= self._num_taken else 0
+        self._num_taken = len(records)
+        return records[start:]
+
+
+_FORMATS: tuple[tuple[re.Pattern[str], Callable[[Io, Path], _Reader]], ...] = (
+    (re.compile(r"events\.out\.tfevents\."), _EventsReader),
+    (re.compile(r"\.jsonl$|(?:^|/)scalars\.json$|\.log\.json$"), _LinesReader),
+    (re.compile(r"\.[ct]sv$"), _CsvReader),
+    (re.compile(r"\.json$"), _StateReader),
+)
+"""By name, best first: who writes events as well as a state writes each step into the events."""
+
+
+class ForeignMetricsSource:
+    """Follows the metrics of one foreign target. `files` is asked at each look: they appear when the training has begun."""
+
+    name = "metrics"
+
+    def __init__(
+        self, io: Io, target: str, files: Callable[[], Sequence[Path]], interval_s: float = INTERVAL_S
+    ) -> None:
+        self.interval_s = interval_s
+        self._io = io
+        self._target = target
+        self._files = files
+        self._paths: tuple[Path, ...] = ()
+        self._places: dict[Path, Path] = {}
+        self._chosen: tuple[Path, _Reader] | None = None
+        self._news_s = self._io.now()
+
+    def poll(self) -> Iterable[Reading]:
+        start_s = self._io.now()
+        steps: list[Step] = []
+        events: list[MetricEvent] = []
+        error: str | None = None
+        before = self._chosen
+        try:
+            paths = tuple(self._files())
+            is_silent = not 0 <= start_s - self._news_s < _STALE_S
+            if self._chosen is None or paths != self._paths or is_silent:
+                steps, events = self._choose(paths)
+                self._paths = paths
+            else:
+                place, reader = self._chosen
+                steps, events = reader.read(self._places[place])
+        except OSError as problem:
+            error = describe(problem)
+        now_s = self._io.now()
+        reader_now = self._chosen[1] if self._chosen else None
+        if steps or events or _is_other(before, self._chosen):
+            self._news_s = now_s
+        payload = (
+            MetricsChunk(self._target, tuple(steps), tuple(events), _is_other(before, self._chosen))
+            if error is None
+            else None
+        )
+        yield Reading(
+            self.name,
+            now_s,
+            now_s - start_s,
+            payload,
+            error,
+            self._target,
+            reader_now.num_bad if reader_now else 0,
+            reader_now is None or reader_now.is_caught_up or error is not None,
+        )
+
+    def _choose(self, paths: Iterable[Path]) -> tuple[list[Step], list[MetricEvent]]:
+        """Follow the first that has a training loss, or else the first that has anything; what is followed goes before its like."""
+        found = [(order, -self._io.modified_s(path), path) for path in paths for order in _order_of(path)]
+        self._places = {}
+        for _, _, path in sorted(found):
+            self._places.setdefault(_place_of(path), path)
+        place_now, reader_now = self._chosen if self._chosen is not None else (None, None)
+        second: tuple[Path, _Reader, tuple[list[Step], list[MetricEvent]]] | None = None
+        for place, path in sorted(
+            self._places.items(), key=lambda item: (_order_of(item[1]), item[0] != place_now)
+        ):
+            if place == place_now and reader_now is not None:
+                if reader_now.course.has_loss:
+                    return self._read_later_attempt(path) or reader_now.read(path)
+                continue
+            reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
+            news = reader.read(path)
+            if reader.course.has_loss:
+                self._chosen = place, reader
+                return news
+            if second is None and any(news):
+                second = place, reader, news
+        if place_now in self._places and reader_now is not None:
+            return reader_now.read(self._places[place_now])
+        self._chosen = second[:2] if second else None
+        return second[2] if second else ([], [])
+
+    def _read_later_attempt(self, followed: Path) -> tuple[list[Step], list[MetricEvent]] | None:
+        """A requeued training writes a file of its own: follow the newest of the same format, once it has a loss."""
+        stale_s = self._io.modified_s(followed) + _STALE_S
+        for place, path in self._places.items():
+            if _order_of(path) != _order_of(followed) or self._io.modified_s(path) < stale_s:
+                continue
+            reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
+            news = reader.read(path)
+            if reader.course.has_loss:
+                self._chosen = place, reader
+                return news
+        return None
+
+
+def _is_other(before: tuple[Path, _Reader] | None, after: tuple[Path, _Reader] | None) -> bool:
+    """Whether another place is followed than before."""
+    return before is not None and after is not None and before[0] != after[0]
+
+
+def records_of(scalars: Iterable[Scalar]) -> list[Record]:
+    """Scalars of one step that follow each other are one record."""
+    records: list[Record] = []
+    for step, group in groupby(scalars, lambda scalar: scalar.step):
+        together = list(group)
+        tags = {scalar.tag: scalar.value for scalar in together}
+        records.append({**tags, "step": step, "time_s": together[-1].time_s})
+    return records
+
+
+def parse_rows(text: str) -> list[list[str]]:
+    """The rows of a CSV or TSV file; rows that are not CSV are left out."""
+    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows: list[list[str]] = []
+    reader = csv.reader(text.splitlines(), delimiter=delimiter)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error:
+            continue
+        if row is None:
+            return rows
+        if row:
+            rows.append(row)
+
+
+def thinned(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Of very many rows, evenly, what a curve needs; also the first of those that hold a number that is not finite."""
+    stride = -(-len(rows) // _MAX_ROWS_PER_BITE) or 1
+    broken = (n for n, row in enumerate(rows) if not _NOT_FINITE.isdisjoint(row))
+    kept = {*range(0, len(rows), stride), *islice(broken, _MAX_ROWS_PER_BITE)}
+    return [rows[n] for n in sorted(kept)]
+
+
+def record_of(columns: Sequence[str], row: Sequence[str]) -> Record:
+    """One row; a cell that is empty, or no number, says nothing."""
+    record: dict[str, float] = {}
+    for name, cell in zip(columns, row, strict=True):
+        try:
+            record[name.strip()] = float(cell)
+        except ValueError:
+            continue
+    return record
+
+
+def parse_trainer_state(data: bytes) -> list[Record] | None:
+    """The `log_history` of transformers' Trainer; None while the file is not whole."""
+    try:
+        state = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    return [record for record in history if isinstance(record, dict)] if isinstance(history, list) else None
+
+
+def _order_of(path: Path) -> tuple[int, ...]:
+    """The format's place, best first; nothing for a file of no known format."""
+    return tuple(order for order, (name, _) in enumerate(_FORMATS) if name.search(str(path)))[:1]
+
+
+def _place_of(path: Path) -> Path:
+    """A state that is kept with each checkpoint is one place."""
+    return path.parent.parent / path.name if _CHECKPOINT.fullmatch(path.parent.name) else path

@@ -1,0 +1,146 @@
+"""What frameworks call the same numbers: from names and values of any training to steps and evaluations.
+
+Each framework has names of its own for the loss, the step and the rest; they are known here, whatever file they stood in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from coach.model.training.metrics import NAMES_EVENT, MetricEvent, Step
+from coach.sources.values import finite, number, whole
+
+_EVALUATION = frozenset({"eval", "evaluation", "val", "valid", "validation", "test", "dev"})
+_ADDED = frozenset({"train", "training", "step", "epoch", "batch", "iter", "avg", "mean"})
+_FIELDS = {
+    ("loss",): "loss",
+    ("lm", "loss"): "loss",
+    ("total", "loss"): "loss",
+    ("loss", "total"): "loss",
+    ("accuracy",): "accuracy",
+    ("acc",): "accuracy",
+    ("lr",): "lr",
+    ("learning", "rate"): "lr",
+    ("grad", "norm"): "grad_norm",
+    ("gradient", "norm"): "grad_norm",
+    ("grad", "2", "0", "norm", "total"): "grad_norm",
+    ("loss", "scale"): "loss_scale",
+    ("grad", "scale"): "loss_scale",
+}
+_STEPS = (
+    "step",
+    "global_step",
+    "iter",
+    "iteration",
+    "iterations",
+    "train_step",
+    "train_global_step",
+    "_step",
+)
+_TIMES = ("time_s", "wall_time", "timestamp", "_timestamp", "time")
+_EARLIEST_S = 1e9
+"""Less is a duration, or the time since the start."""
+_MAX_NAMES = 64
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a name means: the field of a step, or of an evaluation."""
+
+    field: str
+    is_evaluation: bool
+
+
+@lru_cache(maxsize=1024)
+def quantity_of(name: str) -> Quantity | None:
+    """`train/loss`, `train_loss_step`, `Loss/val`, `lr-Adam`; None for what is not known."""
+    words = [word for word in _SEPARATORS.split(name.casefold()) if word]
+    bare = tuple(word for word in words if word not in _EVALUATION and word not in _ADDED)
+    field = _FIELDS.get(bare)
+    if field is None and bare[:1] == ("lr",) and len(bare) <= 3:
+        field = "lr"
+    return Quantity(field, not _EVALUATION.isdisjoint(words)) if field is not None else None
+
+
+class Course:
+    """One training's records in their order. Of several training losses the one that came first is followed."""
+
+    def __init__(self) -> None:
+        self.has_loss = False
+        self._known: dict[str, Quantity] = {}
+        self._strange: set[str] = set()
+        self._followed: dict[str, str] = {}
+        self._num_records = 0
+
+    def take(self, record: Mapping[str, Any]) -> tuple[list[Step], list[MetricEvent]]:
+        """What one record says: a step, an evaluation, both or nothing."""
+        new_names = self._learn(record)
+        values: dict[str, float] = {}
+        evaluated: dict[str, float] = {}
+        for name, said in record.items():
+            quantity, value = self._known.get(name), number(said)
+            if quantity is None or value is None:
+                continue
+            if quantity.is_evaluation:
+                evaluated.setdefault(quantity.field, value)
+            elif self._followed.setdefault(quantity.field, name) == name:
+                values[quantity.field] = value
+        self._num_records += 1
+        step, time_s = self._step_of(record), _time_of(record)
+        epoch = finite(record.get("epoch"))
+        self.has_loss = self.has_loss or "loss" in values
+        steps, events = [], []
+        if values:
+            get = values.get
+            steps.append(
+                Step(
+                    0,
+                    step,
+                    time_s,
+                    int(epoch) if epoch is not None else None,
+                    loss=get("loss"),
+                    lr=get("lr"),
+                    grad_norm=get("grad_norm"),
+                    loss_scale=get("loss_scale"),
+                    accuracy=get("accuracy"),
+                )
+            )
+        if evaluated:
+            events.append(MetricEvent(0, "eval", time_s, step, evaluated))
+        if new_names:
+            events.insert(0, MetricEvent(0, NAMES_EVENT, time_s, step, {"names": tuple(new_names)}))
+        return steps, events
+
+    def _learn(self, record: Mapping[str, Any]) -> list[str]:
+        """The names told for the first time. Those that mean nothing here never take the place of one that does."""
+        new_names = []
+        for name in record:
+            if name in self._known or name in self._strange:
+                continue
+            quantity = quantity_of(name)
+            if quantity is not None and len(self._known) < _MAX_NAMES:
+                self._known[name] = quantity
+            elif quantity is None and len(self._strange) < _MAX_NAMES:
+                self._strange.add(name)
+            else:
+                continue
+            new_names.append(name)
+        return new_names
+
+    def _step_of(self, record: Mapping[str, Any]) -> int:
+        """The step; where only epochs are counted, the epoch; else the number of the record."""
+        told = next((step for name in _STEPS if (step := whole(record.get(name))) is not None), None)
+        epoch = whole(record.get("epoch"))
+        if told is not None and told >= 0:
+            return told
+        return epoch if epoch is not None and epoch >= 0 else self._num_records
+
+
+def _time_of(record: Mapping[str, Any]) -> float | None:
+    times = (finite(record.get(name)) for name in _TIMES)
+    return next((time_s for time_s in times if time_s is not None and time_s > _EARLIEST_S), None)

@@ -1,0 +1,125 @@
+"""The training's own numbers: metrics/rank-<r>.jsonl, one file per rank, followed as they grow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.model.reading import MetricsChunk, Reading
+from coach.model.training.metrics import MetricEvent, Step
+from coach.sources.follow import RecordFollower, describe
+from coach.sources.io import Io
+from coach.sources.values import finite, number, text, whole
+
+INTERVAL_S = 1.0
+
+_RANK_FILE = re.compile(r"^rank-(\d{1,6})\.jsonl$")
+
+
+def parse_records(
+    records: Iterable[Mapping[str, Any]], rank: int
+) -> tuple[list[Step], list[MetricEvent], int]:
+    """Steps, events, and how many records were neither."""
+    steps: list[Step] = []
+    events: list[MetricEvent] = []
+    num_bad = 0
+    for record in records:
+        if "event" in record:
+            event = text(record["event"])
+            if event is None:
+                num_bad += 1
+                continue
+            time_s, step = finite(record.get("time_s")), whole(record.get("step"))
+            events.append(MetricEvent(rank, event, time_s, step, record))
+        elif (parsed := parse_step(record, rank)) is not None:
+            steps.append(parsed)
+        else:
+            num_bad += 1
+    return steps, events, num_bad
+
+
+def parse_step(record: Mapping[str, Any], rank: int) -> Step | None:
+    """One step record; None when it does not say which step it is."""
+    step = whole(record.get("step"))
+    if step is None or step < 0:
+        return None
+    return Step(
+        rank=rank,
+        step=step,
+        time_s=finite(record.get("time_s")),
+        epoch=whole(record.get("epoch")),
+        loss=number(record.get("loss")),
+        lr=number(record.get("lr")),
+        num_samples=whole(record.get("num_samples")),
+        num_samples_global=whole(record.get("num_samples_global")),
+        data_time_s=finite(record.get("data_time_s")),
+        step_time_s=finite(record.get("step_time_s")),
+        grad_norm=number(record.get("grad_norm")),
+        loss_scale=number(record.get("loss_scale")),
+        memory_allocated_mib=finite(record.get("memory_allocated_mib")),
+        memory_reserved_mib=finite(record.get("memory_reserved_mib")),
+        accuracy=finite(record.get("accuracy")),
+        comm_time_s=finite(record.get("comm_time_s")),
+    )
+
+
+class MetricsSource:
+    """Follows the metric files of one run; new ranks are noticed as they appear."""
+
+    name = "metrics"
+
+    def __init__(self, io: Io, target: str, run_dir: Path, interval_s: float = INTERVAL_S) -> None:
+        self.interval_s = interval_s
+        self._io = io
+        self._target = target
+        self._folder = runs.RunPaths(run_dir).metrics_dir
+        self._followers: dict[int, RecordFollower] = {}
+
+    def poll(self) -> Iterable[Reading]:
+        start_s = self._io.now()
+        steps: list[Step] = []
+        events: list[MetricEvent] = []
+        num_bad, is_caught_up, errors = 0, True, []
+        try:
+            ranks = sorted(int(match[1]) for name in self._names() if (match := _RANK_FILE.match(name)))
+            for rank in ranks:
+                follower = self._followers.get(rank)
+                if follower is None:
+                    path = self._folder / f"rank-{rank}.jsonl"
+                    follower = self._followers[rank] = RecordFollower(self._io, path)
+                try:
+                    bite = follower.read()
+                except OSError as problem:
+                    errors.append(describe(problem))
+                    continue
+                new_steps, new_events, num_wrong = parse_records(bite.records, rank)
+                steps += new_steps
+                events += new_events
+                num_bad += bite.num_bad + num_wrong
+                is_caught_up = is_caught_up and bite.is_caught_up
+        except OSError as problem:
+            errors.append(describe(problem))
+        now_s = self._io.now()
+        if steps or events or num_bad or not errors:
+            chunk = MetricsChunk(self._target, tuple(steps), tuple(events))
+            yield Reading(
+                self.name,
+                now_s,
+                now_s - start_s,
+                chunk,
+                None,
+                self._target,
+                num_bad,
+                is_caught_up or bool(errors),
+            )
+        if errors:
+            yield Reading(self.name, now_s, now_s - start_s, None, errors[0], self._target)
+
+    def _names(self) -> list[str]:
+        try:
+            return self._io.list_dir(self._folder)
+        except FileNotFoundError:
+            return []  # the training has not begun

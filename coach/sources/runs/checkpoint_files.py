@@ -1,0 +1,188 @@
+"""Which files of a directory are checkpoints, of which framework, and whether they are whole.
+
+A checkpoint is judged by its ends alone: formats say at one end how long they are, or close with a mark, so that a file of many GB costs
+two small reads. Nothing of it is unpickled: other people's checkpoints may run code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from coach.model.training.checkpoint_files import Saved
+from coach.sources.io import Io
+
+_ZIP_BEGINS, _ZIP_ENDS = b"PK\x03\x04", b"PK\x05\x06"
+_ZIP_TAIL_BYTES = 1 << 10
+"""torch writes no comment behind the mark, so it stands within the last 22 bytes; others pad."""
+_MAX_HEADER_BYTES = 1 << 26
+"""safetensors' own limit is 100 MB; a header of a model of 100,000 tensors has 10 MB."""
+_MAX_LOOKED_AT = 6
+"""Torn ones in a row; a directory with more has another problem."""
+
+_FILE = re.compile(r"\.(?:pt|pth|ckpt|safetensors)$")
+_SHARE = re.compile(r"(?:^|/)(?:(?:bf16_)?zero_pp_rank_\d+_)?mp_rank_\d+_(?:model|optim)_states\.pt$")
+_OPTIMIZER_SHARE = re.compile(r"zero_pp_rank_(\d+)_mp_rank_(\d+)_optim_states\.pt$")
+_HUGGING_FACE = re.compile(r"(?:^|/)checkpoint-\d+$")
+_WEIGHTS = re.compile(r"/(?:pytorch_model|model|adapter_model|optimizer)[\w-]*\.(?:bin|pt|safetensors)$")
+_STEP = re.compile(
+    r"(?:checkpoint|global_step|step|iter(?:ation)?|ckpt)[=_-]?(\d+)(?!.{0,200}(?:step|iter)[=_-]?\d)",
+    re.IGNORECASE,
+)
+_LIGHTNING = re.compile(
+    r"epoch=\d.{0,200}\.ckpt$|(?:^|/)lightning_logs/.{0,1000}\.ckpt$|(?:^|/)last(?:-v\d+)?\.ckpt$"
+)
+
+
+def groups(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Path of each checkpoint → its files. A directory of a known kind takes all that lies in it; other files are one each."""
+    known = sorted(set(paths))
+    folders = {path for path in known if _HUGGING_FACE.search(path)}
+    for path in known:
+        folder, _, name = path.rpartition("/")
+        if folder and (name == ".metadata" or name.endswith(".distcp") or _SHARE.search(path)):
+            folders.add(folder)
+    outermost = {
+        each for each in folders if not any(str(up) in folders for up in PurePosixPath(each).parents)
+    }
+    found: dict[str, list[str]] = {}
+    for path in known:
+        above = next((str(up) for up in PurePosixPath(path).parents if str(up) in outermost), None)
+        if above is not None:
+            found.setdefault(above, []).append(path)
+        elif _FILE.search(path) and path not in outermost:
+            found[path] = [path]
+    return found
+
+
+def newest_saved(io: Io, directory: Path, paths: Iterable[str], from_s: float) -> tuple[Saved, ...]:
+    """Checkpoints that were written after `from_s`, newest first, down to the newest complete one."""
+    dated = []
+    for path, files in groups(paths).items():
+        times = [time_s for file in files if (time_s := _modified_s(io, directory / file)) is not None]
+        if times and max(times) >= from_s:
+            dated.append((max(times), path, files))
+    found: list[Saved] = []
+    for time_s, path, files in sorted(dated, reverse=True)[:_MAX_LOOKED_AT]:
+        made_by, torn = _judge(io, directory, path, files)
+        found.append(Saved(str(directory / path), made_by, step_of(path), time_s, torn))
+        if torn is None:
+            break
+    return tuple(found)
+
+
+def step_of(path: str) -> int | None:
+    """As the last part of the path that names one tells it."""
+    for part in reversed(PurePosixPath(path).parts):
+        if match := _STEP.search(part):
+            return int(match[1])
+    return None
+
+
+def why_torn(io: Io, path: Path) -> str | None:
+    """Why a file is not whole, by its ends. Formats that do not tell are taken as whole."""
+    size = io.size(path)
+    if size == 0:
+        return "it is empty"
+    if path.suffix == ".safetensors":
+        return _why_torn_safetensors(io, path, size)
+    if io.read(path, 0, len(_ZIP_BEGINS)) != _ZIP_BEGINS:
+        return None
+    tail = io.read(path, max(0, size - _ZIP_TAIL_BYTES), _ZIP_TAIL_BYTES)
+    return None if _ZIP_ENDS in tail else "its end is missing"
+
+
+def _why_torn_safetensors(io: Io, path: Path, size: int) -> str | None:
+    head = io.read(path, 0, 8)
+    if len(head) < 8:
+        return "its end is missing"
+    (length,) = struct.unpack("<Q", head)
+    if not 2 <= length <= _MAX_HEADER_BYTES:
+        return "its header is broken"
+    try:
+        header = json.loads(io.read(path, 8, length))
+        ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
+        missing = 8 + length + max(ends, default=0) - size
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return "its header is broken" if 8 + length <= size else "its end is missing"
+    return f"it ends {missing:,} bytes early" if missing > 0 else None
+
+
+def _judge(io: Io, directory: Path, path: str, files: list[str]) -> tuple[str, str | None]:
+    """Whose it is, and why it is torn."""
+    if files == [path]:
+        made_by = "Lightning" if _LIGHTNING.search(path) else "PyTorch"
+        made_by = "safetensors" if path.endswith(".safetensors") else made_by
+        return made_by, _of_file(io, directory / path)
+    names = {file[len(path) + 1 :] for file in files}
+    if _HUGGING_FACE.search(path):
+        if "trainer_state.json" not in names:
+            return "Hugging Face", "trainer_state.json is missing"
+        judged = [file for file in files if _WEIGHTS.search(file) or _SHARE.search(file)]
+        shards = _missing_shards(io, directory, path, names)
+        return "Hugging Face", shards or _first_torn(io, directory, path, judged) or _gap(files)
+    if any(_SHARE.search(file) for file in files):
+        judged = [file for file in files if _SHARE.search(file)]
+        torn = _first_torn(io, directory, path, judged) or _gap(files)
+        return "DeepSpeed", torn or _is_not_latest(io, directory / path)
+    torn = None if ".metadata" in names else ".metadata, which is written last, is missing"
+    return "torch.distributed.checkpoint", torn
+
+
+def _first_torn(io: Io, directory: Path, folder: str, files: Iterable[str]) -> str | None:
+    for file in files:
+        if torn := _of_file(io, directory / file):
+            return f"{file[len(folder) + 1 :]}: {torn}"
+    return None
+
+
+def _of_file(io: Io, path: Path) -> str | None:
+    try:
+        return why_torn(io, path)
+    except OSError as error:
+        return error.strerror or "it cannot be read"
+
+
+def _missing_shards(io: Io, directory: Path, path: str, names: set[str]) -> str | None:
+    """What the index of a model in several files names, and is not there."""
+    index = next(
+        (name for name in sorted(names) if name.endswith((".safetensors.index.json", ".bin.index.json"))),
+        None,
+    )
+    if index is None:
+        return None
+    try:
+        file = directory / path / index
+        wanted = set(json.loads(io.read(file, 0, _MAX_HEADER_BYTES))["weight_map"].values())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return f"{index}: it cannot be read"
+    missing = sorted(str(name) for name in wanted - names)
+    return f"{missing[0]} is missing" if missing else None
+
+
+def _gap(files: Iterable[str]) -> str | None:
+    """A rank whose share of the optimizer is missing between others."""
+    ranks = {int(match[1]) for file in files if (match := _OPTIMIZER_SHARE.search(file))}
+    missing = next((place for place, rank in enumerate(sorted(ranks)) if rank != place), None)
+    return None if missing is None else f"the share of rank {missing} is missing"
+
+
+def _is_not_latest(io: Io, folder: Path) -> str | None:
+    """DeepSpeed names a checkpoint in `latest` when all ranks have written theirs: one with a later step was not finished."""
+    try:
+        latest = io.read(folder.parent / "latest", 0, 200).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    named, step = step_of(latest), step_of(folder.name)
+    is_later = named is not None and step is not None and step > named
+    return f"`latest` names {latest}, an earlier one" if is_later else None
+
+
+def _modified_s(io: Io, path: Path) -> float | None:
+    try:
+        return io.modified_s(path)
+    except OSError:
+        return None

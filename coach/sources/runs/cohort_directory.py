@@ -1,0 +1,242 @@
+"""The directory in which a cohort shares: its files read, with who they belong to, and the names of who is expected.
+
+Everybody may write there, so every file is hostile until it has proven otherwise: only plain files of a few bytes are opened, nothing is
+followed, whose file it is is asked of the kernel, and what does not have exactly the expected form is named and left out.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import re
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from coach.model.errors import UserError
+from coach.model.judging.finding import Severity
+from coach.model.teaching.cohort import Summary
+from coach.runs import MAX_SUMMARY_BYTES
+
+MAX_FILES = 200_000
+"""Files whose owner is looked up, taken in turn from each user whose number begins a name."""
+MAX_FILES_PER_USER = 300
+"""The newest of each are read: nobody can crowd the others out."""
+
+_MAX_ROSTER_BYTES = 1 << 20
+_MAX_TEXT = 200
+_LATEST_S = 1e11
+_SEVERITIES = {severity.word: severity for severity in Severity}
+_CODE = re.compile(r"[A-Z]{3}[0-9]{3}")
+_SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The directory's contents.
+
+    `problems` name a file each; `left_out` counts the files not looked at by their owner's uid, or None.
+    """
+
+    summaries: tuple[Summary, ...]
+    problems: tuple[str, ...]
+    left_out: Mapping[int | None, int]
+
+
+def read_shared(directory: Path) -> Shared:
+    """Raises UserError when the directory cannot be read at all."""
+    try:
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UserError(
+            f"{directory}: {error.strerror or error}",
+            "a directory that runs share in: coach launch --share DIR",
+        ) from None
+    try:
+        return _read_all(folder)
+    except OSError as error:
+        raise UserError(f"{directory}: {error.strerror or error}") from None
+    finally:
+        os.close(folder)
+
+
+def _read_all(folder: int) -> Shared:
+    by_user: dict[int, list[tuple[float, str]]] = {}
+    problems: list[str] = []
+    names, num_unseen = _in_turn(folder)
+    left_out: Counter[int | None] = Counter({None: num_unseen} if num_unseen else {})
+    for name in names:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:  # replaced just now
+            continue
+        if stat.S_ISREG(found.st_mode):
+            by_user.setdefault(found.st_uid, []).append((found.st_mtime, name))
+        else:
+            problems.append(f"{name}: not a plain file")
+    summaries = []
+    for uid, files in by_user.items():
+        newest = sorted(files, reverse=True)
+        if newest[MAX_FILES_PER_USER:]:
+            left_out[uid] = len(newest) - MAX_FILES_PER_USER
+        for _, name in newest[:MAX_FILES_PER_USER]:
+            try:
+                summaries.append(_read(folder, name))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problems.append(f"{name}: {error.strerror or error}")
+            except (ValueError, RecursionError) as error:
+                problems.append(f"{name}: {error}")
+    return Shared(tuple(summaries), tuple(sorted(problems)), dict(left_out))
+
+
+def _in_turn(folder: int) -> tuple[list[str], int]:
+    """At most MAX_FILES names, the newest runs first, and the number of the others.
+
+    They are taken in turn from each uid that begins a name, so that thousands of one user's files hide no
+    other's.
+    """
+    by_claim: dict[str, list[str]] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.name.endswith(".json"):
+                by_claim.setdefault(entry.name.partition("-")[0], []).append(entry.name)
+    for claimed in by_claim.values():
+        claimed.sort(reverse=True)
+    turns = chain.from_iterable(zip_longest(*by_claim.values()))
+    names = [name for name in turns if name is not None]
+    return names[:MAX_FILES], len(names[MAX_FILES:])
+
+
+def _read(folder: int, name: str) -> Summary:
+    with open(os.open(name, _SAFELY, dir_fd=folder), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a plain file")
+        data = file.read(MAX_SUMMARY_BYTES + 1)
+    if len(data) > MAX_SUMMARY_BYTES:
+        raise ValueError(f"larger than {MAX_SUMMARY_BYTES} bytes")
+    return parse_summary(data, name, found.st_uid)
+
+
+def parse_summary(data: bytes, name: str, uid: int) -> Summary:
+    """Raises ValueError saying what is wrong."""
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except ValueError:
+        raise ValueError("not valid JSON") from None
+    if not isinstance(value, dict) or value.get("schema") != 1:
+        raise ValueError("schema 1 was expected")
+    run_id = _text(value, "run_id")
+    if name != f"{uid}-{run_id}.json":
+        raise ValueError(f"{uid}-RUN_ID.json was expected as its name")
+    recipe, drill = _text(value, "recipe"), _text(value, "drill")
+    thing = drill or recipe
+    if run_id is None or thing is None or (drill and recipe):
+        raise ValueError("a recipe or a drill was expected")
+    code, severity = _finding(value.get("finding"))
+    is_judged, is_solved = value.get("is_judged"), value.get("is_solved")
+    if not isinstance(is_judged, bool) or not (is_solved is None or isinstance(is_solved, bool)):
+        raise ValueError("is_judged and is_solved: true or false was expected")
+    updated_time_s = _number(value, "updated_time_s")
+    if updated_time_s is None:
+        raise ValueError("updated_time_s: a time was expected")
+    is_told = drill is None  # who has it still before him reads here as well
+    return Summary(
+        uid=uid,
+        run_id=run_id,
+        thing=thing,
+        is_drill=drill is not None,
+        state=_text(value, "state"),
+        samples_per_s=_number(value, "samples_per_s"),
+        is_judged=is_judged and is_told,
+        code=code if is_told else None,
+        severity=severity if is_told else None,
+        is_solved=is_solved if drill is not None else None,
+        created_time_s=_number(value, "created_time_s"),
+        started_time_s=_number(value, "started_time_s"),
+        ended_time_s=_number(value, "ended_time_s"),
+        updated_time_s=updated_time_s,
+    )
+
+
+def _text(value: Mapping[str, Any], key: str) -> str | None:
+    said = value.get(key)
+    if said is None:
+        return None
+    if not isinstance(said, str) or not 0 < len(said) <= _MAX_TEXT:
+        raise ValueError(f"{key}: a short text was expected")
+    return said
+
+
+def _number(value: Mapping[str, Any], key: str) -> float | None:
+    said = value.get(key)
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= _LATEST_S:
+        raise ValueError(f"{key}: a number from 0 was expected")
+    return float(said)
+
+
+def _finding(said: object) -> tuple[str | None, Severity | None]:
+    if said is None:
+        return None, None
+    code = said.get("code") if isinstance(said, dict) else None
+    severity = said.get("severity") if isinstance(said, dict) else None
+    if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(severity, str):
+        raise ValueError("finding: a code and a severity were expected")
+    if severity not in _SEVERITIES:
+        raise ValueError("finding: a code and a severity were expected")
+    return code, _SEVERITIES[severity]
+
+
+def user_of(uid: int) -> str:
+    """The number where no name is known."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def uid_of(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError, UnicodeError):
+        return None
+
+
+def members(group: str) -> frozenset[str]:
+    """Also those whose own group it is. Raises UserError when there is no such group."""
+    try:
+        found = grp.getgrnam(group)
+    except (KeyError, ValueError, UnicodeError):
+        raise UserError(f"group {group}: no such group on this machine", "getent group lists them") from None
+    own = (entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == found.gr_gid)
+    return frozenset({*found.gr_mem, *own})
+
+
+def read_roster(path: Path) -> frozenset[str]:
+    """User names, one a line; what follows a # is a comment. Raises UserError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_ROSTER_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}", "a file with user names, one a line") from None
+    if len(data) > _MAX_ROSTER_BYTES:
+        raise UserError(f"{path}: larger than 1 MiB", "a file with user names, one a line")
+    names = set()
+    for number, row in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), start=1):
+        words = row.partition("#")[0].split()
+        if len(words) > 1:
+            raise UserError(f"{path}:{number}: {len(words)} words", "one user name a line was expected")
+        names.update(words)
+    if not names:
+        raise UserError(f"{path}: no name in it", "user names were expected, one a line")
+    return frozenset(names)

@@ -1,0 +1,207 @@
+"""Whether a local run is still there: on this machine, on another one, or nowhere any more.
+
+run.json says RUNNING until somebody writes otherwise; a supervisor that was killed, or a machine that was
+switched off, never does. So whoever reads it asks here, and a process number that was given to another
+process since is not mistaken for it. The command outlives a supervisor that was killed, so the run lives as
+long as one of the two. A home directory shared by several login nodes holds the runs of them all: what
+another one runs cannot be seen from here, and is not judged.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from coach import runs
+from coach.model.slurm.cluster import MACHINE_RESTARTED, SUPERVISOR_DIED, is_final
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CLOCK_SLACK_S = 2.0
+"""A process's start is derived from the boot time, which moves a little when the clock is set."""
+
+LAUNCH_MAY_LAST_S = 600.0
+"""An order that is older than this never reaches Slurm any more: munge's credentials are valid for five
+minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A local run as it really is. `state` is Slurm's word, None where nobody has said one."""
+
+    state: str | None
+    reason: str | None = None
+    """Why it ended, where the run could not say so itself."""
+    host: str | None = None
+    """Where its supervisor was started; None when that is not known."""
+    is_visible: bool = True
+    """False: on another machine, so that `state` is only the last word known."""
+
+
+Look = Callable[[Mapping[str, Any]], Sighting]
+"""What sources are given to tell a run from its run.json: `look`, or `as_recorded` in a replay."""
+
+
+def identify(process: psutil.Process) -> dict[str, Any]:
+    """What run.json says of a process: of the supervisor, or of the launcher while a submission has no
+    answer."""
+    return {
+        "pid": process.pid,
+        "create_time_s": process.create_time(),
+        "node": socket.gethostname(),
+        "boot_id": boot_id(),
+    }
+
+
+def boot_id() -> str | None:
+    """What the kernel calls the time since it was started; None where it does not say."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def look(run_json: Mapping[str, Any]) -> Sighting:
+    """The run seen from this machine."""
+    seen = as_recorded(run_json)
+    said = _supervisor(run_json)
+    if seen.host is None or is_final(seen.state) or seen.state is None:
+        return seen
+    if seen.host != socket.gethostname() or not _sees_processes(run_json):
+        return Sighting(seen.state, None, seen.host, is_visible=False)
+    booted = boot_id()
+    if booted is not None and said.get("boot_id") not in (None, booted):
+        return Sighting("NODE_FAIL", MACHINE_RESTARTED, seen.host)
+    return seen if is_alive(run_json) else Sighting("FAILED", SUPERVISOR_DIED, seen.host)
+
+
+def as_recorded(run_json: Mapping[str, Any]) -> Sighting:
+    """What the file says, where nobody can look: the processes of a recording lived elsewhere, and then."""
+    state, host = run_json.get("state"), _supervisor(run_json).get("node")
+    return Sighting(
+        state if isinstance(state, str) else None, None, host if isinstance(host, str) and host else None
+    )
+
+
+def state_of(run_json: Mapping[str, Any]) -> str | None:
+    """The state of a local run as it really is, as far as it can be seen from here."""
+    return look(run_json).state
+
+
+def may_be_launching(run_json: Mapping[str, Any], now_s: float) -> bool:
+    """True while the coach that submits this run lives; of a coach on another machine, for as long as an
+    order can be on its way."""
+    said = _table(run_json, "launcher")
+    if not said:
+        return False
+    if said.get("node") == socket.gethostname():
+        return _find(said) is not None
+    submitted_s = run_json.get("submitted_time_s")
+    return isinstance(submitted_s, (int, float)) and abs(now_s - submitted_s) < LAUNCH_MAY_LAST_S
+
+
+def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
+    """The supervisor's process on this machine, None when it has ended, runs elsewhere or was never started."""
+    return _find(_supervisor(run_json))
+
+
+def _find(said: Mapping[str, Any]) -> psutil.Process | None:
+    """The process that `identify` described, None when it has ended or runs elsewhere."""
+    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
+        return None
+    pid, create_time_s = said.get("pid"), said.get("create_time_s")
+    if not isinstance(pid, int) or not isinstance(create_time_s, (int, float)) or pid <= 1:
+        return None
+    try:
+        process = psutil.Process(pid)
+        is_same = abs(process.create_time() - create_time_s) <= _CLOCK_SLACK_S
+        return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.Error, OverflowError):
+        return None
+
+
+def find_command(run_json: Mapping[str, Any]) -> psutil.Process | None:
+    """The process of the run's command on this machine; None when it has ended, runs elsewhere, or run.json
+    does not name it."""
+    said = _table(run_json, "process")
+    if said.get("node") != socket.gethostname() or said.get("boot_id") not in (None, boot_id()):
+        return None
+    pid, ticks = said.get("pid"), said.get("start_ticks")
+    if not isinstance(pid, int) or not isinstance(ticks, int) or pid <= 1:
+        return None
+    try:
+        process = psutil.Process(pid)
+        is_same = _start_ticks(pid) == ticks and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, OverflowError):
+        return None
+    return process if is_same else None
+
+
+def is_command_known(run_json: Mapping[str, Any]) -> bool:
+    """True if run.json names the process of the command, so that its end can be seen."""
+    return isinstance(_table(run_json, "process").get("start_ticks"), int)
+
+
+def is_alive(run_json: Mapping[str, Any]) -> bool:
+    """Whether the run's supervisor, or its command, is running on this machine."""
+    return find_process(run_json) is not None
+
+
+def find_process(run_json: Mapping[str, Any]) -> psutil.Process | None:
+    """The process that a signal to the run is for: its supervisor, which passes it on, or the command that
+    outlived its supervisor."""
+    return find_supervisor(run_json) or find_command(run_json)
+
+
+def processes_of_runs() -> dict[str, int]:
+    """Run id → the pid of one process of it, for all runs that have one here: each process carries its run's
+    id in its environment."""
+    wanted = f"{runs.RUN_VARIABLE}=".encode()
+    found: dict[str, int] = {}
+    for pid in psutil.pids():
+        try:
+            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or belongs to somebody else
+        for entry in entries:
+            if entry.startswith(wanted):
+                found.setdefault(os.fsdecode(entry[len(wanted) :]), pid)
+    return found
+
+
+def is_to_be_waited_for(run_json: Mapping[str, Any]) -> bool:
+    """Whether a run that starts after this one has to wait: here until its supervisor has gone, elsewhere until its end was written."""
+    seen = look(run_json)
+    return is_alive(run_json) if seen.is_visible else not is_final(seen.state)
+
+
+def _sees_processes(run_json: Mapping[str, Any]) -> bool:
+    """False in another container than the run's: the same numbers are other processes there."""
+    namespace = _table(run_json, "process").get("pid_namespace")
+    try:
+        return namespace in (None, os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 (the text is wanted)
+    except OSError:
+        return False
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When a process started, in the kernel's ticks since the boot."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _supervisor(run_json: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _table(run_json, "supervisor")
+
+
+def _table(run_json: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    said = run_json.get(key)
+    return said if isinstance(said, Mapping) else {}

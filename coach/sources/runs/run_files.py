@@ -1,0 +1,286 @@
+"""run.json, exit.json and the checkpoints of one run, read tolerantly.
+
+The run directory is where coach meets trainers, supervisor and batch script, so its files may be missing, torn or from another
+version. The parsers are pure: a dictionary in, a value of the model out, None for what is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.model.errors import UserError
+from coach.model.launching.launch import AppliedFix, Scalar, SweepPoint
+from coach.model.reading import Reading, RunFacts
+from coach.model.slurm.cluster import is_final
+from coach.model.teaching.drill import Answer
+from coach.model.training.run import Checkpoint, RankExit, Refusal, Run, RunExit, Submission
+from coach.sources.follow import describe, read_whole
+from coach.sources.io import Io
+from coach.sources.runs.local_process import Look, Sighting, look, may_be_launching
+from coach.sources.values import finite, table, text, whole
+
+LIVE_INTERVAL_S = 2.0
+ENDED_INTERVAL_S = 15.0
+
+_RECIPE_IN_RUN_ID = re.compile(r"^\d{8}-\d{6}-(.+)-[0-9a-f]{4}$")
+_CHECKPOINT = re.compile(r"^step-(\d{1,18})(?:\.pt)?$")
+"""A file, or a directory where every rank wrote its share."""
+_MAX_BELOW = 8
+"""Levels: torchrun's folders of a rank are the deepest of a run."""
+
+
+def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
+    """run.json as a value. Only its own directory is trusted for the place, and for the id when none is said."""
+    run_id = text(value.get("run_id")) or Path(run_dir).name
+    job_id = value.get("job_id")
+    if isinstance(job_id, int) and not isinstance(job_id, bool):
+        job_id = str(job_id)
+    named = _RECIPE_IN_RUN_ID.match(run_id)
+    return Run(
+        run_id=run_id,
+        run_dir=run_dir,
+        recipe=text(value.get("recipe")) or (named[1] if named else ""),
+        backend=text(value.get("backend")) or ("local" if job_id in (None, run_id) else "slurm"),
+        job_id=text(job_id),
+        state=text(value.get("state")),
+        parameters=table(value.get("parameters")),
+        resources=table(value.get("resources")),
+        launch=table(value.get("launch")),
+        created_time_s=finite(value.get("created_time_s")),
+        started_time_s=finite(value.get("started_time_s")),
+        ended_time_s=finite(value.get("ended_time_s")),
+        parent_run_id=text(value.get("parent_run_id")),
+        fix=_parse_fix(table(value.get("fix"))),
+        device=table(value.get("device")),
+        dataset=table(value.get("dataset")),
+        versions=table(value.get("versions")),
+        parameter_info=table(value.get("parameter_info")),
+        cluster=text(value.get("cluster")),
+        submitted_time_s=finite(value.get("submitted_time_s")),
+        user=text(value.get("user")),
+        expects=_parse_texts(value.get("expects")),
+        is_uneven_by_design=_parse_flag(value.get("uneven_by_design")),
+        remedies=_parse_remedies(table(value.get("remedies"))),
+        sweep=_parse_sweep(table(value.get("sweep"))),
+        drill=text(value.get("drill")),
+        found_by=text(value.get("found_by")),
+        submission=Submission.NEVER
+        if job_id is None and value.get("submission") == Submission.NEVER
+        else None,
+    )
+
+
+def _parse_texts(value: Any) -> tuple[str, ...]:
+    return tuple(filter(text, value)) if isinstance(value, list) else ()
+
+
+def _parse_flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _parse_remedies(value: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Those that change something to a plain value."""
+    return {
+        name: changes
+        for name, changes in value.items()
+        if isinstance(changes, dict)
+        and changes
+        and all(isinstance(each, Scalar) for each in changes.values())
+    }
+
+
+def _parse_sweep(value: Mapping[str, Any]) -> SweepPoint | None:
+    group_id, parameter = text(value.get("group_id")), text(value.get("parameter"))
+    index, size, swept = whole(value.get("index")), whole(value.get("size")), value.get("value")
+    if not group_id or not parameter or index is None or size is None:
+        return None
+    return SweepPoint(group_id, parameter, swept, index, size) if isinstance(swept, Scalar) else None
+
+
+def _parse_fix(value: Mapping[str, Any]) -> AppliedFix | None:
+    rule = text(value.get("rule"))
+    if not rule:
+        return None
+    title, changes = text(value.get("title")) or "", table(value.get("changes"))
+    return AppliedFix(rule, title, changes, whole(value.get("trial_steps")))
+
+
+def parse_answer(value: Mapping[str, Any]) -> Answer:
+    """drill_answer.json as a value. Without an answer it was given up."""
+    tries = whole(value.get("num_tries"))
+    return Answer(
+        text(value.get("answer")),
+        value.get("is_right") is True,
+        finite(value.get("time_s")),
+        1 if tries is None else tries,
+    )
+
+
+def parse_exit(value: Mapping[str, Any]) -> RunExit:
+    """exit.json as a value; a rank without a number is left out."""
+    rows = value.get("ranks")
+    ranks = [_parse_rank(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return RunExit(
+        state=text(value.get("state")),
+        exit_code=whole(value.get("exit_code")),
+        ended_time_s=finite(value.get("ended_time_s")),
+        ranks=tuple(rank for rank in ranks if rank is not None),
+        refused=_parse_refusal(table(value.get("refused"))),
+    )
+
+
+def _parse_refusal(value: Mapping[str, Any]) -> Refusal | None:
+    cause, said = text(value.get("cause")), text(value.get("text"))
+    return Refusal(cause, said, text(value.get("node"))) if cause and said else None
+
+
+def _parse_rank(row: Mapping[str, Any]) -> RankExit | None:
+    rank = whole(row.get("rank"))
+    if rank is None:
+        return None
+    return RankExit(
+        rank,
+        whole(row.get("exit_code")),
+        whole(row.get("signal")),
+        text(row.get("message")),
+        row.get("is_bystander") is True,
+    )
+
+
+def parse_checkpoint_names(names: Iterable[str]) -> list[tuple[int, str]]:
+    """(step, name) of complete checkpoints, oldest first. Others, also a writer's temporary files, are passed over."""
+    found = ((match, name) for name in names if (match := _CHECKPOINT.match(name)))
+    return sorted((int(match[1]), name) for match, name in found)
+
+
+def parse_json(data: bytes, path: Path) -> dict[str, Any]:
+    """One JSON object. Raises UserError, one line, when it is torn or something else."""
+    try:
+        value = json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: not valid JSON ({error}); it may have been cut while written",
+            "the other files of the run can still be read: give the path of its log",
+        ) from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: a JSON object was expected, found {type(value).__name__}")
+    return value
+
+
+def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
+    """The run in this directory, a local one as it really is. Raises OSError when it has no run.json, UserError when that is torn."""
+    path = runs.RunPaths(run_dir).run_json
+    value = parse_json(read_whole(io, path), path)
+    run = parse_run(value, str(run_dir))
+    if run.drill is not None:
+        run = replace(run, drill_answer=read_answer(io, run_dir))
+    if run.job_id is None and may_be_launching(value, io.now()):
+        run = replace(run, is_launching=True)
+    return as_seen(io, run, look(value)) if run.backend == "local" else run
+
+
+def run_around(io: Io, path: Path) -> Run | None:
+    """The run whose file or folder this is; None where it is of none."""
+    for folder in (*path.parents[:_MAX_BELOW], path.parent.parent / path.stem):
+        try:
+            return read_run(io, folder)
+        except (OSError, UserError):
+            continue
+    return None
+
+
+def read_answer(io: Io, run_dir: Path) -> Answer | None:
+    """What was answered to a drill's run; None while nothing that can be read was."""
+    path = runs.RunPaths(run_dir).drill_answer_json
+    try:
+        return parse_answer(parse_json(read_whole(io, path), path))
+    except (OSError, UserError):
+        return None
+
+
+def as_seen(io: Io, run: Run, seen: Sighting) -> Run:
+    """A local run with what a look at its supervisor told; one of another machine with the time of its last word."""
+    last_word_time_s = None if seen.is_visible else read_last_word_time_s(io, Path(run.run_dir))
+    return replace(
+        run,
+        state=seen.state,
+        host=seen.host,
+        is_visible=seen.is_visible,
+        last_word_time_s=last_word_time_s,
+    )
+
+
+def read_last_word_time_s(io: Io, run_dir: Path) -> float | None:
+    """When a run wrote something last: its record, its logs, its metrics, or the sampler beside it."""
+    paths = runs.RunPaths(run_dir)
+    files = [paths.run_json, paths.stdout_log, paths.stderr_log, paths.metrics_of(0)]
+    with contextlib.suppress(OSError):
+        files += [paths.telemetry_dir / name for name in io.list_dir(paths.telemetry_dir)]
+    times = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(io.modified_s(file))
+    return max(times, default=None)
+
+
+def read_exit(io: Io, run_dir: Path) -> RunExit | None:
+    """How the run ended, None while it has not said. Raises OSError or UserError."""
+    path = runs.RunPaths(run_dir).exit_json
+    try:
+        data = read_whole(io, path)
+    except FileNotFoundError:
+        return None
+    return parse_exit(parse_json(data, path))
+
+
+def read_checkpoints(io: Io, run_dir: Path) -> tuple[Checkpoint, ...]:
+    """Complete checkpoints, oldest first."""
+    folder = runs.RunPaths(run_dir).checkpoints_dir
+    try:
+        names = io.list_dir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    found = []
+    for step, name in parse_checkpoint_names(names):
+        path = folder / name
+        try:
+            found.append(Checkpoint(str(path), step, io.modified_s(path)))
+        except FileNotFoundError:
+            continue  # the trainer removed an old one since the listing
+    return tuple(found)
+
+
+class RunFilesSource:
+    """Looks at run.json, exit.json and the checkpoints of one watched run; less often once it has ended."""
+
+    name = "run"
+
+    def __init__(self, io: Io, target: str, run_dir: Path, look: Look = look) -> None:
+        self.interval_s = LIVE_INTERVAL_S
+        self._look = look
+        self._io = io
+        self._target = target
+        self._run_dir = run_dir
+
+    def poll(self) -> Iterable[Reading]:
+        start_s = self._io.now()
+        facts, error = None, None
+        try:
+            run = read_run(self._io, self._run_dir, self._look)
+            exit_ = read_exit(self._io, self._run_dir)
+            facts = RunFacts(self._target, run, exit_, read_checkpoints(self._io, self._run_dir))
+            has_ended = is_final(run.state) or (exit_ is not None and is_final(exit_.state))
+            self.interval_s = ENDED_INTERVAL_S if has_ended else LIVE_INTERVAL_S
+        except OSError as problem:
+            error = describe(problem)
+        except UserError as problem:
+            error = problem.message
+        now_s = self._io.now()
+        yield Reading(self.name, now_s, now_s - start_s, facts, error, self._target)

@@ -1,0 +1,173 @@
+"""Own jobs that were ever seen in the queue, kept in the cache: where there is no accounting, nothing else remembers them.
+
+Slurm forgets a job minutes after its end. A line per change of a job is appended to one JSON Lines file, under a lock, because several
+coaches of one user write to it; from time to time the last lines of the newest jobs replace it. A line that cannot be read is passed
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import Job, is_final
+from coach.sources.values import finite, text, whole
+
+FILE_NAME = "seen-jobs.jsonl"
+MAX_JOBS = 2000
+"""So many jobs are kept, the newest; a file of a megabyte or so."""
+_MAX_FILE_BYTES = 8 << 20
+_MAX_TEXT = 4096
+
+_TEXTS = frozenset(
+    {
+        *("job_id", "name", "user", "state", "reason", "partition", "nodes", "account", "qos", "work_dir"),
+        *("raw_job_id", "dependency", "reservation", "command", "stdout", "stderr", "cluster"),
+    }
+)
+_WHOLES = frozenset({"num_nodes", "num_cpus", "num_gpus", "time_limit_s", "exit_code", "num_requeues"})
+_TIMES = frozenset({"submit_time_s", "start_time_s", "end_time_s"})
+_KEPT = _TEXTS | _WHOLES | _TIMES
+_Key = tuple[str | None, str, float | None]
+
+
+class SeenJobs:
+    """The memory of one user. Used by one thread at a time."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self._file = cache_dir / FILE_NAME
+        self._told: dict[_Key, tuple[object, ...]] | None = None
+        """What the file says already: a queue that does not change costs nothing."""
+
+    def remember(self, jobs: Iterable[Job], user: str, now_s: float) -> int:
+        """Keep what changed of this user's jobs; how many that were. Raises OSError when the cache cannot be written."""
+        if self._told is None:
+            self._told = {_key(seen.job): _changing(seen.job) for seen in self.read()[0]}
+        lines = []
+        told: dict[_Key, tuple[object, ...]] = {}
+        for job in jobs:
+            if job.user != user:
+                continue
+            key = _key(job)
+            before, told[key] = self._told.get(key), _changing(job)
+            if before is not None and before[-1] and not job.command:
+                told[key] = (*told[key][:-1], True)  # everybody's queue is told without scripts
+            if before != told[key]:
+                lines.append(runs.encode_record({**_as_record(job), "seen_s": now_s}))
+        if lines:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with runs.locked(self._file):
+                self._append(b"".join(lines))
+        self._told = told
+        return len(lines)
+
+    def read(self) -> tuple[tuple[PastJob, ...], int]:
+        """All jobs as they were last seen, newest first, and the number of lines that could not be read."""
+        try:
+            data = self._file.read_bytes()[-_MAX_FILE_BYTES:]
+        except OSError:
+            return (), 0
+        records, num_bad, _ = runs.decode_records(data)
+        newest: dict[_Key, PastJob] = {}
+        for record in records:
+            seen = _parse(record)
+            if seen is None:
+                num_bad += 1
+            else:
+                newest[_key(seen.job)] = _completed(seen, newest.get(_key(seen.job)))
+        ordered = sorted(newest.values(), key=lambda seen: -(seen.last_seen_s or 0.0))
+        return tuple(ordered[:MAX_JOBS]), num_bad
+
+    def _append(self, data: bytes) -> None:
+        with open(self._file, "ab") as file:
+            if file.tell() and not _ends_with_newline(self._file):
+                file.write(b"\n")
+            file.write(data)
+            size = file.tell()
+        self._file.chmod(0o600)
+        if size > _MAX_FILE_BYTES // 2:
+            kept, _ = self.read()
+            lines = [
+                runs.encode_record({**_as_record(each.job), "seen_s": each.last_seen_s})
+                for each in reversed(kept)
+            ]
+            runs.write_atomic(self._file, b"".join(lines).decode())
+            self._file.chmod(0o600)
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) == b"\n"
+
+
+def _completed(seen: PastJob, before: PastJob | None) -> PastJob:
+    """The script and the paths stay known when a later line does not tell them."""
+    if before is None or seen.job.command is not None:
+        return seen
+    earlier = before.job
+    return replace(
+        seen,
+        job=replace(
+            seen.job,
+            command=earlier.command,
+            stdout=seen.job.stdout or earlier.stdout,
+            stderr=seen.job.stderr or earlier.stderr,
+        ),
+    )
+
+
+def _key(job: Job) -> _Key:
+    """Numbers begin anew on a cluster that was set up anew: the time of submission tells the jobs apart; requeueing sets it anew as well."""
+    return job.cluster, job.job_id, job.submit_time_s
+
+
+def _changing(job: Job) -> tuple[object, ...]:
+    has_started = job.state != "PENDING"
+    started = (job.nodes, job.start_time_s) if has_started else (None, None)
+    return job.state, *started, bool(job.command)
+
+
+def _as_record(job: Job) -> dict[str, Any]:
+    record = {}
+    for name, value in asdict(job).items():
+        if name in _KEPT and value is not None:
+            record[name] = value[:_MAX_TEXT] if isinstance(value, str) else value
+    if job.state == "PENDING":
+        record.pop("start_time_s", None)  # a forecast, not a fact
+    if not is_final(job.state):
+        record.pop("end_time_s", None)
+    return record
+
+
+def _parse(record: Mapping[str, Any]) -> PastJob | None:
+    values: dict[str, Any] = {}
+    for field in fields(Job):
+        given = record.get(field.name)
+        if field.name in _TEXTS:
+            values[field.name] = text(given)
+        elif field.name in _WHOLES:
+            values[field.name] = whole(given)
+        elif field.name in _TIMES:
+            values[field.name] = finite(given)
+    if None in (values["job_id"], values["state"]):
+        return None
+    for name in ("name", "user", "partition"):
+        values[name] = values[name] or ""
+    start_s, end_s = values["start_time_s"], values["end_time_s"]
+    used_s = int(end_s - start_s) if start_s is not None and end_s is not None and end_s >= start_s else None
+    job = Job(**values, time_used_s=used_s, time_left_s=None)
+    return PastJob(job, source="seen", last_seen_s=finite(record.get("seen_s")))
+
+
+def remember_jobs(seen: SeenJobs, jobs: Iterable[Job], user: str, now_s: float) -> str | None:
+    """Keep own jobs as the queue shows them. What went wrong, if anything: a full disk is no reason to show no queue."""
+    try:
+        seen.remember(jobs, user, now_s)
+    except OSError as error:
+        return f"jobs are not remembered: {error.strerror or error}"
+    return None

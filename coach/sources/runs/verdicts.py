@@ -1,0 +1,143 @@
+"""What came of the runs and jobs that coach has judged, a line for each, kept in the cache.
+
+Whether something happens again and again is asked each time that a job is looked at: by this, no log is read twice for it, and it is known
+also when the logs are gone. Several coaches of one user append to the one file, under a lock; a line that cannot be read is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.model.judging.verdict import PastRun
+from coach.model.slurm.cluster import is_final
+from coach.sources.values import finite, table, text, whole
+
+FILE_NAME = "verdicts.jsonl"
+MAX_RUNS = 2000
+"""So many are kept, the last judged; a file of some megabytes."""
+_MAX_FILE_BYTES = 8 << 20
+_MAX_TEXT = 400
+
+_TEXTS = frozenset({"target", "work", "state", "rule", "cause", "summary", "node", "device"})
+_TABLES = frozenset({"parameters", "resources", "versions"})
+_Key = tuple[str, float | None]
+
+
+class Verdicts:
+    """The memory of one user. Used by one thread at a time."""
+
+    def __init__(self, cache_dir: Path) -> None:
+        self._file = cache_dir / FILE_NAME
+        self._known: dict[_Key, PastRun] = {}
+        self._read_bytes: int | None = None
+
+    def read(self) -> Mapping[_Key, PastRun]:
+        """All that are remembered, by target and time of submission; the file is read again when it has changed."""
+        try:
+            size = self._file.stat().st_size
+            if size != self._read_bytes:
+                records, _, _ = runs.decode_records(self._file.read_bytes()[-_MAX_FILE_BYTES:])
+                found = {_key(past): past for past in map(_parse, records) if past is not None}
+                self._known = dict(list(found.items())[-MAX_RUNS:])
+                self._read_bytes = size
+        except OSError:
+            return self._known
+        return self._known
+
+    def keep(self, *ended: PastRun) -> None:
+        """Note how these ended, unless that is known already. Where nothing can be written, it is not remembered.
+
+        What a later look does not tell, an earlier one may have: accounting knows the memory, and the log the cause.
+        """
+        known, news = self.read(), []
+        for past in ended:
+            before = known.get(_key(past))
+            record = runs.encode_record(_as_record(_completed(past, before)))
+            kept = next(map(_parse, runs.decode_records(record)[0]), None)
+            if kept is not None and is_final(kept.state) and kept != before:
+                self._known.pop(_key(kept), None)
+                self._known[_key(kept)] = kept
+                news.append(record)
+        if not news:
+            return
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with runs.locked(self._file):
+                self._append(b"".join(news))
+        except OSError:
+            return
+
+    def _append(self, records: bytes) -> None:
+        with open(self._file, "ab") as file:
+            before = file.tell()
+            file.write(b"\n" + records)  # what a killed coach left torn ends here
+            size = file.tell()
+        if before == (self._read_bytes or 0):
+            self._read_bytes = size  # nobody else wrote meanwhile: all of it is known
+        self._file.chmod(0o600)
+        if size > _MAX_FILE_BYTES // 2:
+            self._read_bytes = None  # what is kept is what the end of the file holds
+            lines = [runs.encode_record(_as_record(each)) for each in self.read().values()]
+            runs.write_atomic(self._file, b"".join(lines).decode())
+            self._file.chmod(0o600)
+
+
+def _key(past: PastRun) -> _Key:
+    """A job's number is given anew on a cluster that was set up anew; requeueing sets the time of submission anew as well."""
+    return past.target, past.submitted_s
+
+
+def _completed(past: PastRun, before: PastRun | None) -> PastRun:
+    if before is None:
+        return past
+    if before.is_judged and not past.is_judged:
+        past, before = before, past
+    return replace(
+        past,
+        memory_asked_mib=past.memory_asked_mib or before.memory_asked_mib,
+        memory_used_mib=past.memory_used_mib or before.memory_used_mib,
+    )
+
+
+def _as_record(past: PastRun) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for item in fields(PastRun):
+        value = getattr(past, item.name)
+        if isinstance(value, str):
+            record[item.name] = value[:_MAX_TEXT]
+        elif isinstance(value, Mapping):
+            record[item.name] = {name: each for name, each in value.items() if _is_plain(each)}
+        elif value is not None and value != ():
+            record[item.name] = value
+    return record
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | bool) or finite(value) is not None
+
+
+def _parse(record: Mapping[str, Any]) -> PastRun | None:
+    values: dict[str, Any] = {}
+    for item in fields(PastRun):
+        given = record.get(item.name)
+        if item.name in _TEXTS:
+            values[item.name] = text(given)
+        elif item.name in _TABLES:
+            values[item.name] = dict(table(given))
+        elif item.name == "nodes":
+            values["nodes"] = (
+                tuple(filter(None, (text(node) for node in given))) if isinstance(given, list) else ()
+            )
+        elif item.name == "is_judged":
+            values["is_judged"] = given is not False
+        elif item.name == "has_gone_well":
+            values["has_gone_well"] = given is True
+        elif item.name == "world_size":
+            values["world_size"] = whole(given)
+        else:
+            values[item.name] = finite(given)
+    return PastRun(**values) if values["target"] and values["work"] else None

@@ -1,0 +1,214 @@
+"""Slurm as a source: it asks, waits, says in Slurm's own words what failed, and never asks twice at once.
+
+A full picture takes three commands, each at its own pace: `squeue` (2 RPCs), `scontrol show nodes` (2) and, every other minute,
+`scontrol show partitions` (1). Nothing is asked per job or per node. What takes the controller longer the larger the cluster is, is asked
+once a minute, and more rarely while nothing changes; in between, the user's own jobs are asked for alone (3). After a failure a probe
+that answers within two seconds comes before the next question, which could hang for nine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from coach.model.errors import UserError
+from coach.model.reading import JobList, NodeList, PartitionList, Reading
+from coach.model.slurm.cluster import Job, Node, Partition, is_final
+from coach.sources.io import Io, Query
+from coach.sources.slurm.nodes import NODES_QUERY, PARTITIONS_QUERY, parse_nodes, parse_partitions
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.text import failure_words, is_torn
+
+PARTITIONS_INTERVAL_S = 120.0
+"""What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each time."""
+
+CLUSTER_INTERVAL_S = 60.0
+"""Between two questions whose answer grows with the cluster, at least."""
+MAX_STRETCH = 4.0
+"""While nothing changes, they are asked this much more rarely at most."""
+
+FRESH_INTERVAL_S = 3.0
+"""A job that has just come into the queue mostly starts within seconds, so it is looked at once more so soon."""
+
+PING_TIMEOUT_S = 2.0
+
+_PING_QUERY = Query("ping", ("scontrol", "ping"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client said. With an error, `text` is what little came before it."""
+
+    query: Query
+    text: str
+    error: str | None
+    time_s: float
+    duration_s: float
+
+
+class Client:
+    """Asks one question after the other. It remembers a failure, and then probes before it asks again."""
+
+    def __init__(self, io: Io) -> None:
+        self._io = io
+        self._last_error: str | None = None
+
+    def now(self) -> float:
+        return self._io.now()
+
+    def ask(self, query: Query) -> Answer:
+        if self._last_error is not None:
+            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
+            # A probe that cannot even be started says nothing: then the question itself must be asked.
+            is_silent = probe.returncode is None and probe.duration_s >= PING_TIMEOUT_S
+            if is_silent or (probe.returncode is not None and b" is UP" not in probe.stdout):
+                return Answer(query, "", self._last_error, probe.time_s, probe.duration_s)
+        result = self._io.run(query)
+        error = result.error
+        if result.returncode is None and result.duration_s >= PING_TIMEOUT_S:
+            # `squeue -u` tries a dead controller twice, 9 s each: the probe knows sooner why.
+            probe = self._io.run(_PING_QUERY, PING_TIMEOUT_S)
+            if b" is DOWN" in probe.stdout:
+                error = f"{error}: {' '.join(probe.stdout.decode('utf-8', 'replace').split())}"
+        if error is None and result.returncode != 0:
+            error = failure_words(result.stderr) or f"{query.argv[0]}: exit status {result.returncode}"
+        text = result.stdout.decode("utf-8", "surrogateescape")
+        if error is None and is_torn(text, query.record_end and result.query.record_end):
+            error = f"{query.argv[0]}: only a part of its answer came"
+        self._last_error = error
+        return Answer(result.query, text, error, result.time_s, result.duration_s)
+
+
+class _Stretch:
+    """How much more rarely something is asked that does not change."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        self._seen: object = None
+
+    def see(self, answer: object) -> None:
+        self.factor = min(MAX_STRETCH, self.factor * 1.5) if answer == self._seen else 1.0
+        self._seen = answer
+
+
+class JobsSource:
+    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is cheap on any cluster.
+
+    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too). A job that has just come shortens
+    the pause, but not below `least_interval_s`.
+    """
+
+    name = "jobs"
+
+    def __init__(
+        self,
+        io: Io,
+        user: str,
+        interval_s: float,
+        *,
+        is_all: bool = True,
+        cluster_interval_s: float = 0.0,
+        least_interval_s: float = 0.0,
+    ) -> None:
+        self.interval_s = interval_s
+        self._usual_interval_s = interval_s
+        self._fresh_interval_s = max(FRESH_INTERVAL_S, least_interval_s)
+        self._user = user
+        self._is_all = is_all
+        self._client = Client(io)
+        self._cluster_interval_s = cluster_interval_s
+        self._stretch = _Stretch()
+        self._others: tuple[tuple[Job, ...], int] = ((), 0)
+        """Everybody else's jobs as they were told last, and how many of those rows could not be read."""
+        self._all_time_s: float | None = None
+        self._waiting: dict[str, float] | None = None
+        """Own jobs that waited at the last look, and when they were seen first."""
+
+    def poll(self) -> Iterator[Reading]:
+        is_whole = self._is_all and self._is_all_due()
+        answer = self._client.ask(jobs_query(None if is_whole else self._user))
+        if answer.error is not None:
+            yield _failed(self.name, answer)
+            return
+        jobs, num_bad = parse_jobs(answer.text, answer.query.separator, answer.query.record_end)
+        own = tuple(job for job in jobs if job.user == self._user)
+        others = tuple(job for job in jobs if job.user != self._user and not is_final(job.state))
+        if is_whole or others:  # an old recording answers every question with the whole queue
+            self._others, self._all_time_s = (others, num_bad), answer.time_s
+            self._stretch.see({(job.job_id, job.state, job.reason) for job in others})
+        elif self._is_all:
+            num_bad += self._others[1]
+        is_fresh = self._has_fresh(own, answer.time_s)
+        self.interval_s = self._fresh_interval_s if is_fresh else self._usual_interval_s
+        payload = JobList((*own, *self._others[0]), self._is_all, has_outputs=not is_whole)
+        yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
+
+    def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:
+        """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows how long."""
+        known, first_s = (self._waiting, now_s) if self._waiting is not None else ({}, 0.0)
+        self._waiting = {job.job_id: known.get(job.job_id, first_s) for job in own if job.state == "PENDING"}
+        fresh_s = self._fresh_interval_s
+        is_short = self._usual_interval_s > fresh_s
+        return is_short and any(0 <= now_s - seen_s < fresh_s for seen_s in self._waiting.values())
+
+    def _is_all_due(self) -> bool:
+        if self._all_time_s is None or not self._cluster_interval_s:
+            return True
+        pause_s = self._cluster_interval_s * self._stretch.factor
+        return not 0 <= self._client.now() - self._all_time_s < pause_s - self._usual_interval_s / 2
+
+
+class NodesSource:
+    """Nodes, and the partitions they make up."""
+
+    name = "nodes"
+
+    def __init__(self, io: Io, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self._least_interval_s = interval_s
+        self._stretch = _Stretch()
+        self._client = Client(io)
+        self._partitions: Answer | None = None
+
+    def poll(self) -> Iterator[Reading]:
+        answer = self._client.ask(NODES_QUERY)
+        if answer.error is not None:
+            self._partitions = None
+            yield _failed("nodes", answer)
+            yield _failed("partitions", answer)
+            return
+        nodes, num_bad = parse_nodes(answer.text)
+        self._stretch.see(nodes)
+        self.interval_s = self._least_interval_s * self._stretch.factor
+        yield Reading("nodes", answer.time_s, answer.duration_s, NodeList(nodes), num_bad_rows=num_bad)
+        is_due = self._partitions is None or answer.time_s - self._partitions.time_s >= PARTITIONS_INTERVAL_S
+        if is_due:
+            self._partitions = self._client.ask(PARTITIONS_QUERY)
+        kept = self._partitions
+        assert kept is not None
+        if kept.error is not None:
+            self._partitions = None
+            yield _failed("partitions", kept)
+            return
+        partitions, num_bad = parse_partitions(kept.text, nodes)
+        time_s = kept.time_s if is_due else answer.time_s
+        payload = PartitionList(partitions)
+        yield Reading("partitions", time_s, kept.duration_s, payload, num_bad_rows=num_bad)
+
+
+def read_partitions_and_nodes(io: Io) -> tuple[tuple[Partition, ...], tuple[Node, ...]]:
+    """Ask once. Raises UserError with Slurm's own words when it does not answer."""
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    for reading in NodesSource(io, 0.0).poll():
+        if reading.error is not None:
+            raise UserError(f"Slurm does not answer: {reading.error}")
+        if isinstance(reading.payload, NodeList):
+            nodes = reading.payload.nodes
+        elif isinstance(reading.payload, PartitionList):
+            partitions = reading.payload.partitions
+    return partitions, nodes
+
+
+def _failed(name: str, answer: Answer) -> Reading:
+    return Reading(name, answer.time_s, answer.duration_s, None, error=answer.error)

@@ -1,0 +1,111 @@
+"""What Slurm says of its own configuration: its version, how fast it may be asked, what it keeps.
+
+`scontrol show config` is one cheap call that every user may make. It stands apart from the sources of the queue and the nodes, because
+a live screen needs nothing of it but the rate limit, once. All functions
+are pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from coach.model.reading import Reading
+from coach.sources.io import Io, Query
+from coach.sources.slurm.conf_file import parse_seconds
+from coach.sources.slurm.text import optional
+
+CONFIG_QUERY = Query("config", ("scontrol", "show", "config"))
+PING_QUERY = Query("ping", ("scontrol", "ping"))
+ACCOUNTING_QUERY = Query("accounting", ("sacct", "-n", "-X", "-P", "-S", "now-1minute", "-o", "jobid"))
+"""Own jobs of the last minute: the smallest question that needs the database."""
+
+_RETRY_S = 120.0
+
+_PAIR = re.compile(r"^(\w[\w\[\]]*)\s+= ?(.*)$")
+_VERSION = re.compile(r"(?<!\d)(\d++)\.(\d+)")
+
+_DEFAULT_BUCKET, _DEFAULT_REFILL, _DEFAULT_PERIOD_S = 30, 2, 1
+"""slurm.conf(5): rl_bucket_size, rl_refill_rate, rl_refill_period."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """How many requests one user may make: a bucket of tokens that fills up again."""
+
+    bucket: int
+    refill: int
+    period_s: int
+
+    @property
+    def per_s(self) -> float:
+        return self.refill / self.period_s
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Key → value; a key that is not set is left out. What follows the configuration proper (plugins' own tables) is left out, too."""
+    values: dict[str, str] = {}
+    for line in text.split("\n"):
+        match = _PAIR.match(line)
+        if match is not None and match[1] not in values and optional(match[2]) is not None:
+            values[match[1]] = match[2].strip()
+    return values
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """`22.05.8` → (22, 5); `23.11.4-1.2ubuntu5` → (23, 11)."""
+    match = _VERSION.search(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_rate_limit(config: Mapping[str, str]) -> RateLimit | None:
+    """The limit of SlurmctldParameters=rl_enable; None where there is none."""
+    words = [word.strip() for word in config.get("SlurmctldParameters", "").split(",")]
+    if "rl_enable" not in words:
+        return None
+    said = dict(word.split("=", 1) for word in words if "=" in word)
+    return RateLimit(
+        _count(said.get("rl_bucket_size"), _DEFAULT_BUCKET),
+        _count(said.get("rl_refill_rate"), _DEFAULT_REFILL),
+        _count(said.get("rl_refill_period"), _DEFAULT_PERIOD_S),
+    )
+
+
+def _count(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdecimal() and int(text) > 0 else default
+
+
+class RateLimitSource:
+    """Asks once how fast this site may be asked, and tells it to `on_limit`: refills per second, None where
+    there is no limit.
+
+    `on_message_timeout` is told how long Slurm's clients wait for an answer, which the same answer says.
+    """
+
+    name = "limits"
+
+    def __init__(
+        self,
+        io: Io,
+        on_limit: Callable[[float | None], object],
+        on_message_timeout: Callable[[float], object] = lambda seconds: None,
+    ) -> None:
+        self.interval_s = _RETRY_S
+        self._on_message_timeout = on_message_timeout
+        self._is_known = False
+        self._io = io
+        self._on_limit = on_limit
+
+    def poll(self) -> Iterator[Reading]:
+        """Says nothing itself: where the controller does not answer, the queue's source says so."""
+        result = None if self._is_known else self._io.run(CONFIG_QUERY)
+        if result is not None and result.returncode == 0:
+            self._is_known = True
+            config = parse_config(result.stdout.decode("utf-8", "replace"))
+            limit = parse_rate_limit(config)
+            self._on_limit(None if limit is None else limit.per_s)
+            message_timeout_s = parse_seconds(config.get("MessageTimeout", ""))
+            if message_timeout_s is not None:
+                self._on_message_timeout(message_timeout_s)
+        yield from ()

@@ -1,0 +1,192 @@
+"""Ended jobs from the accounting database: what is asked of sacct, and its answer as past jobs with their efficiency.
+
+One call tells all of a user's jobs with their steps: memory and CPU time are only known by step. Each line ends with a separator, so
+that a record is a fixed number of fields whatever a job's name contains. All functions are pure but for the random separator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from coach.model.slurm.accounting import Efficiency, PastJob
+from coach.model.slurm.cluster import Job, is_final
+from coach.sources.io import Query, new_separator
+from coach.sources.slurm.gres import count_gpus
+from coach.sources.slurm.text import (
+    BadRow,
+    optional,
+    parse_count,
+    parse_duration,
+    parse_exit_code,
+    parse_time,
+)
+
+_FIELDS = (
+    *("JobID", "JobIDRaw", "User", "State", "Partition", "NodeList", "NNodes", "NCPUS", "NTasks"),
+    *("AllocTRES", "ReqTRES", "ReqMem", "ElapsedRaw", "TimelimitRaw", "Submit", "Start", "End"),
+    *(
+        "Account",
+        "QOS",
+        "ExitCode",
+        "TotalCPU",
+        "MaxRSS",
+        "TRESUsageInTot",
+        "Reservation",
+        "WorkDir",
+        "JobName",
+    ),
+)
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?)([KMGTP]?)[nc]?$")
+_MIB_PER_UNIT = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_CPU_TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)$")
+_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?$")
+
+
+def history_query(user: str, past_s: float) -> Query:
+    """All jobs of a user that were alive within the last `past_s` seconds."""
+    separator = new_separator()
+    since = f"now-{max(1, round(past_s / 60))}minutes"
+    argv = ("sacct", "-n", "-p", "--delimiter", separator, "-u", user, "-S", since, "-E", "now")
+    return Query("history", (*argv, "-o", ",".join(_FIELDS)), separator)
+
+
+def parse_history(text: str, separator: str) -> tuple[tuple[PastJob, ...], int]:
+    """The jobs that have ended, newest first, and the number of records that could not be read."""
+    fields = text.split(separator)
+    jobs: dict[str, dict[str, str]] = {}
+    steps: dict[str, list[dict[str, str]]] = {}
+    num_bad = 0
+    for start in range(0, len(fields) - 1, len(_FIELDS)):
+        record = fields[start : start + len(_FIELDS)]
+        if len(record) < len(_FIELDS):
+            num_bad += 1
+            break
+        row = dict(zip(_FIELDS, record, strict=True))
+        row["JobID"] = row["JobID"].lstrip("\n")
+        job_id, dot, _ = row["JobID"].partition(".")
+        if not _JOB_ID.match(job_id):
+            num_bad += 1
+        elif dot:
+            steps.setdefault(job_id, []).append(row)
+        else:
+            jobs[job_id] = row  # a requeued job is told once for each attempt: the last one counts
+    past = []
+    for job_id, row in jobs.items():
+        try:
+            job = _parse_job(row)
+        except BadRow:
+            num_bad += 1
+            continue
+        if is_final(job.state):
+            past.append(PastJob(job, _efficiency(row, steps.get(job_id, ()), job)))
+    return tuple(sorted(past, key=lambda each: -(each.job.end_time_s or 0.0))), num_bad
+
+
+def _parse_job(row: Mapping[str, str]) -> Job:
+    state = row["State"].partition(" ")[0].rstrip("+")  # `CANCELLED by 1000`
+    if not re.fullmatch(r"[A-Z][A-Z_]*", state):
+        raise BadRow(f"not a state: {state!r}")
+    limit_min = parse_count(row["TimelimitRaw"]) if row["TimelimitRaw"].isdecimal() else None
+    gpus = count_gpus(row["AllocTRES"]) if optional(row["AllocTRES"]) else count_gpus(row["ReqTRES"])
+    has_tres = optional(row["AllocTRES"]) or optional(row["ReqTRES"])
+    code = parse_exit_code(row["ExitCode"])
+    nodes = optional(row["NodeList"])
+    return Job(
+        job_id=row["JobID"],
+        name=row["JobName"],
+        user=row["User"],
+        state=state,
+        reason=None,
+        partition=row["Partition"],
+        nodes=None if nodes == "None assigned" else nodes,
+        num_nodes=parse_count(row["NNodes"]),
+        num_cpus=parse_count(row["NCPUS"]),
+        num_gpus=gpus if gpus is not None else (0 if has_tres else None),
+        time_used_s=parse_count(row["ElapsedRaw"]),
+        time_left_s=None,
+        time_limit_s=None if limit_min is None else limit_min * 60,
+        submit_time_s=parse_time(row["Submit"]),
+        start_time_s=parse_time(row["Start"]),
+        end_time_s=parse_time(row["End"]),
+        account=optional(row["Account"]),
+        qos=optional(row["QOS"]),
+        work_dir=optional(row["WorkDir"]),
+        exit_code=None if code == 0 and state != "COMPLETED" else code,
+        raw_job_id=optional(row["JobIDRaw"]),
+        reservation=optional(row["Reservation"]),
+    )
+
+
+def _efficiency(row: Mapping[str, str], steps: Sequence[Mapping[str, str]], job: Job) -> Efficiency:
+    used_s = job.time_used_s
+    if not used_s or job.start_time_s is None:
+        return Efficiency()
+    cpu_s = parse_cpu_time(row["TotalCPU"])
+    has_cpu = cpu_s is not None and bool(steps) and bool(job.num_cpus)
+    memory_mib = max((size for step in steps if (size := _memory_of(step)) is not None), default=None)
+    asked_mib = _asked_memory(row, job)
+    gpu_pct = None
+    if job.num_gpus:
+        sums = [
+            used for step in steps if (used := _usage(step["TRESUsageInTot"], "gres/gpuutil")) is not None
+        ]
+        mean = max((float(used) / job.num_gpus for used in sums if used.isdecimal()), default=None)
+        # Some versions sum over processes that share a GPU: more than all of it is no measurement.
+        gpu_pct = mean if mean is not None and mean <= 100.0 else None
+    return Efficiency(
+        cpu_pct=100.0 * cpu_s / (used_s * job.num_cpus) if has_cpu and cpu_s and job.num_cpus else None,
+        memory_pct=100.0 * memory_mib / asked_mib if memory_mib is not None and asked_mib else None,
+        memory_used_mib=memory_mib,
+        memory_asked_mib=asked_mib,
+        gpu_pct=gpu_pct,
+        time_pct=100.0 * used_s / job.time_limit_s if job.time_limit_s else None,
+    )
+
+
+def _memory_of(step: Mapping[str, str]) -> float | None:
+    """Of all tasks of a step: summed up where Slurm does, else the largest task's for each."""
+    total = parse_size_mib(_usage(step["TRESUsageInTot"], "mem") or "")
+    if total is not None:
+        return total
+    largest = parse_size_mib(step["MaxRSS"])
+    num_tasks = int(step["NTasks"]) if step["NTasks"].isdecimal() else 1
+    return None if largest is None else largest * max(1, num_tasks)
+
+
+def _asked_memory(row: Mapping[str, str], job: Job) -> float | None:
+    allocated = parse_size_mib(_usage(row["AllocTRES"], "mem") or "")
+    if allocated is not None:
+        return allocated
+    asked = parse_size_mib(row["ReqMem"])
+    if asked is None:
+        return None
+    # Before 21.08 the last letter says of what: per node or per CPU.
+    factor = {"n": job.num_nodes, "c": job.num_cpus}.get(row["ReqMem"].strip()[-1:], 1)
+    return None if factor is None else asked * factor
+
+
+def _usage(tres: str, name: str) -> str | None:
+    for item in tres.split(","):
+        key, equals, value = item.partition("=")
+        if equals and key == name:
+            return value
+    return None
+
+
+def parse_size_mib(text: str) -> float | None:
+    """`3120K`, `1.5G`, `4Gn`, in MiB; None when not set or 0 (Slurm's word for a step that was not sampled)."""
+    match = _SIZE.match(text.strip())
+    if match is None or float(match[1]) == 0:
+        return None
+    return float(match[1]) * _MIB_PER_UNIT[match[2]]
+
+
+def parse_cpu_time(text: str) -> float | None:
+    """`1-02:03:04`, `02:03.456`, in seconds."""
+    match = _CPU_TIME.match(text.strip())
+    if match is None:
+        whole = parse_duration(text)
+        return None if whole is None else float(whole)
+    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
+    return ((days * 24 + hours) * 60 + minutes) * 60 + float(match[4])

@@ -1,0 +1,102 @@
+"""What one running job has on its nodes, and what its steps have used of it so far.
+
+Asked for one job by hand, before a step is put into it: `scontrol -d show job` tells of memory and GPUs per node, `sstat` of the peaks. What
+the two do not say is None. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coach.model.training.telemetry import StepUse
+from coach.sources.io import Query
+from coach.sources.slurm.ended_jobs import parse_size_mib
+from coach.sources.slurm.gres import parse_gres
+
+_NUM_NODES = re.compile(r"^   NumNodes=(\d+)", re.MULTILINE)
+_NODE_LIST = re.compile(r"^   NodeList=(\S+)$", re.MULTILINE)
+_ON_NODES = re.compile(r"^     Nodes=\S+ CPU_IDs=\S* Mem=(?P<mem>\d+) GRES=(?P<gres>\S*)$", re.MULTILINE)
+_ASKED_GPUS = re.compile(r"^   TresPer\w+=\S*gpu", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a job has on each of its nodes."""
+
+    nodes: str | None
+    """A node set expression."""
+    num_nodes: int
+    memory_mib: int | None
+    """On the node where it has least; None: all of the node's, or not told."""
+    num_gpus_untold: int | None
+    """GPUs on each node where the job did not ask for them, but has them with the whole node: a step gets them only when it asks."""
+
+
+def allocation_query(raw_job_id: str) -> Query:
+    return Query("allocation", ("scontrol", "-d", "show", "job", raw_job_id))
+
+
+def parse_allocation(text: str) -> Allocation | None:
+    """None when it is no running job's."""
+    num_nodes = _NUM_NODES.findall(text)
+    on_nodes = list(_ON_NODES.finditer(text))
+    if not num_nodes or not on_nodes:
+        return None
+    memory = [int(match["mem"]) for match in on_nodes]
+    gpus = {
+        sum(item.count or 0 for item in parse_gres(match["gres"]) if item.name == "gpu") for match in on_nodes
+    }
+    is_untold = len(gpus) == 1 and not _ASKED_GPUS.search(text)
+    nodes = _NODE_LIST.findall(text)
+    return Allocation(
+        nodes[-1] if nodes else None,
+        int(num_nodes[-1]),
+        min(memory) if min(memory) > 0 else None,
+        (gpus.pop() or None) if is_untold else None,
+    )
+
+
+def steps_query(raw_job_ids: Sequence[str]) -> Query:
+    """All steps of these running jobs, by one call."""
+    argv = (
+        "sstat",
+        "-a",
+        "-n",
+        "-P",
+        "-j",
+        ",".join(raw_job_ids),
+        "-o",
+        "JobID,NTasks,MaxRSS,TRESUsageInTot",
+    )
+    return Query("steps", argv)
+
+
+def parse_steps(text: str) -> tuple[StepUse, ...]:
+    """Lines that are none of sstat's are left out."""
+    records = (line.split("|") for line in text.splitlines())
+    return tuple(_step(*record) for record in records if len(record) == 4)
+
+
+def _step(step_id: str, num_tasks: str, max_rss: str, used: str) -> StepUse:
+    pairs = dict(item.split("=", 1) for item in used.split(",") if "=" in item)
+    utilization = pairs.get("gres/gpuutil", "")
+    return StepUse(
+        step_id,
+        int(num_tasks) if num_tasks.isdecimal() else 1,
+        parse_size_mib(max_rss),
+        float(utilization) if utilization.isdecimal() else None,
+        parse_size_mib(pairs.get("gres/gpumem", "")),
+    )
+
+
+def memory_peak_mib(steps: Sequence[StepUse], num_nodes: int) -> float | None:
+    """At most so much was used on one node, if all steps had their peaks at once; None when a step was not measured."""
+    peaks = []
+    for step in steps:
+        if step.max_rss_mib is None:
+            return None
+        peaks.append(step.max_rss_mib * math.ceil(step.num_tasks / num_nodes))
+    return sum(peaks) if peaks else None

@@ -1,0 +1,56 @@
+"""The limits of a user's associations and of QOS, as the accounting database has them.
+
+They explain the reasons that name a limit (`QOSMaxJobsPerUserLimit`), and nothing else tells them. Two calls in all, both answered by
+the database and not by the controller; where there is none, this part says so. Columns are read by their headings. All functions are
+pure.
+"""
+
+from __future__ import annotations
+
+from coach.model.slurm.accounting import Limits
+from coach.sources.io import Query
+
+_OF_BOTH = (
+    "GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall"
+)
+_OF_ASSOCIATIONS = f"Account,User,Partition,QOS,{_OF_BOTH},MaxJobs,MaxSubmit"
+_OF_QOS = f"Name,{_OF_BOTH},MaxTRESPU,MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxJobsPA,MaxSubmitPA,MinTRES"
+_KEYS = frozenset({"Account", "User", "Partition", "QOS", "Name"})
+
+
+def associations_query(user: str) -> Query:
+    whose = ("where", f"user={user}")
+    return Query(
+        "associations", ("sacctmgr", "-P", "show", "associations", *whose, f"format={_OF_ASSOCIATIONS}")
+    )
+
+
+QOS_QUERY = Query("qos", ("sacctmgr", "-P", "show", "qos", f"format={_OF_QOS}"))
+
+
+def parse_limits(text: str, kind: str) -> tuple[tuple[Limits, ...], int]:
+    """Limits that are set. `kind` is `association` or `qos`. The second is the number of lines that could not be read."""
+    heading, *lines = text.split("\n")
+    columns = heading.split("|")
+    key = "Name" if kind == "qos" else "Account"
+    found: list[Limits] = []
+    num_bad = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        fields = line.split("|")
+        if len(fields) != len(columns) or key not in columns:
+            num_bad += 1
+            continue
+        row = dict(zip(columns, fields, strict=True))
+        found.append(
+            Limits(
+                kind=kind,
+                name=row[key],
+                user=row.get("User") or None,
+                partition=row.get("Partition") or None,
+                qos=tuple(part for part in row.get("QOS", "").split(",") if part),
+                values={name: value for name, value in row.items() if value and name not in _KEYS},
+            )
+        )
+    return tuple(found), num_bad

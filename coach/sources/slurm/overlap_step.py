@@ -1,0 +1,194 @@
+"""The sampler of a step that overlaps a running job's own: one srun for all nodes, which streams for as long as it is wanted.
+
+For jobs that coach did not launch. It is one long-lived step, never one per look: each costs the controller a step and the accounting a
+row. A stream that has ended is not begun again by itself, because entering somebody's job is asked for each time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from coach import runs
+from coach.model.reading import Reading, TelemetryChunk
+from coach.model.training.telemetry import Rung, TelemetrySample
+from coach.sources.base import Emit
+from coach.sources.commands import running_command
+from coach.sources.follow import RecordFollower
+from coach.sources.io import Io, Query
+from coach.sources.metrics.telemetry_files import parse_records
+from coach.sources.slurm.configuration import parse_version
+from coach.sources.slurm.text import failure_words
+
+SHARES_ALL = (22, 5)
+"""From this version on an overlapping step shares CPUs, memory and GPUs with all others."""
+STEP_NAME = "coach-sampler"
+
+VERSION_QUERY = Query("srun-version", ("srun", "--version"))
+
+_ENDED_BY_SLURM = re.compile(r"\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+( DUE TO [A-Z ]+[A-Z])?")
+_BITE_BYTES = 1 << 16
+_MAX_TORN_BYTES = 1 << 16
+_MAX_WORDS_BYTES = 1 << 12
+_BATCH_S = 0.25
+"""Nodes answer one after the other: what comes within this time is one reading."""
+
+
+def step_command(
+    job_id: str, num_nodes: int, num_gpus_to_ask: int | None, sampler: Sequence[str]
+) -> tuple[str, ...]:
+    """The exact srun. `job_id` is a number, srun takes no other. Without the numbers of nodes and tasks it would run on the first node only.
+
+    Not `--unbuffered`: it glues the lines of two nodes together.
+    """
+    gpus = () if num_gpus_to_ask is None else (f"--gres=gpu:{num_gpus_to_ask}",)
+    return (
+        *("srun", f"--jobid={job_id}", "--overlap", f"--nodes={num_nodes}", f"--ntasks={num_nodes}"),
+        *("--ntasks-per-node=1", *gpus, "--immediate=20", "--input=none", f"--job-name={STEP_NAME}"),
+        *sampler,
+    )
+
+
+def why_no_step(version: str) -> str | None:
+    """Why no step can run beside a job's own, by what `srun --version` printed; None where it can, or the version is not told."""
+    number = parse_version(version)
+    if number is None or number >= SHARES_ALL:
+        return None
+    said = version.split()[-1]
+    return f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them from starting"
+
+
+def ask_why_no_step(io: Io) -> str | None:
+    """The same of the Slurm that is here. What srun does not tell is nothing against a step."""
+    return why_no_step(io.run(VERSION_QUERY).stdout.decode("utf-8", "replace"))
+
+
+def ssh_command(node: str, raw_job_id: str, sampler: Sequence[str]) -> tuple[str, ...]:
+    """The exact ssh: it never asks for a password, and the sampler is told whose processes are meant."""
+    options = ("-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8", "-o", "ServerAliveInterval=10")
+    # The shell over there takes it apart again: it is one word here.
+    command = shlex.join(("env", f"SLURM_JOB_ID={raw_job_id}", *sampler, "--node", node))
+    return ("ssh", *options, "--", node, command)
+
+
+def _end_words(stderr: str) -> str:
+    """Why it has ended. What Slurm says of a step that it ends with its job would read as a failure."""
+    ended = _ENDED_BY_SLURM.search(stderr)
+    if ended is None:
+        return failure_words(stderr)
+    return f"Slurm ended the step{(ended[1] or '').lower()}, as it does when the job ends"
+
+
+class StreamSource:
+    """Runs one command that prints telemetry records, one a line, until it ends or is not wanted any more."""
+
+    name = "stream"
+
+    def __init__(
+        self,
+        target: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        rung: Rung = Rung.STEP,
+        keep: Callable[[bytes], object] = lambda lines: None,
+    ) -> None:
+        """`keep` gets every whole line as it came: a recorder."""
+        self._target = target
+        self._argv = tuple(argv)
+        self._env = env
+        self._rung = rung
+        self._keep = keep
+        self._torn = b""
+        self._words = b""
+        self.has_ended = False
+
+    def run(self, emit: Emit, stop: threading.Event) -> None:
+        """Emit until `stop`, or the end of the command, which is told in its own words."""
+        words = self._run(emit, stop)
+        self.has_ended = True
+        if words is not None:
+            emit(Reading(self.name, time.time(), 0.0, None, words, self._target))
+
+    def _run(self, emit: Emit, stop: threading.Event) -> str | None:
+        try:
+            with running_command(self._argv, self._env) as process:
+                self._follow(process, emit, stop)
+                if stop.is_set():
+                    return None
+                status = process.wait()
+        except FileNotFoundError:
+            return f"{self._argv[0]}: command not found"
+        except OSError as error:
+            return f"{self._argv[0]}: {error.strerror or error}"
+        words = _end_words(self._words.decode("utf-8", "replace"))
+        return f"{self._argv[0]} has ended (exit status {status}){': ' if words else ''}{words}"
+
+    def _follow(self, process: subprocess.Popen[bytes], emit: Emit, stop: threading.Event) -> None:
+        """Until both outputs are closed. The reader never waits for long, so that `stop` is heard."""
+        outputs = [output for output in (process.stdout, process.stderr) if output is not None]
+        with selectors.DefaultSelector() as selector:
+            for output in outputs:
+                selector.register(output, selectors.EVENT_READ)
+            samples: list[TelemetrySample] = []
+            num_bad, due_s = 0, 0.0
+            while selector.get_map() and not stop.is_set():
+                for key, _ in selector.select(_BATCH_S):
+                    data = os.read(key.fd, _BITE_BYTES)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is process.stderr:
+                        self._words = (self._words + data)[-_MAX_WORDS_BYTES:]
+                    else:
+                        new, bad = self._parse(data)
+                        samples += new
+                        num_bad += bad
+                is_due = time.monotonic() >= due_s or not selector.get_map()
+                if (samples or num_bad) and is_due:
+                    chunk = TelemetryChunk(self._target, tuple(samples), self._rung)
+                    emit(Reading(self.name, time.time(), 0.0, chunk, None, self._target, num_bad))
+                    samples, num_bad, due_s = [], 0, time.monotonic() + _BATCH_S
+
+    def _parse(self, data: bytes) -> tuple[list[TelemetrySample], int]:
+        data = self._torn + data
+        records, num_bad, used = runs.decode_records(data)
+        if used:
+            self._keep(data[:used])
+        self._torn = data[used:]
+        if len(self._torn) > _MAX_TORN_BYTES:
+            self._torn, num_bad = b"", num_bad + 1  # no record is so long
+        samples, num_wrong = parse_records(records)
+        return samples, num_bad + num_wrong
+
+
+class RecordedStream:
+    """A stream as a recording holds it: a file that grows, and ends without a word."""
+
+    name = StreamSource.name
+    has_ended = False
+
+    def __init__(self, io: Io, target: str, path: Path, rung: Rung, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self._io = io
+        self._target = target
+        self._rung = rung
+        self._follower = RecordFollower(io, path)
+
+    def poll(self) -> Iterable[Reading]:
+        try:
+            bite = self._follower.read()
+        except FileNotFoundError:
+            return  # nothing had been measured by then
+        samples, num_wrong = parse_records(bite.records)
+        if samples or bite.num_bad:
+            chunk = TelemetryChunk(self._target, tuple(samples), self._rung)
+            num_bad = bite.num_bad + num_wrong
+            yield Reading(
+                self.name, self._io.now(), 0.0, chunk, None, self._target, num_bad, bite.is_caught_up
+            )

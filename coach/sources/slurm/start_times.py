@@ -1,0 +1,89 @@
+"""When pending jobs are expected to start, and which GPUs running ones have.
+
+Two questions that the queue alone does not answer: `sbatch --test-only` tells when a job of some shape would start, and only `scontrol
+show job -d` tells which GPU of a node is whose. The second is dear (3 RPCs, and long where the queue is), so it is asked once for all
+jobs, and only on demand. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from coach.model.slurm.cluster import GpuAllocation
+from coach.sources.io import Query
+from coach.sources.slurm.gres import parse_gres
+from coach.sources.slurm.node_sets import expand_nodes
+from coach.sources.slurm.text import parse_time
+
+ALLOCATIONS_QUERY = Query("allocations", ("scontrol", "-a", "-d", "show", "jobs"))
+
+_ESTIMATE = re.compile(
+    r"Job \d+ to start at (?P<time>\S+) (?:a )?using (?P<cpus>\d+) processors on "
+    r"(?:nodes )?(?P<nodes>\S+)(?: in partition (?P<partition>\S+))?"
+)
+_RECORD = re.compile(r"^JobId=(?P<raw>\d+)(?: (?P<ids>(?:(?:Array|Het)\w+=\S+ )*))", re.MULTILINE)
+_STATE = re.compile(r"^   JobState=(\S+) ", re.MULTILINE)
+_NODES = re.compile(r"^     Nodes=(?P<nodes>\S+) CPU_IDs=\S* Mem=\S* GRES=(?P<gres>\S*)$", re.MULTILINE)
+_HOLDING = frozenset(
+    {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """When and where Slurm would start a job of this shape, if nothing changed."""
+
+    start_time_s: float | None
+    num_cpus: int
+    nodes: str
+    partition: str | None
+
+
+def parse_test_only(stderr: str) -> StartEstimate | None:
+    """From what `sbatch --test-only` says; None where it says no such thing."""
+    match = _ESTIMATE.search(stderr)
+    if match is None:
+        return None
+    return StartEstimate(parse_time(match["time"]), int(match["cpus"]), match["nodes"], match["partition"])
+
+
+def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:
+    """The GPUs of all running jobs, and the number of jobs that are told twice.
+
+    A job's name stands at the beginning of its record and may imitate whole records; the true one has the same number then, and neither
+    is believed. What a name claims for its own job is checked against the nodes, by analysis.free_gpus.
+    """
+    starts = list(_RECORD.finditer(text))
+    seen: dict[str, list[GpuAllocation] | None] = {}
+    num_bad = 0
+    for match, end in zip(starts, [*(each.start() for each in starts[1:]), len(text)], strict=True):
+        raw = match["raw"]
+        if raw in seen:
+            num_bad += seen[raw] is not None
+            seen[raw] = None
+            continue
+        seen[raw] = _allocations(_job_id(raw, match["ids"]), text[match.start() : end])
+    return tuple(each for found in seen.values() for each in found or ()), num_bad
+
+
+def _job_id(raw: str, ids: str) -> str:
+    pairs = dict(word.split("=", 1) for word in ids.split())
+    if "ArrayJobId" in pairs and pairs.get("ArrayTaskId", "").isdecimal():
+        return f"{pairs['ArrayJobId']}_{pairs['ArrayTaskId']}"
+    if "HetJobId" in pairs and "HetJobOffset" in pairs:
+        return f"{pairs['HetJobId']}+{pairs['HetJobOffset']}"
+    return raw
+
+
+def _allocations(job_id: str, record: str) -> list[GpuAllocation]:
+    state = _STATE.search(record)
+    if state is None or state[1] not in _HOLDING:
+        return []
+    found = []
+    for line in _NODES.finditer(record):
+        for item in parse_gres(line["gres"]):
+            if item.name == "gpu" and item.count:
+                nodes = expand_nodes(line["nodes"])
+                found.append(GpuAllocation(job_id, nodes, item.type, item.count, item.indices or ()))
+    return found

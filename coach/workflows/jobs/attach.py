@@ -1,0 +1,181 @@
+"""Measure inside a job that coach did not launch: first the question with all that it costs, then one step that streams.
+
+It is the one way in which coach enters somebody's allocation while it runs, so everything that could harm the job is looked at before:
+the version, the memory that is left, and whether a sampler is there already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.jobs.eligible_jobs import parts_of, why_not
+from coach.config import Settings
+from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
+from coach.launch.submit import client_environment
+from coach.model.errors import UserError
+from coach.model.slurm.job_action import JobAction, QueuedJob, Step, Verb
+from coach.model.training.telemetry import Rung
+from coach.sources.follow import describe
+from coach.sources.io import Io
+from coach.sources.slurm.job_allocation import (
+    Allocation,
+    allocation_query,
+    memory_peak_mib,
+    parse_allocation,
+    parse_steps,
+    steps_query,
+)
+from coach.sources.slurm.node_sets import expand_nodes
+from coach.sources.slurm.overlap_step import StreamSource, ask_why_no_step, ssh_command, step_command
+from coach.sources.slurm.text import failure_words
+from coach.workflows.jobs.own_jobs import Named, look_up, run_dirs_of
+from coach.workflows.readonly import refuse_if_readonly
+
+LEAST_MEMORY_MIB = 200.0
+"""A sampler needs a fifth of it; a job that has less left may be killed for what coach adds."""
+_SILENT_S = 60.0
+"""A sampler that has written nothing for so long does not write any more."""
+_MAX_SSH_NODES = 8
+
+_COST = "it costs one job step and one row in the accounting; the job's own steps start and go on beside it, and it ends with the job"
+_SSH_COST = "it costs the job nothing in Slurm; what it sees is what the site shows to an ssh: all GPUs of the node, the job's, or none"
+
+
+def plan_attach(
+    target: str, settings: Settings, env: Mapping[str, str], io: Io, python: str = sys.executable
+) -> JobAction:
+    """The exact command for one running job of one's own. Raises UserError where it must not, or cannot, be done."""
+    refuse_if_readonly(settings, "starts no step in a job")
+    named, row = _one_running(target, settings, env, io)
+    _refuse_if_sampled(named, settings, io)
+    allocation = _ask_allocation(row, io)
+    code = code_dir(settings.runs_root, snapshot_files())
+    sampler = (python, str(code / "coach" / "node"), "sample", "--stream")
+    why_not_step = ask_why_no_step(io)
+    if why_not_step is not None:
+        return _by_ssh(row, allocation, sampler, settings, why_not_step)
+    argv = step_command(row.raw_job_id, allocation.num_nodes, allocation.num_gpus_untold, sampler)
+    return JobAction(
+        Verb.ATTACH, (Step(argv, (row.job_id,)),), notes=(_COST, _memory_note(row, allocation, io))
+    )
+
+
+def begin_attach(action: JobAction, settings: Settings) -> None:
+    """Put the sampler's code where the nodes see it. Raises UserError."""
+    files = snapshot_files()
+    try:
+        make_snapshot(code_dir(settings.runs_root, files), files)
+    except OSError as error:
+        raise UserError(describe(error), "the runs root must be writable, and seen by the nodes") from None
+
+
+def rung_of(action: JobAction) -> Rung:
+    """By which way its numbers come."""
+    return Rung.SSH if action.steps[0].argv[0] == "ssh" else Rung.STEP
+
+
+def streams(
+    action: JobAction,
+    target: str,
+    env: Mapping[str, str],
+    keep: Callable[[bytes], object] = lambda lines: None,
+) -> tuple[StreamSource, ...]:
+    """What was said yes to, one source for each of its commands. `keep` gets all that they print."""
+    return tuple(
+        StreamSource(target, step.argv, client_environment(env), rung_of(action), keep)
+        for step in action.steps
+    )
+
+
+def _one_running(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> tuple[Named, QueuedJob]:
+    found, wrong = look_up((target,), settings, env, io)
+    for _, error in wrong:
+        raise error
+    (named,) = found
+    if isinstance(named, Step):
+        raise UserError(f"{target}: it runs on this machine, where its own sampler measures it")
+    rows = [part.row for part in parts_of(named.job_id, named.rows)]
+    running = [row for row in rows if row.state == "RUNNING"]
+    if len(running) == 1:
+        return named, running[0]
+    if running:
+        names = ", ".join(row.job_id for row in running)
+        raise UserError(f"a step is put into one job: {names} are running", "name one of them")
+    why = why_not(Verb.ATTACH, rows[0].state) if rows else "Slurm does not know it, or has forgotten it"
+    raise UserError(f"{named.subject}: {why}")
+
+
+def _refuse_if_sampled(named: Named, settings: Settings, io: Io) -> None:
+    run_dir: str | Path | None = named.run.run_dir if named.run is not None else None
+    run_dir = run_dir or run_dirs_of((named,), settings).get(named.job_id)
+    if run_dir is None:
+        return
+    folder = runs.RunPaths(Path(run_dir)).telemetry_dir
+    try:
+        ages = [io.now() - io.modified_s(folder / name) for name in io.list_dir(folder)]
+    except OSError:
+        return
+    if ages and min(ages) < _SILENT_S:
+        raise UserError(
+            f"{named.subject}: a sampler runs beside the training already",
+            f"its numbers are in {folder}, and on the screen of the run",
+        )
+
+
+def _ask_allocation(row: QueuedJob, io: Io) -> Allocation:
+    result = io.run(allocation_query(row.raw_job_id))
+    if result.returncode != 0:
+        raise UserError(f"job {row.job_id}: {result.error or failure_words(result.stderr)}")
+    allocation = parse_allocation(result.stdout.decode("utf-8", "replace"))
+    if allocation is None:
+        raise UserError(f"job {row.job_id}: Slurm does not tell what it has on its nodes")
+    return allocation
+
+
+def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
+    """What is left of the job's memory. Raises UserError when that is too little."""
+    if allocation.memory_mib is None:
+        return "the job has no memory limit of its own; the sampler takes about 40 MiB on each node"
+    result = io.run(steps_query((row.raw_job_id,)))
+    peak = None
+    if result.returncode == 0:
+        peak = memory_peak_mib(parse_steps(result.stdout.decode("utf-8", "replace")), allocation.num_nodes)
+    if peak is None:
+        why = result.error or failure_words(result.stderr) or "its steps are not measured yet"
+        return (
+            f"how much is left of the job's {allocation.memory_mib} MiB on each node is not known (sstat: {why}); "
+            "the sampler takes about 40"
+        )
+    left = allocation.memory_mib - peak
+    if left < LEAST_MEMORY_MIB:
+        raise UserError(
+            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB that it has on a node: "
+            "a sampler beside them might have it killed",
+            f"{LEAST_MEMORY_MIB:.0f} MiB must be left; give the next one more with --mem",
+        )
+    return (
+        f"{left:.0f} MiB of the job's {allocation.memory_mib} are left at least (sstat: the peaks of all steps); "
+        "the sampler takes about 40 on each node"
+    )
+
+
+def _by_ssh(
+    row: QueuedJob, allocation: Allocation, sampler: Sequence[str], settings: Settings, why_no_step: str
+) -> JobAction:
+    """The next rung, only where the user has said that ssh to the nodes is right here."""
+    if not settings.is_ssh_allowed:
+        raise UserError(
+            f"job {row.job_id}: {why_no_step}",
+            "where the site allows ssh to the nodes of a job: telemetry.ssh = true; "
+            "or start the training with `srun … coach run -- COMMAND`",
+        )
+    nodes = expand_nodes(allocation.nodes)
+    if not 0 < len(nodes) <= _MAX_SSH_NODES:
+        raise UserError(
+            f"job {row.job_id}: {why_no_step}; by ssh at most {_MAX_SSH_NODES} nodes are measured"
+        )
+    steps = tuple(Step(ssh_command(node, row.raw_job_id, sampler), (row.job_id,)) for node in nodes)
+    return JobAction(Verb.ATTACH, steps, notes=(f"{why_no_step}; so by ssh", _SSH_COST))

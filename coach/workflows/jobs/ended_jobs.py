@@ -1,0 +1,263 @@
+"""Ended jobs from everything that remembers them: accounting where it answers, the run directories, and what was seen in the queue.
+
+A site without accounting forgets a job minutes after its end. Each source tells what it can, the best one wins for a job, and what one
+could not tell is said beside the others' answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.analysis.jobs.belonging import fits
+from coach.analysis.queueing.arrays import group_id
+from coach.config import DEFAULT_CLUSTER, Settings
+from coach.model.reading import JobList, RunList
+from coach.model.slurm.accounting import Efficiency, PastJob
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.training.run import Run
+from coach.model.training.telemetry import GpuSample, HostSample
+from coach.sources.io import Io
+from coach.sources.metrics.telemetry_files import parse_records
+from coach.sources.runs.run_list import RunListSource
+from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
+from coach.sources.slurm.client import JobsSource
+from coach.sources.slurm.ended_jobs import history_query, parse_history
+from coach.sources.slurm.text import failure_words
+
+_SAME_SUBMISSION_S = 2.0
+_TAIL_BYTES = 128 << 10
+_MAX_NODES_MEASURED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PastJobs:
+    """Newest first. `notes` has a line for each source that could not tell its part."""
+
+    jobs: tuple[PastJob, ...]
+    notes: tuple[str, ...]
+    num_bad_rows: int
+
+
+def read_past_jobs(
+    settings: Settings, io: Io, user: str, backend: str, *, past_s: float, limit: int
+) -> PastJobs:
+    """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. Asks the database once and the queue once."""
+    from coach.workflows.judging.earlier_runs import (
+        note_accounting,  # not for the first frame: it brings the rules along
+    )
+
+    now_s = io.now()
+    notes: list[str] = []
+    told: tuple[PastJob, ...] = ()
+    seen: tuple[PastJob, ...] = ()
+    num_bad = 0
+    if backend == "slurm":
+        told, num_bad, note = _ask_accounting(io, user, past_s)
+        notes += [note] if note else []
+        memory = SeenJobs(settings.cache_dir)
+        is_alive, note = _ask_queue(io, user, memory)
+        notes += [note] if note else []
+        remembered, num_torn = memory.read()
+        num_bad += num_torn
+        seen = _gone(remembered, is_alive)
+    listed = _list_runs(io, settings.runs_root, notes)
+    cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
+    merged = _merge(told, listed, seen, cluster)
+    note_accounting(settings, merged)
+    recent = [each for each in merged if _when(each) is None or (_when(each) or 0.0) >= now_s - past_s]
+    recent.sort(key=lambda each: -(_when(each) or 0.0))
+    measured = tuple(_with_measurement(io, each, listed) for each in recent[:limit])
+    return PastJobs(measured, tuple(notes), num_bad)
+
+
+def _ask_accounting(io: Io, user: str, past_s: float) -> tuple[tuple[PastJob, ...], int, str | None]:
+    result = io.run(history_query(user, past_s))
+    if result.returncode != 0:
+        why = result.error or failure_words(result.stderr) or f"exit status {result.returncode}"
+        return (), 0, f"accounting does not tell: {why}; what follows is from run directories and the queue"
+    text = result.stdout.decode("utf-8", "surrogateescape")
+    jobs, num_bad = parse_history(text, result.query.separator)
+    return jobs, num_bad, None
+
+
+_Identity = tuple[str, float | None]
+
+
+def _identity(job: Job) -> _Identity:
+    return job.job_id, job.submit_time_s
+
+
+def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity], str | None]:
+    """The own jobs that have not ended, after all of them were remembered."""
+    for reading in JobsSource(io, user, 0.0, is_all=False).poll():
+        if isinstance(reading.payload, JobList):
+            own = [job for job in reading.payload.jobs if job.user == user]
+            note = remember_jobs(memory, own, user, reading.time_s)
+            return frozenset(_identity(job) for job in own if not is_final(job.state)), note
+        return frozenset(), f"the queue does not answer: {reading.error}"
+    return frozenset(), None
+
+
+def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tuple[PastJob, ...]:
+    """What the queue no longer has. `17_[3-8]` is not gone when its tasks were seen since: the queue tells each by itself, once it starts."""
+    seen_s: dict[str, float] = {group_id(job_id): math.inf for job_id, _ in is_alive}
+    for each in remembered:
+        array = group_id(each.job.job_id)
+        seen_s[array] = max(seen_s.get(array, 0.0), each.last_seen_s or 0.0)
+    return tuple(
+        each
+        for each in remembered
+        if _identity(each.job) not in is_alive
+        and ("[" not in each.job.job_id or (each.last_seen_s or 0.0) >= seen_s[group_id(each.job.job_id)])
+    )
+
+
+def _list_runs(io: Io, root: Path, notes: list[str]) -> tuple[Run, ...]:
+    for reading in RunListSource(io, root).poll():
+        if isinstance(reading.payload, RunList):
+            return reading.payload.runs
+        if reading.error is not None:
+            notes.append(f"the run directories cannot be read: {reading.error}")
+    return ()
+
+
+def _merge(
+    told: Sequence[PastJob], listed: Sequence[Run], seen: Sequence[PastJob], cluster: str | None
+) -> list[PastJob]:
+    """Each job once: accounting's word before the run directory's, and that before the queue's."""
+    run_of: dict[str, list[Run]] = {}
+    for run in listed:
+        if run.job_id is not None and run.backend == "slurm":
+            run_of.setdefault(run.job_id, []).append(run)
+    merged: list[PastJob] = []
+    known: dict[str, list[float | None]] = {}
+    used: set[str] = set()
+    for past in (*told, *seen):
+        job = past.job
+        if any(_is_same(job.submit_time_s, time_s) for time_s in known.get(job.job_id, ())):
+            continue
+        candidates = (run for run in run_of.get(job.job_id, ()) if run.run_id not in used)
+        own = next((run for run in candidates if fits(run, job.user, job.submit_time_s, cluster)), None)
+        if own is not None:
+            used.add(own.run_id)
+            past = _joined(past, own)
+        known.setdefault(job.job_id, []).append(job.submit_time_s)
+        merged.append(past)
+    merged += [_of_run(run) for run in listed if run.run_id not in used and is_final(run.state)]
+    return merged
+
+
+def _is_same(one_s: float | None, other_s: float | None) -> bool:
+    return one_s is None or other_s is None or abs(one_s - other_s) <= _SAME_SUBMISSION_S
+
+
+def _joined(past: PastJob, run: Run) -> PastJob:
+    """A job and its run. How it ended is known from the run where the queue was last seen before the end."""
+    job = past.job
+    if past.source == "seen" and is_final(run.state) and not is_final(job.state):
+        ended = _of_run(run)
+        job = replace(
+            job,
+            state=ended.job.state,
+            end_time_s=ended.job.end_time_s,
+            time_used_s=ended.job.time_used_s,
+        )
+        return replace(past, job=job, run_id=run.run_id, source="run", efficiency=ended.efficiency)
+    return replace(past, run_id=run.run_id)
+
+
+def _of_run(run: Run) -> PastJob:
+    limit = run.resources.get("time_limit_s")
+    limit_s = int(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
+    used_s = None
+    if run.started_time_s is not None and run.ended_time_s is not None:
+        used_s = max(0, round(run.ended_time_s - run.started_time_s))
+    num_nodes = run.resources.get("num_nodes")
+    partition = run.resources.get("partition")
+    job = Job(
+        job_id=run.job_id or run.run_id,
+        name=run.recipe,
+        user=run.user or "",
+        state=run.state or "",
+        reason=None,
+        partition=partition if isinstance(partition, str) else "",
+        nodes=None,
+        num_nodes=num_nodes if isinstance(num_nodes, int) else None,
+        num_cpus=None,
+        num_gpus=run.num_gpus,
+        time_used_s=used_s,
+        time_left_s=None,
+        time_limit_s=limit_s,
+        submit_time_s=run.created_time_s,
+        start_time_s=run.started_time_s,
+        end_time_s=run.ended_time_s,
+        work_dir=run.run_dir,
+        host=run.host,
+        cluster=run.cluster,
+    )
+    return PastJob(job, source="run", run_id=run.run_id)
+
+
+def _when(past: PastJob) -> float | None:
+    return past.job.end_time_s if past.job.end_time_s is not None else past.last_seen_s
+
+
+def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
+    """What the sampler of its run saw fills in what accounting does not know."""
+    job, known = past.job, past.efficiency
+    if known.time_pct is None and job.time_used_s is not None and job.time_limit_s:
+        known = replace(known, time_pct=100.0 * job.time_used_s / job.time_limit_s)
+    run = next((run for run in listed if run.run_id == past.run_id), None)
+    if run is None:
+        return replace(past, efficiency=known)
+    seen = measure_run(io, Path(run.run_dir))
+    filled: dict[str, Any] = {
+        name: value
+        for name in ("cpu_pct", "memory_pct", "memory_used_mib", "memory_asked_mib", "gpu_pct")
+        if getattr(known, name) is None and (value := getattr(seen, name)) is not None
+    }
+    return replace(past, efficiency=replace(known, **filled))
+
+
+def measure_run(io: Io, run_dir: Path) -> Efficiency:
+    """From the last samples of each node: a bite of each file, not all of it."""
+    folder = runs.RunPaths(run_dir).telemetry_dir
+    gpu: list[float] = []
+    cpu: list[float] = []
+    memory: dict[str, float] = {}
+    limits: dict[str, float] = {}
+    try:
+        names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
+    except OSError:
+        return Efficiency()
+    for name in names[:_MAX_NODES_MEASURED]:
+        try:
+            size = io.size(folder / name)
+            data = io.read(folder / name, max(0, size - _TAIL_BYTES), _TAIL_BYTES)
+        except OSError:
+            continue
+        whole = data if size <= _TAIL_BYTES else data.partition(b"\n")[2]
+        samples, _ = parse_records(runs.decode_records(whole)[0])
+        for sample in samples:
+            if isinstance(sample, GpuSample) and sample.utilization_pct is not None:
+                gpu.append(sample.utilization_pct)
+            elif isinstance(sample, HostSample):
+                cpu += [sample.cpu_pct] if sample.cpu_pct is not None else []
+                if sample.memory_used_mib is not None:
+                    memory[name] = max(memory.get(name, 0.0), sample.memory_used_mib)
+                if sample.memory_limit_mib is not None:
+                    limits[name] = sample.memory_limit_mib
+    used = sum(memory.values()) if memory else None
+    asked = sum(limits.values()) if limits and len(limits) == len(memory) else None
+    return Efficiency(
+        cpu_pct=sum(cpu) / len(cpu) if cpu else None,
+        memory_pct=100.0 * used / asked if used is not None and asked else None,
+        memory_used_mib=used,
+        memory_asked_mib=asked,
+        gpu_pct=sum(gpu) / len(gpu) if gpu else None,
+    )

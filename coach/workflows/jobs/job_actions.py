@@ -1,0 +1,208 @@
+"""What a person does to own jobs: first the exact commands, then, when they were confirmed, the deed.
+
+Two steps, because nothing irreversible happens without its text shown; the second does what the first said and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.jobs.eligible_jobs import Part, in_batches, names_for, parts_of, why_not, why_not_limit
+from coach.config import Settings
+from coach.launch import job_control, local
+from coach.launch.submit import client_environment
+from coach.model.errors import UserError
+from coach.model.slurm.cluster import is_final
+from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Step, Verb
+from coach.node import share
+from coach.sources.io import Io
+from coach.sources.slurm.overlap_step import ask_why_no_step
+from coach.workflows.jobs.lost_work import lost_of_job
+from coach.workflows.jobs.own_jobs import HasEnded, Named, look_up, run_dirs_of
+from coach.workflows.readonly import refuse_if_readonly
+
+__all__ = ["HasEnded", "perform", "plan_action"]
+
+_WITH_A_SCRIPT = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"})
+"""States in which the batch script runs, and will say how it ended."""
+
+_REFUSED_WORDS = {Verb.CANCEL: "cancels nothing", Verb.SHELL: "opens no shell in a job"}
+_NOTES = {
+    Verb.REQUEUE: ("a job that is requeued starts anew, from its first line",),
+    Verb.SHELL: ("it costs a job step; the job's own steps go on beside it", "exit, or Ctrl+D, comes back"),
+}
+
+
+def plan_action(
+    verb: Verb,
+    targets: Sequence[str],
+    settings: Settings,
+    env: Mapping[str, str],
+    io: Io,
+    time_limit_s: int | None = None,
+) -> JobAction:
+    """Run ids and job ids of one's own. Raises UserError when there is none among them to which it can be done."""
+    refuse_if_readonly(settings, _REFUSED_WORDS.get(verb, "changes no job"))
+    found, wrong = look_up(targets, settings, env, io)
+    left_out = list(wrong)
+    steps: list[Step] = []
+    names: list[str] = []
+    touched: list[Named] = []
+    for each in found:
+        if isinstance(each, Step):
+            if verb is Verb.CANCEL:
+                steps.append(each)
+            else:
+                run_id = each.job_ids[0]
+                left_out.append((run_id, UserError(f"{run_id}: it runs on this machine, outside of Slurm")))
+            continue
+        named, why = _names(verb, each, time_limit_s)
+        left_out += why
+        names += named
+        touched += [each] if named else []
+    if not steps and not names:
+        raise _nothing_left(left_out)
+    names = list(dict.fromkeys(names))
+    if verb is Verb.SHELL:
+        steps = [_shell_step(touched, env, io)]
+    else:
+        for batch in in_batches(names):
+            steps.append(Step(job_control.action_command(verb, batch, time_limit_s), batch))
+    return JobAction(
+        verb,
+        tuple(steps),
+        tuple(LeftOut(target, _reason(target, error)) for target, error in left_out),
+        (*_NOTES.get(verb, ()), *_lost(verb, touched, settings, io)),
+        _waiting(touched, settings) if verb is Verb.CANCEL else (),
+        settings.slurm_timeout_s,
+    )
+
+
+def perform(action: JobAction, env: Mapping[str, str], now_s: float) -> Outcome:
+    """Do it, one command after the other. Raises UserError in Slurm's words when nothing came of it."""
+    done: list[str] = []
+    refused: list[LeftOut] = []
+    for step in action.steps:
+        if step.run_dir is not None:
+            local.cancel(Path(step.run_dir))
+            done += step.job_ids
+            continue
+        try:
+            no = job_control.act(step.argv, step.job_ids, env, action.timeout_s)
+        except UserError as error:
+            if not done:
+                raise
+            no = tuple(LeftOut(job_id, error.message) for job_id in step.job_ids)
+        refused += no
+        done += [job_id for job_id in step.job_ids if job_id not in {each.job_id for each in no}]
+    if not done:
+        raise UserError(f"{action.steps[0].argv[0]}: " + "; ".join(each.words for each in refused))
+    for job_id, run_dir in action.waiting_run_dirs:
+        if job_id in done:
+            paths = runs.RunPaths(run_dir)
+            runs.update_json(paths.run_json, {"state": "CANCELLED", "ended_time_s": now_s})
+            share.share_in_time(paths)
+    return Outcome(action.verb, tuple(done), tuple(refused))
+
+
+def open_shell(action: JobAction, env: Mapping[str, str]) -> int:
+    """Give the terminal to the shell until it is left; its exit status."""
+    # srun hands it on to the shell, which keeps the language of the person.
+    own = {key: env[key] for key in client_environment(env) if key in env}
+    return job_control.attach(action.steps[0].argv, own)
+
+
+def _names(
+    verb: Verb, named: Named, time_limit_s: int | None
+) -> tuple[tuple[str, ...], list[tuple[str, UserError]]]:
+    """How the command names what was meant, and what of it is left out."""
+    parts = parts_of(named.job_id, named.rows)
+    if not parts:
+        return (), [
+            (named.job_id, UserError(f"{named.subject}: Slurm does not know it, or has forgotten it"))
+        ]
+    accepted: list[Part] = []
+    left_out: list[tuple[str, UserError]] = []
+    for part in parts:
+        why = why_not(verb, part.row.state, part.row.reason, part.row.can_requeue)
+        if why is None and time_limit_s is not None:
+            why = why_not_limit(part.row, time_limit_s)
+        if why is None:
+            accepted.append(part)
+        elif len(parts) == 1 or not is_final(part.row.state):  # tasks that have ended are not worth a word
+            kind = HasEnded if is_final(part.row.state) else UserError
+            left_out.append((part.name, kind(f"job {part.name}: {why}")))
+    if not accepted:
+        if not left_out:
+            left_out.append((named.job_id, HasEnded(f"{named.subject}: it has ended already")))
+        return (), left_out
+    if verb is Verb.SHELL:
+        return tuple(part.row.raw_job_id for part in accepted), left_out
+    names, unnamed = names_for(verb, named.job_id, accepted, named.rows)
+    return names, left_out + [(each.job_id, UserError(f"job {each.words}")) for each in unnamed]
+
+
+def _shell_step(touched: Sequence[Named], env: Mapping[str, str], io: Io) -> Step:
+    rows = [
+        part.row
+        for each in touched
+        for part in parts_of(each.job_id, each.rows)
+        if part.row.state == "RUNNING"
+    ]
+    if len(rows) != 1:
+        running = ", ".join(row.job_id for row in rows)
+        raise UserError(f"a shell is opened in one job: {running} are running", "name one of them")
+    too_old = ask_why_no_step(io)
+    if too_old is not None:
+        raise UserError(too_old)
+    row = rows[0]
+    return Step(job_control.shell_command(row.raw_job_id, env.get("SHELL") or "/bin/sh"), (row.job_id,))
+
+
+def _lost(verb: Verb, touched: Sequence[Named], settings: Settings, io: Io) -> tuple[str, ...]:
+    """What is lost by it. Of one running job; of several at once nobody could read it."""
+    if verb not in (Verb.CANCEL, Verb.REQUEUE) or len(touched) != 1:
+        return ()
+    running = [
+        part.row for part in parts_of(touched[0].job_id, touched[0].rows) if part.row.state == "RUNNING"
+    ]
+    if len(running) != 1:
+        return ()
+    return lost_of_job(io, running[0].job_id, run_dirs_of(touched, settings).get(touched[0].job_id))
+
+
+def _waiting(touched: Sequence[Named], settings: Settings) -> tuple[tuple[str, str], ...]:
+    found = run_dirs_of(touched, settings)
+    waiting = []
+    for each in touched:
+        run_dir = found.get(each.job_id)
+        if run_dir is None:
+            continue
+        has_script = any(row.state in _WITH_A_SCRIPT for row in each.rows)
+        if not has_script or _started(run_dir) is None:
+            waiting.append((each.job_id, str(run_dir)))
+    return tuple(waiting)
+
+
+def _started(run_dir: Path) -> object:
+    try:
+        return runs.read_json(runs.RunPaths(run_dir).run_json).get("started_time_s")
+    except runs.RunFileError as error:
+        raise UserError(str(error)) from None
+
+
+def _nothing_left(left_out: Sequence[tuple[str, UserError]]) -> UserError:
+    if len(left_out) == 1:
+        return left_out[0][1]
+    kind = HasEnded if all(isinstance(error, HasEnded) for _, error in left_out) else UserError
+    return kind("nothing can be done: " + "; ".join(error.message for _, error in left_out))
+
+
+def _reason(target: str, error: UserError) -> str:
+    """Without the name in front, which stands beside it."""
+    for prefix in (f"job {target}: ", f"{target}: "):
+        if error.message.startswith(prefix):
+            return error.message.removeprefix(prefix)
+    return error.message

@@ -1,0 +1,222 @@
+"""The runs as their directories and the queue tell them together, for commands that look once.
+
+A run whose node died says RUNNING for ever: nobody was left to write otherwise. The queue is asked once for all runs, and only if one of
+them could be corrected by it. Whether a run may still be alive is decided here, for whoever wants to remove it: what cannot be known
+counts as alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.jobs.unanswered_submits import has_lost_its_job
+from coach.config import DEFAULT_CLUSTER, Settings
+from coach.model.errors import UserError
+from coach.model.reading import JobList, RunList
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.training.other_machine import place
+from coach.model.training.run import Run, Submission
+from coach.sources.io import Io
+from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S, is_command_known, processes_of_runs
+from coach.sources.runs.run_list import RunListSource
+from coach.sources.slurm.client import JobsSource
+from coach.workflows.jobs.lost_submits import Standing, find_jobs
+
+SILENT_S = 24 * 3600.0
+"""A run that nobody can ask about counts as alive until it has written nothing for so long: the sampler writes every second."""
+_JUST_LAUNCHED = "it was launched a moment ago"
+_MAX_SUBMIT_SKEW_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run, its state corrected by the queue."""
+
+    run: Run
+    alive_because: str | None
+    """Why it is alive, or may be; None: it is not."""
+    is_forgotten: bool = False
+    """Slurm has forgotten its job, and nobody wrote how it ended: then its state is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRuns:
+    """Newest first."""
+
+    runs: tuple[KnownRun, ...]
+    problems: tuple[str, ...]
+    """Directories that look like runs and cannot be read, one line each."""
+    queue_error: str | None = None
+    """Why the queue did not answer; None as well when it was not asked."""
+
+
+def may_be_corrected(run: Run) -> bool:
+    """Whether the queue can know better than the run's directory: as long as nobody wrote how it ended, or
+    that it never was in it."""
+    return run.backend == "slurm" and not is_final(run.state) and run.submission is None
+
+
+def read_known_runs(
+    settings: Settings, io: Io, user: str, is_asked_about: Callable[[Run], bool] = may_be_corrected
+) -> KnownRuns:
+    """Read all runs; the queue is asked if it is about one of them. Raises UserError when the runs root cannot be read."""
+    source = RunListSource(io, settings.runs_root)
+    listed = _list(source)
+    queue, error = _ask_queue(io, user) if any(map(is_asked_about, listed.runs)) else (None, None)
+    if queue is not None:
+        # A job that ended in between has written so by now; the other way round it would be in neither answer.
+        listed = _list(source)
+    lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
+    standing = find_jobs(lost, queue.values() if queue is not None else None, error, settings, io, user)
+    now_s = io.now()
+    # After the runs were read: a process that was started since belongs to a run that was not final then.
+    processes = processes_of_runs() if any(run.backend != "slurm" for run in listed.runs) else {}
+    judged = tuple(
+        _judge_local(run, processes, io, now_s)
+        if run.backend != "slurm"
+        else _judge_lost(standing[run.run_id], settings, io, now_s)
+        if run.run_id in standing
+        else _judge(run, queue, error, settings, io, now_s)
+        for run in listed.runs
+    )
+    return KnownRuns(judged, listed.problems, error)
+
+
+def _list(source: RunListSource) -> RunList:
+    for reading in source.poll():
+        if isinstance(reading.payload, RunList):
+            return reading.payload
+        raise UserError(reading.error or "the runs cannot be read")
+    return RunList((), ())
+
+
+def _ask_queue(io: Io, user: str) -> tuple[Mapping[str, Job] | None, str | None]:
+    for reading in JobsSource(io, user, 0.0, is_all=False).poll():
+        if isinstance(reading.payload, JobList):
+            return {job.job_id: job for job in reading.payload.jobs}, None
+        return None, reading.error
+    return None, None
+
+
+def _judge(
+    run: Run,
+    queue: Mapping[str, Job] | None,
+    error: str | None,
+    settings: Settings,
+    io: Io,
+    now_s: float,
+) -> KnownRun:
+    if _other_cluster(run, settings):
+        why = f"it belongs to cluster {run.cluster}, whose queue is not asked from here"
+        return KnownRun(run, None if is_final(run.state) else why)
+    if run.submission is Submission.NEVER:
+        return KnownRun(replace(run, state=None), None)
+    if queue is None:
+        return KnownRun(run, _without_queue(run, error, now_s))
+    row = _row_of(run, queue)
+    if row is not None and not is_final(row.state):
+        if is_final(run.state) and not row.was_requeued_after(run.ended_time_s):
+            return KnownRun(run, f"job {row.job_id} is {row.state}")
+        return KnownRun(replace(run, state=row.state, ended_time_s=None), f"job {row.job_id} is {row.state}")
+    if is_final(run.state):
+        return KnownRun(run, None)
+    if row is not None:
+        return KnownRun(replace(run, state=row.state, ended_time_s=row.end_time_s), None)
+    if run.created_time_s is not None and abs(now_s - run.created_time_s) < LAUNCH_MAY_LAST_S:
+        return KnownRun(run, _JUST_LAUNCHED)
+    sound = _sound_elsewhere(run, settings, io, now_s)
+    return KnownRun(replace(run, state=None), sound, is_forgotten=True)
+
+
+def _judge_lost(standing: Standing, settings: Settings, io: Io, now_s: float) -> KnownRun:
+    """A run whose launch was interrupted, by what Slurm knows of it."""
+    run, job = standing.run, standing.job
+    if job is not None:
+        known = replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
+        return KnownRun(known, None if is_final(job.state) else f"job {job.job_id} is {job.state}")
+    known = replace(run, submission=standing.submission)
+    if standing.submission in (Submission.LAUNCHING, Submission.UNKNOWN):
+        return KnownRun(known, standing.words)
+    is_young = run.created_time_s is not None and abs(now_s - run.created_time_s) < LAUNCH_MAY_LAST_S
+    because = _JUST_LAUNCHED if is_young else _sound_elsewhere(run, settings, io, now_s)
+    return KnownRun(replace(known, state=None), because)
+
+
+def _other_cluster(run: Run, settings: Settings) -> bool:
+    is_known = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
+    return is_known and run.cluster != settings.cluster
+
+
+def _without_queue(run: Run, error: str | None, now_s: float) -> str | None:
+    if not is_final(run.state):
+        return f"the queue does not answer: {error}" if error else "the queue was not asked"
+    is_recent = run.ended_time_s is None or now_s - run.ended_time_s < SILENT_S
+    return (
+        f"it may have been requeued, and the queue does not answer: {error}" if error and is_recent else None
+    )
+
+
+def _judge_local(run: Run, processes: Mapping[str, int], io: Io, now_s: float) -> KnownRun:
+    """A local run is alive while one of its processes is.
+
+    `processes`: run id → the pid of a process that names this run.
+    """
+    if not is_final(run.state):
+        if not run.is_visible:
+            return KnownRun(run, f"it is {place(run.host)}, not visible from here")
+        if run.host is not None:
+            return KnownRun(run, f"it is {run.state} on this machine")
+        return KnownRun(run, _sound_of(run, io, now_s))  # run.json names no process
+    if run.run_id in processes:
+        return KnownRun(run, f"process {processes[run.run_id]} of it is running")
+    if run.ended_time_s is None and not _names_its_command(run):
+        # Its supervisor died. The command may live on, and only what it writes can tell.
+        sound = _sound_of(run, io, now_s)
+        return KnownRun(
+            run, f"run.json does not name the process of its command, and {sound}" if sound else None
+        )
+    return KnownRun(run, None)
+
+
+def _names_its_command(run: Run) -> bool:
+    try:
+        return is_command_known(runs.read_json(runs.RunPaths(run.run_dir).run_json))
+    except runs.RunFileError:
+        return False
+
+
+def _sound_elsewhere(run: Run, settings: Settings, io: Io, now_s: float) -> str | None:
+    """A sign of life where clusters that share a home do not say their names: it may be the job of another
+    one."""
+    has_cluster = run.cluster is not None and settings.cluster != DEFAULT_CLUSTER
+    return None if has_cluster else _sound_of(run, io, now_s)
+
+
+def _sound_of(run: Run, io: Io, now_s: float) -> str | None:
+    """That something was written lately."""
+    paths = runs.RunPaths(run.run_dir)
+    files = [paths.run_json, paths.stdout_log, paths.stderr_log]
+    for folder in (paths.telemetry_dir, paths.metrics_dir):
+        try:
+            files += [folder / name for name in io.list_dir(folder)]
+        except OSError:
+            continue
+    for file in files:
+        try:
+            silent_s = now_s - io.modified_s(file)
+        except OSError:
+            continue
+        if silent_s < SILENT_S:
+            return f"{Path(file).name} was written within the last day"
+    return None
+
+
+def _row_of(run: Run, queue: Mapping[str, Job]) -> Job | None:
+    """Its row. A cluster that was set up anew counts its jobs from 1 again: an older one is not the run's."""
+    row = queue.get(run.job_id or "")
+    if row is None or row.submit_time_s is None or run.created_time_s is None:
+        return row
+    return row if row.submit_time_s >= run.created_time_s - _MAX_SUBMIT_SKEW_S else None

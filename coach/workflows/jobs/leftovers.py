@@ -1,0 +1,131 @@
+"""What lies in the runs root and belongs to no run: logs whose run is gone, code that no run starts from, dry runs long forgotten.
+
+Apart from the runs themselves, because here nobody chooses: a leftover is what nothing can need any more. In doubt it is not one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach import runs
+from coach.launch.snapshot import code_dir, snapshot_files
+from coach.sources.runs.run_sizes import size_of_file, size_of_tree
+
+FRESH_S = 24 * 3600.0
+"""What is younger may belong to a launch that goes on at this moment, or to a script that was just printed."""
+DRY_RUN_S = 30 * 24 * 3600.0
+_MAX_SCRIPT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file or a directory that nothing needs."""
+
+    path: Path
+    what: str
+    size_bytes: int | None
+
+
+def find_leftovers(root: Path, leaving: AbstractSet[str], now_s: float) -> list[Leftover]:
+    """All of a runs root. `leaving` are the runs that go as well."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(root) if runs.RUN_ID.match(entry.name))
+    except OSError:
+        return []
+    dry_runs = [name for name in names if _is_dry_run(root / name)]
+    old = [name for name in dry_runs if _age_s(root / name, now_s) > DRY_RUN_S]
+    staying = [name for name in names if name not in leaving and name not in old]
+    found = [Leftover(root / name, "a dry run that nobody submitted", 0) for name in old]
+    found += _logs(root, {*staying, *leaving}, now_s)
+    if not set(dry_runs) - set(
+        old
+    ):  # otherwise a script that lies somewhere else may start from any of the code
+        found += _code(root, staying, now_s)
+    return found
+
+
+def _is_dry_run(run_dir: Path) -> bool:
+    """An empty run directory, as a dry run leaves it: links to logs that nobody wrote, and nothing else."""
+    try:
+        return all(
+            entry.name in ("stdout.log", "stderr.log") and not os.path.exists(entry.path)  # noqa: PTH110 (an entry has a text)
+            for entry in os.scandir(run_dir)
+        )
+    except OSError:
+        return False
+
+
+def _logs(root: Path, run_ids: AbstractSet[str], now_s: float) -> list[Leftover]:
+    try:
+        files = sorted((root / runs.LOGS_FOLDER).iterdir())
+    except OSError:
+        return []
+    return [
+        Leftover(file, "a log whose run is gone", size_of_file(file))
+        for file in files
+        if file.suffix in (".out", ".err")
+        and runs.RUN_ID.match(file.stem)
+        and file.stem not in run_ids
+        and _age_s(file, now_s) > FRESH_S
+    ]
+
+
+def _code(root: Path, run_ids: list[str], now_s: float) -> list[Leftover]:
+    try:
+        snapshots = sorted((root / runs.CODE_FOLDER).iterdir())
+        current = code_dir(root, snapshot_files())
+    except OSError:
+        return []
+    old = [
+        path
+        for path in snapshots
+        if path != current and _age_s(path, now_s) > FRESH_S and _is_directory(path)
+    ]
+    used: set[str] = set()
+    for run_id in run_ids if old else ():
+        code = _code_of(root / run_id)
+        if code is None:
+            return []
+        used.add(code)
+    return [
+        Leftover(path, "code that no run uses", size_of_tree(path)) for path in old if path.name not in used
+    ]
+
+
+def _code_of(run_dir: Path) -> str | None:
+    """The name of the snapshot that a run starts from, empty where it has none (`coach run`); None when that cannot be read."""
+    script = runs.RunPaths(run_dir).job_script
+    try:
+        with open(script, encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_SCRIPT_BYTES)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith("CODE="):
+            try:
+                return Path(shlex.split(line.removeprefix("CODE="))[0]).name
+            except (ValueError, IndexError):
+                return None
+    return ""
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _age_s(path: Path, now_s: float) -> float:
+    """Seconds since it was changed; none for what cannot be looked at."""
+    try:
+        return now_s - path.lstat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,245 @@
+"""Launches whose answer was lost: find the job in the queue or in accounting, and write its id into run.json.
+
+coach may be killed, or lose its connection, while sbatch waits for the controller; the job may be in the
+queue all the same. Everybody who names such a run asks here, so that all say the same of it, and Slurm is
+asked once for all of them. Nothing is submitted here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coach import runs
+from coach.analysis.jobs.belonging import MAX_CLOCK_SKEW_S, is_of_another_cluster
+from coach.analysis.jobs.unanswered_submits import has_lost_its_job, jobs_by_output, jobs_by_submit_line
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.training.run import Run, Submission
+from coach.sources.io import Io
+from coach.sources.runs.local_process import LAUNCH_MAY_LAST_S
+from coach.sources.runs.run_files import read_run
+from coach.sources.slurm.client import Client
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.submit_lines import TIMEOUT_S, parse_submit_lines, submit_lines_query
+from coach.sources.slurm.text import failure_words
+from coach.workflows.judging.targets import known_cluster
+
+QUEUE_MEMORY_S = 240.0
+"""Slurm shows a job for at least so long after its end, unless the site has lowered MinJobAge from 300 s."""
+MAX_AGE_S = 30 * 86400.0
+"""Accounting is asked for no launch that is older."""
+_TOLD_FOR_S = 86400.0
+"""How long a launch that never reached Slurm is told to the person who launches its recipe again."""
+_MAX_LOOKED_AT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the submission of one run stands: a job, or why there is none."""
+
+    run: Run
+    job: Job | None
+    submission: Submission | None
+    """None: there is a job."""
+    doubt: str | None = None
+    """Why no more is known."""
+
+    @property
+    def words(self) -> str:
+        """One clause, for a line that begins with the run."""
+        if self.job is not None:
+            return f"it is job {self.job.job_id}, {self.job.state}"
+        if self.submission is Submission.LAUNCHING:
+            return "its launch is under way: sbatch has not answered yet"
+        if self.submission is Submission.NEVER:
+            return "its launch was interrupted and never reached Slurm: it was never submitted"
+        if self.submission is Submission.UNKNOWN:
+            return f"its launch was interrupted and it may be queued: Slurm does not answer: {self.doubt}"
+        return f"its launch was interrupted and no job of it is in the queue; accounting does not tell: {self.doubt}"
+
+    def hint(self, now_s: float) -> str | None:
+        """What to do about it."""
+        if self.submission is Submission.UNKNOWN:
+            return "ask again when Slurm answers, before you launch it anew"
+        if self.submission is not Submission.NEVER:
+            return None
+        if _age_s(self.run, now_s) < LAUNCH_MAY_LAST_S / 10:
+            return "look once more in a minute before you launch it anew: an order may still be on its way"
+        return f"`coach runs clean {self.run.run_id}` removes it"
+
+
+def find_jobs(
+    lost: Sequence[Run], queue: Iterable[Job] | None, error: str | None, settings: Settings, io: Io, user: str
+) -> dict[str, Standing]:
+    """Run id → how its submission stands.
+
+    `queue` is the user's own; None: it did not answer, for the reason `error`.
+    """
+    if queue is None:
+        return {run.run_id: _without_queue(run, error) for run in lost}
+    found = jobs_by_output(lost, queue, known_cluster(settings))
+    standing = {
+        run_id: _adopted(run, found[run_id], "StdOut", settings) for run_id, run in _by_id(lost, found)
+    }
+    left = [run for run in lost if run.run_id not in standing]
+    standing |= {run.run_id: Standing(run, None, Submission.LAUNCHING) for run in left if run.is_launching}
+    now_s = io.now()
+    old = [run for run in left if not run.is_launching and _age_s(run, now_s) >= QUEUE_MEMORY_S]
+    told, doubt = _ask_accounting(old, io, user, now_s)
+    found = jobs_by_submit_line(old, told)
+    standing |= {
+        run_id: _adopted(run, found[run_id], "SubmitLine", settings) for run_id, run in _by_id(old, found)
+    }
+    for run in left:
+        if run.run_id not in standing:
+            is_doubtful = run in old and doubt is not None
+            standing[run.run_id] = _absent(run, doubt if is_doubtful else None, settings, now_s)
+    return standing
+
+
+def ask_for_jobs(lost: Sequence[Run], settings: Settings, io: Io, user: str) -> dict[str, Standing]:
+    """The same, with one question to the queue for all of them."""
+    queue, error = _ask_queue(io, user)
+    return find_jobs(lost, queue, error, settings, io, user)
+
+
+def adopt(run: Run, job_id: str, found_by: str, settings: Settings) -> None:
+    """Write down which job it is, unless its launcher will.
+
+    Where that cannot be written, it is looked for again the next time.
+    """
+    if settings.is_readonly or run.is_launching:
+        return
+    path = runs.RunPaths(run.run_dir).run_json
+    with contextlib.suppress(OSError, runs.RunFileError):
+        if path.stat().st_uid == os.geteuid() and runs.read_json(path).get("job_id") is None:
+            runs.update_json(path, {"job_id": job_id, "found_by": found_by, "launcher": None})
+
+
+def lines_for_launch(recipe: str, settings: Settings, io: Io, user: str) -> tuple[str, ...]:
+    """What to know before a recipe is launched again: launches of it that were interrupted.
+
+    Slurm is asked only if there are any.
+
+    Raises UserError when it does not answer: one of them may be queued, and a launch would wait for the same
+    controller.
+    """
+    now_s = io.now()
+    waiting = [run for run in _recent(recipe, settings, io, now_s) if _is_waiting(run)]
+    if not waiting:
+        return ()
+    queue, error = _ask_queue(io, user)
+    if error is not None:
+        unknown = f"a launch of this recipe was interrupted and may be queued: {waiting[0].run_id}"
+        raise UserError(f"Slurm does not answer: {error}", unknown)
+    lost = [run for run in waiting if has_lost_its_job(run)]
+    standing = find_jobs(lost, queue, error, settings, io, user)
+    rows = {job.job_id: job for job in queue or ()}
+    lines = []
+    for run in waiting:
+        one = standing.get(run.run_id) or Standing(run, rows.get(run.job_id or ""), run.submission)
+        line = _line_for_launch(one, now_s)
+        if line is not None:
+            lines.append(line)
+    return tuple(lines)
+
+
+def _line_for_launch(one: Standing, now_s: float) -> str | None:
+    run_id = one.run.run_id
+    if one.run.is_launching:
+        return f"a launch of this recipe is under way: {run_id}"
+    if one.job is not None:
+        if is_final(one.job.state):
+            return None
+        words = f"a run of this recipe is queued as job {one.job.job_id} ({one.job.state}): its launch was interrupted"
+        return f"{words}; `coach cancel {run_id}` ends it"
+    match one.submission:
+        case Submission.NEVER if _age_s(one.run, now_s) < _TOLD_FOR_S:
+            return f"a launch of this recipe was interrupted and never reached Slurm: {run_id}"
+        case Submission.NOT_QUEUED if _age_s(one.run, now_s) < _TOLD_FOR_S:
+            return f"a launch of this recipe was interrupted and is not in the queue: {run_id}"
+    return None
+
+
+def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
+    """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are read."""
+    oldest = runs.new_run_id(recipe, now_s - MAX_AGE_S)
+    try:
+        names = io.list_dir(settings.runs_root)
+    except OSError:
+        return []
+    own = [
+        name for name in names if runs.RUN_ID.match(name) and name[16:-5] == oldest[16:-5] and name >= oldest
+    ]
+    found = []
+    for name in sorted(own, reverse=True)[:_MAX_LOOKED_AT]:
+        with contextlib.suppress(OSError, UserError):
+            found.append(read_run(io, settings.runs_root / name))
+    cluster = known_cluster(settings)
+    return [run for run in found if run.recipe == recipe and not is_of_another_cluster(run, cluster)]
+
+
+def _is_waiting(run: Run) -> bool:
+    """True where sbatch's answer was lost, and the job has not begun to say anything itself."""
+    has_not_begun = run.backend == "slurm" and run.started_time_s is None and not is_final(run.state)
+    return has_not_begun and (run.job_id is None or run.found_by is not None)
+
+
+def _ask_queue(io: Io, user: str) -> tuple[Sequence[Job] | None, str | None]:
+    answer = Client(io).ask(jobs_query(user))
+    if answer.error is not None:
+        return None, answer.error
+    return parse_jobs(answer.text, answer.query.separator, answer.query.record_end)[0], None
+
+
+def _ask_accounting(
+    lost: Sequence[Run], io: Io, user: str, now_s: float
+) -> tuple[list[tuple[str, Job]], str | None]:
+    """Commands with their jobs; and why accounting does not tell them."""
+    ages_s = [age_s for run in lost if (age_s := _age_s(run, now_s)) <= MAX_AGE_S]
+    if not ages_s:
+        return [], f"the launch is more than {MAX_AGE_S / 86400:.0f} days old" if lost else None
+    result = io.run(submit_lines_query(user, max(ages_s) + MAX_CLOCK_SKEW_S), TIMEOUT_S)
+    if result.returncode != 0:
+        return [], result.error or failure_words(result.stderr) or f"sacct: exit status {result.returncode}"
+    return parse_submit_lines(result.stdout.decode("utf-8", "replace"), result.query.separator), None
+
+
+def _adopted(run: Run, job: Job, found_by: str, settings: Settings) -> Standing:
+    adopt(run, job.job_id, found_by, settings)
+    return Standing(replace(run, job_id=job.job_id, found_by=found_by), job, None)
+
+
+def _absent(run: Run, doubt: str | None, settings: Settings, now_s: float) -> Standing:
+    """No job.
+
+    Once no order can be on its way any more, that is written down, and Slurm is not asked again.
+    """
+    if doubt is not None:
+        return Standing(run, None, Submission.NOT_QUEUED, doubt)
+    is_certain = run.cluster is not None and known_cluster(settings) is not None
+    if is_certain and _age_s(run, now_s) >= LAUNCH_MAY_LAST_S and not settings.is_readonly:
+        path = runs.RunPaths(run.run_dir).run_json
+        with contextlib.suppress(OSError, runs.RunFileError):
+            if path.stat().st_uid == os.geteuid() and runs.read_json(path).get("job_id") is None:
+                runs.update_json(path, {"submission": Submission.NEVER.value, "launcher": None})
+    return Standing(run, None, Submission.NEVER)
+
+
+def _without_queue(run: Run, error: str | None) -> Standing:
+    if run.is_launching:
+        return Standing(run, None, Submission.LAUNCHING)
+    return Standing(run, None, Submission.UNKNOWN, error)
+
+
+def _by_id(lost: Iterable[Run], found: Mapping[str, Job]) -> list[tuple[str, Run]]:
+    return [(run.run_id, run) for run in lost if run.run_id in found]
+
+
+def _age_s(run: Run, now_s: float) -> float:
+    since_s = run.submitted_time_s or run.created_time_s
+    return now_s - since_s if since_s is not None else MAX_AGE_S

@@ -1,0 +1,249 @@
+"""What a person names when he wants something done: runs and jobs of his own, as the queue has them at this moment.
+
+A number is no identity, and a screen may be a minute old: so Slurm is asked once more, by one call for all that was named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coach import runs
+from coach.analysis.jobs.belonging import fits, is_of_another_cluster
+from coach.analysis.jobs.unanswered_submits import has_lost_its_job
+from coach.analysis.queueing.arrays import group_id
+from coach.config import Settings
+from coach.launch import local
+from coach.launch.submit import is_job_id
+from coach.model.errors import UserError
+from coach.model.slurm.cluster import is_final
+from coach.model.slurm.job_action import QueuedJob, Step
+from coach.model.training.run import Run, Submission
+from coach.sources.follow import describe
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.runs.local_process import find_process
+from coach.sources.runs.run_files import parse_run
+from coach.sources.runs.run_index import RunIndex
+from coach.sources.runs.run_list import read_listed_run
+from coach.sources.slurm.named_jobs import job_rows_query, parse_job_rows
+from coach.workflows.backend import resolve_backend
+from coach.workflows.jobs.lost_submits import Standing, ask_for_jobs
+from coach.workflows.judging.targets import known_cluster, list_runs
+
+
+class HasEnded(UserError):
+    """There is nothing left to do it to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A job that was named, by its own id or by that of its run, and all rows of the array that it is in."""
+
+    job_id: str
+    rows: tuple[QueuedJob, ...]
+    run: Run | None = None
+    """The run that was named."""
+
+    @property
+    def subject(self) -> str:
+        return f"job {self.job_id}"
+
+
+def look_up(
+    targets: Sequence[str], settings: Settings, env: Mapping[str, str], io: Io
+) -> tuple[list[Named | Step], list[tuple[str, UserError]]]:
+    """Each target as a job of Slurm's or, for a run of this machine, as the step that ends it; and why others are neither."""
+    found: list[Named | Step | None] = []
+    wrong: list[tuple[str, UserError]] = []
+    asked: list[tuple[str, str, Run | None]] = []
+    lost: dict[str, Run] = {}
+    for target in dict.fromkeys(targets):
+        try:
+            named = _name(target, settings, env, io)
+        except UserError as error:
+            wrong.append((target, error))
+            continue
+        if isinstance(named, Step):
+            found.append(named)
+        elif isinstance(named, Run):
+            lost[target] = named
+        else:
+            asked.append((target, *named))
+    for target, standing in _find_lost(lost, settings, env, io):
+        try:
+            asked.append((target, *_found(standing, io.now())))
+        except UserError as error:
+            wrong.append((target, error))
+    rows = _ask(dict.fromkeys(group_id(job_id) for _, job_id, _ in asked), io) if asked else ()
+    for target, job_id, run in asked:
+        try:
+            found.append(_own(job_id, run, rows, settings))
+        except UserError as error:
+            wrong.append((target, error))
+    return [each for each in found if each is not None], wrong
+
+
+def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Run | None:
+    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for another job.
+
+    Of the runs with a job's number, the newest that can be the job's.
+    """
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    here = [run for run in known if not is_of_another_cluster(run, known_cluster(settings))]
+    named = next((run for run in here if run.run_id == target), None)
+    numbered = [run for run in here if run.job_id == target]
+    if named is not None or not numbered or resolve_backend("auto", env) != "slurm":
+        return named or next(iter(numbered), None)
+    rows = _ask((group_id(target),), io, is_lenient=True)
+    return next((run for run in numbered if _is_job_of(rows, run, settings)), None)
+
+
+def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
+    """Job id → the newest run of coach whose job this can be; job ids begin again when a cluster is set up anew."""
+    found = {each.job_id: Path(each.run.run_dir) for each in named if each.run is not None}
+    missing = {each.job_id: each.rows for each in named if each.run is None}
+    names = (
+        [path for path in settings.runs_root.glob("*-*") if runs.RUN_ID.match(path.name)] if missing else []
+    )
+    for path in sorted(names, reverse=True):
+        try:
+            run = parse_run(runs.read_json(runs.RunPaths(path).run_json), str(path))
+        except runs.RunFileError:
+            continue
+        rows = missing.get(run.job_id or "")
+        if rows and run.job_id and run.backend == "slurm" and _is_job_of(rows, run, settings):
+            found[run.job_id] = path
+            del missing[run.job_id]
+        if not missing:
+            break
+    return found
+
+
+def _name(
+    target: str, settings: Settings, env: Mapping[str, str], io: Io
+) -> Step | Run | tuple[str, Run | None]:
+    """What ends a local run; a run whose job has to be looked for; or a job id, with its run if that was
+    named."""
+    run_dir = settings.runs_root / target
+    if runs.RUN_ID.match(target) and run_dir.is_dir():
+        return _name_run(target, run_dir, settings, io)
+    job_id = group_id(target) if "[" in target else target
+    if not is_job_id(job_id):
+        raise UserError(f"{target!r}: neither a run in {settings.runs_root} nor a job id")
+    if resolve_backend("auto", env) != "slurm":
+        raise UserError(
+            f"job {target}: there is no Slurm on this machine", "a local run is cancelled by its run id"
+        )
+    return target, None
+
+
+def _name_run(run_id: str, run_dir: Path, settings: Settings, io: Io) -> Step | Run | tuple[str, Run | None]:
+    run_json = _read(runs.RunPaths(run_dir).run_json)
+    if run_json.get("backend") == "local":
+        return _end_local(run_id, run_dir, run_json, io)
+    job_id = run_json.get("job_id")
+    run, cluster = parse_run(run_json, str(run_dir)), known_cluster(settings)
+    if is_of_another_cluster(run, cluster):
+        job = f"job {job_id}" if job_id else "a run"
+        raise UserError(f"{run_id}: it is {job} of cluster {run.cluster}, and this is {cluster}")
+    if not isinstance(job_id, str) or not is_job_id(job_id):
+        return _without_job_id(run_id, run_dir, io)
+    return job_id, run
+
+
+def _without_job_id(run_id: str, run_dir: Path, io: Io) -> Run:
+    """The run, if its job can still be looked for."""
+    try:
+        run = read_listed_run(io, run_dir)
+    except OSError as error:
+        raise UserError(describe(error)) from None
+    if is_final(run.state):
+        raise HasEnded(f"{run_id}: it has ended already ({run.state})")
+    if run.submission is Submission.NEVER:
+        never = Standing(run, None, Submission.NEVER)
+        raise UserError(f"{run_id}: {never.words}", never.hint(io.now()))
+    if not has_lost_its_job(run):
+        raise UserError(f"{run_id}: it has no job id, and it has started: `coach jobs` lists the jobs")
+    return run
+
+
+def _find_lost(
+    lost: Mapping[str, Run], settings: Settings, env: Mapping[str, str], io: Io
+) -> Iterable[tuple[str, Standing]]:
+    """How the submission of each stands, by one question for all."""
+    if not lost:
+        return
+    if resolve_backend("auto", env) != "slurm":
+        for target, run in lost.items():
+            yield target, Standing(run, None, Submission.UNKNOWN, "there is no Slurm on this machine")
+        return
+    standing = ask_for_jobs(list(lost.values()), settings, io, user_name())
+    for target, run in lost.items():
+        yield target, standing[run.run_id]
+
+
+def _found(standing: Standing, now_s: float) -> tuple[str, Run]:
+    run_id, job = standing.run.run_id, standing.job
+    if job is None:
+        raise UserError(f"{run_id}: {standing.words}", standing.hint(now_s))
+    if is_final(job.state):
+        raise HasEnded(f"{run_id}: it has ended already (job {job.job_id} is {job.state})")
+    return job.job_id, standing.run
+
+
+def _end_local(run_id: str, run_dir: Path, run_json: Mapping[str, Any], io: Io) -> Step:
+    process = find_process(run_json)
+    try:
+        run = read_listed_run(io, run_dir)
+    except OSError as error:
+        raise UserError(describe(error)) from None
+    if is_final(run.state):
+        raise HasEnded(f"{run_id}: it has ended already ({run.state})")
+    if not run.is_visible:
+        raise local.elsewhere(run_id, run.host)
+    if process is None:
+        raise UserError(f"{run_id}: nothing of this run is running on this machine")
+    return Step(("kill", "-TERM", str(process.pid)), (run_id,), str(run_dir))
+
+
+def _own(job_id: str, run: Run | None, rows: Sequence[QueuedJob], settings: Settings) -> Named:
+    of_it = tuple(row for row in rows if group_id(row.job_id) == group_id(job_id))
+    if not of_it:
+        raise UserError(f"job {job_id}: Slurm does not know it, or has forgotten it")
+    if run is not None and not _is_job_of(of_it, run, settings):
+        raise UserError(
+            f"{run.run_id}: Slurm has forgotten its job; {job_id} is the number of another one now"
+        )
+    others = {row.user for row in of_it} - {user_name()}
+    if others:
+        raise UserError(
+            f"job {job_id}: it belongs to {', '.join(sorted(others))}, coach changes own jobs only"
+        )
+    return Named(job_id, of_it, run)
+
+
+def _is_job_of(rows: Iterable[QueuedJob], run: Run, settings: Settings) -> bool:
+    cluster = known_cluster(settings)
+    return all(fits(run, row.user, row.submit_time_s, cluster) for row in rows)
+
+
+def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[QueuedJob, ...]:
+    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such an answer, but for the lenient."""
+    names = tuple(job_ids)
+    result = io.run(job_rows_query(names))
+    if is_lenient and "Invalid job id" in result.stderr:
+        return ()
+    if result.returncode != 0:
+        words = result.error or " ".join(result.stderr.split())
+        raise UserError(f"job {', '.join(names)}: {words}")
+    return parse_job_rows(result.stdout.decode("utf-8", "replace"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return runs.read_json(path)
+    except runs.RunFileError as error:
+        raise UserError(str(error)) from None

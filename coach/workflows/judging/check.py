@@ -1,0 +1,215 @@
+"""Read and judge what a person names, or all own jobs: `coach check` without its words.
+
+One object serves one command: what it learned for one job, where logs lie and what came of earlier runs, it need not ask for the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach.analysis.judging.several_jobs import Judged, whole, worst_first
+from coach.analysis.spelling.printable import printable
+from coach.analysis.teaching.withheld_findings import as_told
+from coach.config import Settings
+from coach.launch.recipe import drill_names
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis, NotMeasured
+from coach.model.judging.verdict import PastRun
+from coach.model.reading import JobList
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.engine import Engine
+from coach.rules.registry import signatures
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_files import run_around
+from coach.sources.runs.run_index import RunIndex
+from coach.workflows.backend import resolve_backend
+from coach.workflows.judging.earlier_runs import PastRuns, joined, rows_of
+from coach.workflows.judging.job_files import ForeignFiles
+from coach.workflows.judging.lazy_engine import with_advice
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.own_targets import MAX_TARGETS, own_targets
+from coach.workflows.judging.targets import (
+    Target,
+    TargetKind,
+    foreign_files,
+    list_runs,
+    output_paths_of,
+    resolve_target,
+)
+from coach.workflows.sharing import share_diagnosis
+
+_STDIN_PATH = Path("/dev/stdin")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file of a foreign target. `problem` says why it was not read."""
+
+    path: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """What was read of a target whose files had to be found, and what was looked for in vain."""
+
+    files: tuple[ReadFile, ...]
+    not_found: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One target. `parts` are the tasks of an array, or the components of a heterogeneous job, when all of it was named."""
+
+    diagnosis: Diagnosis
+    snapshot: TargetSnapshot
+    files: FilesRead | None = None
+    parts: tuple[Judged, ...] = ()
+    num_left_out: int = 0
+    history: History | None = None
+    """The series behind it; None for a target of several parts."""
+
+
+class Checker:
+    """Judges targets for one command."""
+
+    def __init__(self, settings: Settings, io: Io, engine: Engine, backend: str | None) -> None:
+        self._settings = settings
+        self._io = io
+        self._engine = engine
+        self._backend = resolve_backend(backend or settings.launch.backend, os.environ)
+        self._user = user_name()
+        self._paths = output_paths_of(io, settings)
+        self._past = PastRuns(settings)
+        self._drills = drill_names()
+
+    def target(self, text: str, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> Checked:
+        """Files that are named take the place of those that would be found. Raises UserError when it cannot be read."""
+        target = resolve_target(text, self._settings, self._io, self._backend, self._user, self._paths)
+        if target.kind is TargetKind.PARTS:
+            if logs or metrics:
+                raise UserError(
+                    f"{text}: --log and --metrics are of one task", f"name it: {target.parts[0].job_id}"
+                )
+            return self._parts(target)
+        target = replace(target, logs=logs, metrics=metrics)
+        snapshot, history, diagnosis, files = self._read(target)
+        read = None if files is None else _files_read(snapshot, files)
+        this = self._past.note(snapshot, history, diagnosis)
+        if this is not None and (this.failure is not None or this.samples_per_s is not None):
+            known = list_runs(
+                self._io,
+                self._settings.runs_root,
+                RunIndex(self._settings.cache_dir, self._settings.runs_root),
+            )
+            self._past.catch_up(this, known, self._io, self._read_past)
+        told = self._beside_others(diagnosis, snapshot, this)
+        told = self._as_told(told, _paths_read(target, snapshot, files))
+        return Checked(told, snapshot, read, history=history)
+
+    def own_jobs(self) -> tuple[list[Judged], int]:
+        """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError when it does not answer."""
+        own = own_targets(self._settings, self._io, self._user, self._backend)
+        self._paths = own.output_paths
+        return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
+
+    def _parts(self, target: Target) -> Checked:
+        parts = target.parts[:MAX_TARGETS]
+        self._paths.learn(parts)
+        targets = [Target(job.job_id, TargetKind.JOB) for job in parts]
+        judged = worst_first(self._judge_all(targets, JobList(target.parts, False)))
+        all_of_it = whole(target.name, target.parts, judged)
+        return Checked(
+            all_of_it.diagnosis, all_of_it.snapshot, None, tuple(judged), len(target.parts) - len(parts)
+        )
+
+    def _judge_all(self, targets: Sequence[Target], queue: JobList) -> list[Judged]:
+        """Each by itself first: only then is known what any of them was preceded by."""
+        read: list[tuple[Diagnosis, TargetSnapshot, PastRun | None, Iterable[Path]]] = []
+        for target in targets:
+            try:
+                snapshot, history, diagnosis, files = self._read(target, queue)
+                this = self._past.note(snapshot, history, diagnosis)
+                read.append((diagnosis, snapshot, this, _paths_read(target, snapshot, files)))
+            except UserError as error:
+                # That its files cannot be read is said in its place, and the others are judged all the same.
+                because = NotMeasured("job", error.message, error.hint or "name its log file")
+                diagnosis = Diagnosis(target.name, None, (), (because,))
+                read.append((diagnosis, TargetSnapshot(target.name, None), None, ()))
+        return [
+            Judged(self._as_told(self._beside_others(diagnosis, snapshot, this), paths), snapshot)
+            for diagnosis, snapshot, this, paths in read
+        ]
+
+    def _as_told(self, diagnosis: Diagnosis, paths: Iterable[Path]) -> Diagnosis:
+        """One file of a drill's run tells no more than all of them."""
+        for path in paths:
+            diagnosis = as_told(diagnosis, run_around(self._io, path), self._drills)
+        return diagnosis
+
+    def _beside_others(
+        self, diagnosis: Diagnosis, snapshot: TargetSnapshot, this: PastRun | None
+    ) -> Diagnosis:
+        found = () if this is None else self._past.findings(self._engine.rules, snapshot, this)
+        told = as_told(
+            with_advice(joined(diagnosis, found), self._settings.advice), snapshot.run, self._drills
+        )
+        if not self._settings.is_readonly:
+            share_diagnosis(snapshot.run, told)
+        return told
+
+    def _read(
+        self, target: Target, queue: JobList | None = None
+    ) -> tuple[TargetSnapshot, History, Diagnosis, ForeignFiles | None]:
+        is_foreign = target.kind in (TargetKind.JOB, TargetKind.DIRECTORY)
+        files = foreign_files(target, self._io, self._paths) if is_foreign else None
+        snapshot, history = read_once(
+            *(target, self._settings, self._io, self._backend, self._user, signatures(self._engine.rules)),
+            queue=queue,
+            output_paths=self._paths,
+            files=files,
+        )
+        binary = [tail.file for tail in snapshot.log_tails if tail.is_binary]
+        if binary and snapshot.run is None and snapshot.job is None:
+            raise UserError(
+                f"{printable(target.name)}: a binary file, not a log", "give a text log, a run or a job id"
+            )
+        return snapshot, history, self._engine.diagnose(snapshot, history), files
+
+    def _read_past(self, past: Run | Job) -> tuple[TargetSnapshot, History, Diagnosis]:
+        if isinstance(past, Job):
+            self._paths.learn([past])
+            target = Target(past.job_id, TargetKind.JOB)
+        else:
+            target = Target(past.run_id, TargetKind.RUN, Path(past.run_dir))
+        snapshot, history, diagnosis, _ = self._read(target, rows_of(past))
+        self._engine.forget(target.name)
+        return snapshot, history, diagnosis
+
+
+def _paths_read(target: Target, snapshot: TargetSnapshot, files: ForeignFiles | None) -> set[Path]:
+    """Where the files lie that were read, also those that were named by another name or came as standard input."""
+    paths = [*target.logs, *target.metrics]
+    if target.kind is TargetKind.STDIN:
+        paths.append(_STDIN_PATH)
+    elif snapshot.run is None:
+        paths += [Path(tail.file) for tail in snapshot.log_tails]
+        paths += [target.path] if target.path is not None else []
+    if target.kind is TargetKind.DIRECTORY and files is not None:
+        paths += files.metrics()
+    return {path.resolve() for path in paths}
+
+
+def _files_read(snapshot: TargetSnapshot, files: ForeignFiles) -> FilesRead:
+    logs = [
+        ReadFile(file.path, file.problem or (None if file.is_found else "no such file, or not yet"))
+        for file in snapshot.log_files
+    ]
+    return FilesRead((*logs, *(ReadFile(str(path)) for path in files.metrics())), tuple(files.lines()))

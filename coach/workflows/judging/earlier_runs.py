@@ -1,0 +1,180 @@
+"""What earlier runs say of the one that is looked at: remembered, caught up with, and added to its diagnosis.
+
+A run is judged by itself first. What came of it is kept, a line in the cache; those lines, and the jobs that were seen in the queue, are
+all that the rules about the past are given. So it costs no log that was read before, no query, and works when the logs are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.comparing.earlier_runs import across, past_run, seen_run, work_of
+from coach.config import Settings
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis, Finding, Severity
+from coach.model.judging.verdict import PastRun
+from coach.model.reading import JobList
+from coach.model.slurm.accounting import PastJob
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.base import Rule
+from coach.rules.engine import Engine
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.runs.verdicts import Verdicts
+from coach.sources.slurm.node_sets import expand_nodes
+
+FAMILY = "HIS"
+"""What the codes of the rules about the past begin with."""
+MAX_CAUGHT_UP = 8
+"""So many earlier runs that nobody has judged are read for one command, the newest."""
+MAX_CAUGHT_UP_BYTES = 32 << 20
+"""One that wrote more is not read only to know how it ended."""
+LIVE_INTERVAL_S = 60.0
+"""A run that goes on is looked at among the others so often: what is beside it does not change faster."""
+
+Read = Callable[[Run | Job], tuple[TargetSnapshot, History, Diagnosis]]
+
+
+class PastRuns:
+    """The memory of one user, and what it says. Used by one thread at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._user = user_name()
+        self._verdicts = Verdicts(settings.cache_dir)
+        self._seen: tuple[Job, ...] | None = None
+        self._seen_runs: list[PastRun] | None = None
+        self._live: dict[str, tuple[float, tuple[Finding, ...]]] = {}
+
+    def judge(
+        self, rules: Iterable[Rule], snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis
+    ) -> Diagnosis:
+        """The diagnosis with what earlier runs add to it; how an ended one ended is kept."""
+        looked_s, found = self._live.get(snapshot.target, (0.0, ()))
+        now_s = snapshot.now_s
+        if snapshot.has_ended or now_s is None or not 0 <= now_s - looked_s < LIVE_INTERVAL_S:
+            this = self.note(snapshot, history, diagnosis)
+            found = () if this is None else self.findings(rules, snapshot, this)
+            self._live[snapshot.target] = (now_s or 0.0, found)
+        return joined(diagnosis, found)
+
+    def note(self, snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis) -> PastRun | None:
+        """What is to be known of it later; kept if it has ended. None for what is neither a run nor a job, and for somebody else's."""
+        whose = snapshot.run or snapshot.job
+        if whose is not None and whose.user not in (None, self._user):
+            return None
+        nodes = expand_nodes(snapshot.job.nodes) if snapshot.job is not None else ()
+        this = past_run(snapshot, history, diagnosis, nodes)
+        if this is not None:
+            self._verdicts.keep(this)
+        return this
+
+    def findings(self, rules: Iterable[Rule], snapshot: TargetSnapshot, this: PastRun) -> tuple[Finding, ...]:
+        """What the rules about the past say of it."""
+        looked_at = replace(snapshot, across=across(this, self._known()))
+        engine = Engine([rule for rule in rules if rule.code.startswith(FAMILY)])
+        return engine.diagnose(looked_at, History()).findings
+
+    def forget(self, target: str) -> None:
+        self._live.pop(target, None)
+
+    def catch_up(self, this: PastRun, known: Iterable[Run], io: Io, read: Read) -> None:
+        """Judge those of its earlier attempts that nobody has judged yet. `known` are runs, the newest first."""
+        judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
+        begin_s = this.submitted_s or this.started_s or 0.0
+        earlier: list[Run | Job] = [
+            run
+            for run in known
+            if work_of(run, None) == this.work
+            and run.run_id not in judged | {this.target}
+            and is_final(run.state)
+            and (run.ended_time_s or begin_s) < begin_s
+            and _size(io, Path(run.run_dir)) <= MAX_CAUGHT_UP_BYTES
+        ]
+        earlier += [
+            job
+            for job in self._seen_jobs()
+            if work_of(None, job) == this.work
+            and job.job_id not in judged | {this.target}
+            and job.stdout is not None
+            and is_final(job.state)
+            and (job.end_time_s or begin_s) < begin_s
+        ]
+        for each in earlier[:MAX_CAUGHT_UP]:
+            try:
+                self.note(*read(each))
+            except UserError:
+                continue  # its files are gone, or cannot be read: nothing is known of it
+
+    def _known(self) -> list[PastRun]:
+        """Those that were judged, and those that were only seen in the queue."""
+        judged = self._verdicts.read()
+        own = str(self._settings.runs_root)
+        if self._seen_runs is None:  # made once: an array of hundreds asks for it with each of its tasks
+            self._seen_runs = [
+                past
+                for job in self._seen_jobs()
+                if not (job.command or "").startswith(own)
+                if (past := seen_run(job, expand_nodes(job.nodes), job.end_time_s)) is not None
+            ]
+        seen = (past for past in self._seen_runs if (past.target, past.submitted_s) not in judged)
+        return [*judged.values(), *seen]
+
+    def _seen_jobs(self) -> tuple[Job, ...]:
+        if self._seen is None:
+            remembered = SeenJobs(self._settings.cache_dir).read()[0]
+            self._seen = tuple(each.job for each in remembered if each.job.start_time_s is not None)
+        return self._seen
+
+
+def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
+    """Keep what accounting said of jobs that coach did not launch: their nodes, and the memory they had and used, which no log tells."""
+    pasts = []
+    for each in told:
+        past = seen_run(each.job, expand_nodes(each.job.nodes), each.job.end_time_s)
+        if past is None or each.source != "sacct" or each.run_id is not None:
+            continue
+        num_nodes = each.job.num_nodes or 1
+        asked, used = each.efficiency.memory_asked_mib, each.efficiency.memory_used_mib
+        past = replace(past, memory_asked_mib=None if asked is None else asked / num_nodes)
+        pasts.append(replace(past, memory_used_mib=None if used is None else used / num_nodes))
+    Verdicts(settings.cache_dir).keep(*reversed(pasts))
+
+
+def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:
+    """The findings about the past behind those about the run itself, unless those are no more than remarks."""
+    if not found:
+        return diagnosis
+    first, second = diagnosis.findings, found
+    if not any(each.severity > Severity.INFO for each in first) and found[0].severity > Severity.INFO:
+        first, second = found, diagnosis.findings
+    rest = tuple(replace(each, is_primary=not first and each.is_primary) for each in second)
+    return replace(diagnosis, findings=(*first, *rest))
+
+
+def rows_of(each: Run | Job) -> JobList:
+    """What the queue is taken to have said when a past run or job is read: nobody is asked about it again."""
+    return JobList((each,) if isinstance(each, Job) else (), False)
+
+
+def _size(io: Io, run_dir: Path) -> int:
+    paths, total = runs.RunPaths(run_dir), 0
+    files = [paths.stdout_log, paths.stderr_log]
+    for folder in (paths.metrics_dir, paths.telemetry_dir):
+        try:
+            files += [folder / name for name in io.list_dir(folder)]
+        except OSError:
+            continue
+    for file in files:
+        try:
+            total += io.size(file)
+        except OSError:
+            continue
+    return total

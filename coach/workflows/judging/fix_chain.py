@@ -1,0 +1,50 @@
+"""All runs that fixes made of one: read, measured, and the one to keep named."""
+
+from __future__ import annotations
+
+from coach.analysis.comparing.fix_chain import Link, ancestry, with_best
+from coach.analysis.comparing.two_runs import measure
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.judging.finding import Severity
+from coach.model.training.run import Run
+from coach.rules.engine import Engine
+from coach.rules.registry import signatures
+from coach.sources.io import Io
+from coach.sources.runs.run_index import RunIndex
+from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import Target, TargetKind, list_runs
+
+
+def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> tuple[Link, ...]:
+    """The first run, and all that fixes made of it, in the order of their launches. `text` is the id of any of them.
+
+    Raises UserError when no fix made anything of this run, nor this run of another.
+    """
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
+    family = [] if named is None else _family(named, known)
+    if len(family) < 2:
+        raise UserError(
+            f"{text}: neither a group of runs nor one of a chain of fixes",
+            "one run is compared with another: coach compare RUN RUN; `coach runs` lists them",
+        )
+    engine = Engine(rules_of(settings))
+    return with_best([_link(run, settings, io, backend, user, engine) for run in family])
+
+
+def _family(named: Run, known: tuple[Run, ...]) -> list[Run]:
+    root = ancestry(named, known)[0].run_id
+    members = [run for run in known if ancestry(run, known)[0].run_id == root]
+    return sorted(members, key=lambda run: run.created_time_s or 0.0)
+
+
+def _link(run: Run, settings: Settings, io: Io, backend: str, user: str, engine: Engine) -> Link:
+    target = Target(run.run_id, TargetKind.RUN, settings.runs_root / run.run_id)
+    snapshot, history = read_once(target, settings, io, backend, user, signatures(engine.rules))
+    findings = engine.diagnose(snapshot, history).findings
+    state = snapshot.state or run.state
+    is_well = state == "COMPLETED" and all(each.severity < Severity.WARNING for each in findings)
+    fix, trial = (None, None) if run.fix is None else (run.fix.title, run.fix.trial_steps)
+    return Link(run.run_id, fix, state, trial, is_well, measure(snapshot, history).throughput)

@@ -1,0 +1,397 @@
+"""The files of a job that coach did not launch: where Slurm says it writes, and what its directory holds from the time that it ran.
+
+A foreign job promises no layout, so its directory is looked through for names that frameworks are known to write: bounded in depth
+and in entries, because the directory may be somebody's home. What is not the job's for certain, by name or by time, is not taken.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from coach.model.slurm.cluster import Job, is_final
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.logs.output_path import names_of
+from coach.sources.logs.script_outputs import named_outputs
+
+MAX_DEPTH = 4
+"""Directories below the one that is looked through: torchrun keeps the logs of a rank four levels down."""
+MAX_ENTRIES = 2000
+MAX_FILES = 64
+"""So many files of one kind are read, the newest."""
+
+_BEFORE_S = 60.0
+"""Clocks of nodes and of file servers differ by so much."""
+_AFTER_S = 600.0
+"""What a job wrote last may carry a time after its end: buffers are flushed late on a network file system."""
+_AGAIN_S = 120.0
+_MAX_SCRIPT_BYTES = 1 << 16
+
+_FILE = re.compile(
+    r"\.(?:py|pyc|pt|pth|bin|json|jsonl|csv|tsv|out|err|log|txt|md|ya?ml|toml|cfg|ini|sh|sbatch|slurm|png|jpe?g|svg|pdf"
+    r"|npy|npz|h5|pkl|safetensors|onnx|tar|t?gz|zip|zst|xz|bz2|parquet|arrow|lmdb|db|ipynb|so|o|a|c|cc|cpp|cu|cuh|h|hpp|sif|whl|lock)$",
+    re.IGNORECASE,
+)
+_LEFT_OUT = re.compile(
+    r"^\.|^(?:__pycache__|node_modules|site-packages|venv|conda|miniconda\d?|anaconda\d?|envs|pkgs|wandb)$"
+)
+
+
+class Kind(Enum):
+    """What is looked for; the value is what it is called."""
+
+    LOG = "logs"
+    STEP_LOG = "logs that its script names"
+    RANK_LOG = "torchrun's logs of each rank"
+    METRICS = "metrics.csv, trainer_state.json, TensorBoard events"
+    DUMP = "flight-recorder dumps"
+
+
+_RANK_LOG = re.compile(r"(?:^|/)attempt_\d+/\d+/(?:stdout|stderr)\.log$")
+_METRICS = re.compile(r"(?:^|/)(?:metrics\.(?:csv|jsonl)|trainer_state\.json|events\.out\.tfevents\.[^/]+)$")
+_DUMP = re.compile(r"(?:^|/)\w*trace_rank_?\d+$")
+_LOG = re.compile(r"\.(?:out|err|log|txt)$")
+_OTHER_NUMBER = re.compile(
+    r"(?:(?<![A-Za-z\d])\d++_|(?:node|host|gpu|cpu|rank|worker|epoch|fold)[-_]?)$",
+    re.IGNORECASE,
+)
+"""What stands before a number that is no job's: `slurm-9_` of task 5 in array 9, `slurmd-node` of node 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a directory holds. `is_whole` is False where it was too large to be looked through."""
+
+    directory: Path
+    files: Mapping[Kind, tuple[Path, ...]] = field(default_factory=dict)
+    is_whole: bool = True
+    problem: str | None = None
+    rivals: tuple[str, ...] = ()
+    """Jobs that ran in it at the same time: what carries no job's name may be theirs, and is not taken."""
+    does_script_name_logs: bool = False
+    links_out: tuple[str, ...] = ()
+    """Links that lead out of the directory.
+
+    They are not followed: their target may be somebody else's secret.
+    """
+
+    def of(self, *kinds: Kind) -> tuple[Path, ...]:
+        return tuple(path for kind in kinds for path in self.files.get(kind, ()))
+
+
+def find_files(
+    io: Io,
+    directory: Path,
+    is_kind: Callable[[str], Kind | None],
+    times_of: Callable[[Kind], tuple[float, float]] = lambda kind: (-math.inf, math.inf),
+    max_depth: int = MAX_DEPTH,
+    stays_inside: bool = False,
+) -> Found:
+    """Look through a directory.
+
+    `is_kind` is given each path in it, `times_of` tells between which times a file of its kind must have
+    changed last.
+
+    With `stays_inside`, links that lead out of the directory are not followed.
+    """
+    found: dict[Kind, list[tuple[float, Path]]] = {}
+    walk = Walk(io, directory, max_depth, stays_inside=stays_inside)
+    for path in walk.paths():
+        kind = is_kind(path)
+        if kind is None or not walk.may_read(path):
+            continue
+        try:
+            modified_s = io.modified_s(directory / path)
+        except OSError:
+            continue
+        from_s, to_s = times_of(kind)
+        if from_s <= modified_s <= to_s:
+            found.setdefault(kind, []).append((modified_s, directory / path))
+    newest = {
+        kind: tuple(sorted(path for _, path in sorted(files)[-MAX_FILES:])) for kind, files in found.items()
+    }
+    return Found(directory, newest, walk.is_whole, walk.problem, links_out=tuple(walk.links_out))
+
+
+class Walk:
+    """Breadth first, so that a deep tree hides nothing that lies above it."""
+
+    def __init__(self, io: Io, root: Path, max_depth: int, *, stays_inside: bool = False) -> None:
+        self.is_whole = True
+        self.problem: str | None = None
+        self.links_out: list[str] = []
+        self._inside = io.real_path(root) if stays_inside else None
+        self._walked = {self._inside}
+        self._io = io
+        self._root = root
+        self._max_depth = max_depth
+
+    def paths(self) -> Iterator[str]:
+        folders, num_left = [("", 0)], MAX_ENTRIES
+        while folders:
+            folder, depth = folders.pop(0)
+            if folder and not self._may_enter(folder):
+                continue
+            try:
+                names = self._io.list_dir(self._root / folder)
+            except OSError as error:
+                if not folder:
+                    self.problem = error.strerror or str(error)
+                continue  # a file, most often
+            if len(names) > num_left:
+                names, self.is_whole = names[:num_left], False
+            num_left -= len(names)
+            for name in names:
+                path = f"{folder}/{name}" if folder else name
+                yield path
+                if depth < self._max_depth and not _FILE.search(name) and not _LEFT_OUT.search(name):
+                    folders.append((path, depth + 1))
+
+    def may_read(self, path: str) -> bool:
+        """False for a link that leads out of a root that the walk stays inside of."""
+        if self._inside is None or self._io.real_path(self._root / path).is_relative_to(self._inside):
+            return True
+        self.links_out.append(path)
+        return False
+
+    def _may_enter(self, folder: str) -> bool:
+        """False also for a folder that was walked through under another name: a link may lead back."""
+        if self._inside is None:
+            return True
+        if not self.may_read(folder):
+            return False
+        real = self._io.real_path(self._root / folder)
+        is_new = real not in self._walked
+        self._walked.add(real)
+        return is_new
+
+
+def kind_of(path: str) -> Kind | None:
+    """By the names that frameworks give; any log is one where nobody says whose it is to be."""
+    return _common_kind(path) or (Kind.LOG if _LOG.search(path) else None)
+
+
+def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], Kind | None]:
+    """The same for one job: a log by its name only where the job's number stands in it, or where the script names it (patterns)."""
+    numbers = {job.job_id, job.raw_job_id} - {None}
+    named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
+
+    of_steps = [re.compile(rf"(?:.*/)?(?:{pattern})") for pattern in named_by_script]
+
+    def kind(path: str) -> Kind | None:
+        name = path.rpartition("/")[2]
+        if found := _common_kind(path):
+            return found
+        places = named.finditer(name) if _LOG.search(name) else ()
+        if any(not _OTHER_NUMBER.search(name[: place.start()]) for place in places):
+            return Kind.LOG
+        return Kind.STEP_LOG if any(pattern.fullmatch(path) for pattern in of_steps) else None
+
+    return kind
+
+
+def kind_in_folder(pattern: str) -> Callable[[str], Kind | None]:
+    """The logs of steps in one folder, by the pattern of their names."""
+    return lambda path: Kind.STEP_LOG if re.fullmatch(pattern, path) else None
+
+
+def is_metrics(path: Path) -> bool:
+    """Whether a file that a person names is one of metrics, and not a log."""
+    return _METRICS.search(str(path)) is not None
+
+
+def _common_kind(path: str) -> Kind | None:
+    for kind, pattern in ((Kind.RANK_LOG, _RANK_LOG), (Kind.METRICS, _METRICS), (Kind.DUMP, _DUMP)):
+        if pattern.search(path):
+            return kind
+    return None
+
+
+class ForeignFiles(ABC):
+    """The files of something that coach did not launch. Its directory is looked through again from time to time.
+
+    `logs` and `metrics` that a person names take the place of what would be found.
+    """
+
+    def __init__(self, io: Io, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> None:
+        self._io = io
+        self._named_logs = logs
+        self._named_metrics = metrics
+        self._found: Found | None = None
+        self._looked_s = -math.inf
+        self._turn = threading.Lock()
+
+    def logs(self) -> tuple[Path, ...]:
+        """Raises OSError when nobody knows any."""
+        if self._named_logs:
+            return self._named_logs
+        told, found = self._told(), self.found()
+        more = found.of(Kind.LOG, Kind.STEP_LOG, Kind.RANK_LOG) if found is not None else ()
+        return tuple(dict.fromkeys((*told, *more)))
+
+    def metrics(self) -> tuple[Path, ...]:
+        found = self.found() if not self._named_metrics else None
+        return self._named_metrics or (found.of(Kind.METRICS) if found is not None else ())
+
+    def dumps(self) -> tuple[Path, ...]:
+        """Of torch's flight recorder."""
+        found = self.found()
+        return found.of(Kind.DUMP) if found is not None else ()
+
+    def found(self) -> Found | None:
+        """What its directory holds; None where nobody knows a directory. Asked by the threads of several sources."""
+        with self._turn:
+            if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
+                self._found, self._looked_s = self._look(), self._io.now()
+            return self._found
+
+    def lines(self) -> list[str]:
+        """What was looked for where and not found, in words: what is missing in a diagnosis may be missing for that."""
+        found = self.found()
+        if found is None:
+            return ["its directory is not known: only the files that Slurm names were looked for"]
+        sought = [kind for kind in Kind if kind is not Kind.STEP_LOG or found.does_script_name_logs]
+        missing = [kind.value for kind in sought if not found.of(kind)]
+        where = f"in {found.directory}, {MAX_DEPTH} levels down"
+        if found.problem is not None:
+            return [f"{found.directory}: {found.problem}"]
+        if found.rivals:
+            others = ", ".join(found.rivals)
+            return [
+                f"{where}: what else lies there may be of other jobs that ran there too ({others}): --log, --metrics name it"
+            ]
+        cut = (
+            []
+            if found.is_whole
+            else [f"only the first {MAX_ENTRIES} entries of {found.directory} were looked at"]
+        )
+        out = [f"not followed, as they lead out of {found.directory}: {', '.join(found.links_out)}"]
+        return [
+            *([f"not found {where}: {'; '.join(missing)}"] if missing else []),
+            *cut,
+            *(out if found.links_out else []),
+        ]
+
+    def _told(self) -> tuple[Path, ...]:
+        return ()
+
+    @abstractmethod
+    def _look(self) -> Found | None: ...
+
+
+class JobFiles(ForeignFiles):
+    """Of a job: where Slurm says that it writes, its output first and then its errors; then what its directory holds from its time."""
+
+    def __init__(
+        self,
+        io: Io,
+        job_id: str,
+        output_paths: OutputPaths,
+        logs: tuple[Path, ...] = (),
+        metrics: tuple[Path, ...] = (),
+    ) -> None:
+        super().__init__(io, logs, metrics)
+        self._job_id = job_id
+        self._output_paths = output_paths
+
+    def _told(self) -> tuple[Path, ...]:
+        return self._output_paths.of(self._job_id)
+
+    def _look(self) -> Found | None:
+        """None also for a job that has not started."""
+        job = self._output_paths.row(self._job_id) if "[" not in self._job_id else None
+        if job is None or job.work_dir is None or job.state == "PENDING":
+            return None
+        window = _Window(job)
+        rivals = [other.job_id for other in self._output_paths.beside(job) if window.is_shared_with(other)]
+        named = self._named_by_script(job)
+        inside = f"{re.escape(job.work_dir.rstrip('/'))}/"
+        within = [pattern.removeprefix(inside) for pattern in named]
+        found = find_files(self._io, Path(job.work_dir), kind_for(job, within), window.times_of)
+        found = self._with_those_elsewhere(found, [each for each in within if each[0] == "/"], window)
+        found = replace(found, does_script_name_logs=bool(named))
+        if not rivals or not found.files.keys() - {Kind.LOG}:
+            return found
+        return replace(found, files={Kind.LOG: found.of(Kind.LOG)}, rivals=tuple(rivals))
+
+    def _named_by_script(self, job: Job) -> tuple[str, ...]:
+        names = names_of(job)
+        if names is None or not job.command or job.work_dir is None:
+            return ()
+        try:
+            script = self._io.read(Path(job.work_dir) / job.command.split()[0], 0, _MAX_SCRIPT_BYTES)
+        except (OSError, ValueError):
+            return ()
+        return named_outputs(script.decode("utf-8", "replace"), names)
+
+    def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: _Window) -> Found:
+        """Logs that the script writes outside of its directory: only where it names their folder itself, which alone is looked at."""
+        logs = list(found.of(Kind.STEP_LOG))
+        for pattern in patterns:
+            folder = Path(re.sub(r"\\(.)", r"\1", pattern.rpartition("/")[0]))
+            one = find_files(
+                self._io,
+                folder,
+                kind_in_folder(pattern.rpartition("/")[2]),
+                window.times_of,
+                max_depth=0,
+            )
+            logs += one.of(Kind.STEP_LOG)
+        return replace(found, files={**found.files, Kind.STEP_LOG: tuple(logs)}) if logs else found
+
+
+class _Window:
+    """When a job wrote. For what does not carry its number, it ends where another job of the same directory begins."""
+
+    def __init__(self, job: Job) -> None:
+        started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
+        self._start_s = math.inf if started_s is None else started_s
+        self._end_s = _end_s(job)
+        self._named = self._start_s - _BEFORE_S, self._end_s + _AFTER_S
+        self._from_s, self._to_s = self._named
+
+    def times_of(self, kind: Kind) -> tuple[float, float]:
+        """A log with the job's number, too, must be of its time: many a number in a name is a date, or an epoch."""
+        return self._named if kind is Kind.LOG else (self._from_s, self._to_s)
+
+    def is_shared_with(self, other: Job) -> bool:
+        """Whether it ran at the same time; one before or after it narrows the window."""
+        if other.state == "PENDING":
+            return False
+        start_s, end_s = other.start_time_s or 0.0, _end_s(other)
+        if start_s >= self._end_s:
+            self._to_s = min(self._to_s, start_s)
+        elif end_s <= self._start_s:
+            self._from_s = max(self._from_s, end_s)
+        else:
+            return True
+        return False
+
+
+def _end_s(job: Job) -> float:
+    return job.end_time_s if is_final(job.state) and job.end_time_s is not None else math.inf
+
+
+class DirectoryFiles(ForeignFiles):
+    """Of a directory that a person names: all logs and metrics in it, whenever they were written."""
+
+    def __init__(
+        self, io: Io, directory: Path, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()
+    ) -> None:
+        super().__init__(io, logs, metrics)
+        self._directory = directory
+
+    @property
+    def is_empty(self) -> bool:
+        found = self.found()
+        return found is None or not found.files
+
+    def _look(self) -> Found:
+        return find_files(self._io, self._directory, kind_of, stays_inside=True)

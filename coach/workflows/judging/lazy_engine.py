@@ -1,0 +1,118 @@
+"""The rules, loaded when they are first needed: the first frame does not wait for a hundred patterns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coach.analysis.teaching.withheld_findings import as_told
+from coach.config import Advice, Settings
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import Signature
+
+if TYPE_CHECKING:
+    from coach.rules.base import Rule
+    from coach.rules.engine import Engine
+    from coach.workflows.judging.earlier_runs import PastRuns
+
+
+def rules_of(settings: Settings) -> tuple[Rule, ...]:
+    """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that does not exist."""
+    from coach.rules.registry import build, rule_classes
+    from coach.rules.thresholds import check_codes, place_of
+
+    rules = build(settings.thresholds, settings.muted_rules, settings.origins)
+    codes = [rule.code for rule in rule_classes()]
+    for code in settings.advice:
+        check_codes([code], codes, f"advice.{code}", place_of(settings.origins, f"advice.{code}"))
+    return rules
+
+
+def with_advice(diagnosis: Diagnosis, advice: Mapping[str, Advice]) -> Diagnosis:
+    """The diagnosis, each finding with what the site says about its rule as the last thing to do."""
+    if not any(finding.rule in advice for finding in diagnosis.findings):
+        return diagnosis
+    return replace(diagnosis, findings=tuple(_advised(finding, advice) for finding in diagnosis.findings))
+
+
+def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
+    said = advice.get(finding.rule)
+    if said is None:
+        return finding
+    title = f"{said.text} ({said.url})" if said.url else said.text
+    return replace(finding, fixes=(*finding.fixes, Fix(title=title)))
+
+
+class LazyEngine:
+    """The engine with the rules of the user's settings. May be asked from several threads for its signatures."""
+
+    def __init__(self, settings: Settings, *, has_past: bool = False) -> None:
+        """`has_past`: earlier runs are remembered, and say what they say. A recording shows what it shows."""
+        self.problem: str | None = None
+        """What is wrong with the settings of the rules; then all rules run with their defaults."""
+        self._settings = settings
+        self._engine: Engine | None = None
+        self._has_past = has_past
+        self._past: PastRuns | None = None
+        self._is_settled = False
+        self._drills: frozenset[str] | None = None
+        self._lock = threading.Lock()
+
+    def use(self, settings: Settings) -> None:
+        """Judge by these settings from the next diagnosis on."""
+        with self._lock:
+            self._settings, self._is_settled = settings, False
+
+    def signatures(self) -> Sequence[Signature]:
+        """Those of muted rules too: what was logged meanwhile is known when they are heard again."""
+        from coach.rules.registry import build, signatures
+
+        return signatures(build())
+
+    def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
+        engine = self._load()
+        if self._drills is None:
+            from coach.launch.recipe import drill_names
+
+            self._drills = drill_names()
+        diagnosis = engine.diagnose(snapshot, history)
+        if self._past is not None:
+            diagnosis = self._past.judge(engine.rules, snapshot, history, diagnosis)
+        return as_told(with_advice(diagnosis, self._settings.advice), snapshot.run, self._drills)
+
+    def forget(self, targets: Iterable[str]) -> None:
+        """Drop what is remembered about these targets."""
+        if self._engine is not None:
+            for target in targets:
+                self._engine.forget(target)
+                if self._past is not None:
+                    self._past.forget(target)
+
+    def _load(self) -> Engine:
+        with self._lock:
+            if self._engine is None or not self._is_settled:
+                from coach.rules.engine import Engine
+                from coach.rules.registry import build
+
+                try:
+                    self.problem, rules = None, rules_of(self._settings)
+                except UserError as problem:
+                    self.problem, rules = problem.message, build()
+                if self._engine is None:
+                    self._engine = Engine(rules)
+                    self._past = _past_of(self._settings) if self._has_past else None
+                else:
+                    self._engine.use(rules)
+                self._is_settled = True
+            return self._engine
+
+
+def _past_of(settings: Settings) -> PastRuns:
+    from coach.workflows.judging.earlier_runs import PastRuns
+
+    return PastRuns(settings)

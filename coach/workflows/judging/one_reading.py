@@ -1,0 +1,121 @@
+"""Read a target once, whole: what `coach check` and `coach compare` judge.
+
+The same sources as on the screens, asked one after the other in this thread until each has read everything there is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+from coach.config import Settings
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.reading import JobList, LogChunk, Reading
+from coach.model.slurm.cluster import is_final
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogHit, Signature
+from coach.monitor.monitor import Monitor
+from coach.sources.base import PollingSource
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.logs.scanner import LogScanner
+from coach.workflows.judging.job_files import ForeignFiles
+from coach.workflows.judging.targets import (
+    Target,
+    TargetKind,
+    jobs_source,
+    known_cluster,
+    output_paths_of,
+    target_sources,
+)
+
+_STDIN_FILE = "<stdin>"
+_STDIN_BITE_BYTES = 1 << 20
+
+
+def read_once(
+    target: Target,
+    settings: Settings,
+    io: Io,
+    backend: str,
+    user: str,
+    signatures: Sequence[Signature],
+    *,
+    stdin: BinaryIO | None = None,
+    is_queue_asked: bool = True,
+    queue: JobList | None = None,
+    output_paths: OutputPaths | None = None,
+    files: ForeignFiles | None = None,
+) -> tuple[TargetSnapshot, History]:
+    """All that is known about a target. Raises UserError when it cannot be read.
+
+    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` and
+    `output_paths` are what it has said already; then it is not asked again. `files` are a foreign target's, for who wants to
+    tell what was read.
+    """
+    monitor = Monitor(user, None, known_cluster(settings))
+    monitor.watch({target.name: ()})
+    paths = output_paths or output_paths_of(io, settings)
+    if target.kind is TargetKind.STDIN:
+        monitor.apply(_read_stdin(target, io, signatures, stdin or sys.stdin.buffer))
+    elif queue is not None:
+        monitor.apply(Reading("jobs", io.now(), 0.0, queue))
+    elif is_queue_asked and target.kind in (TargetKind.RUN, TargetKind.JOB):
+        for reading in jobs_source(io, backend, settings, user).poll():
+            monitor.apply(_with_target(reading, target, paths, user) if backend == "slurm" else reading)
+    for key, factory in target_sources(target, io, lambda: signatures, paths, files=files).items():
+        error = _read_all(factory(), monitor)
+        is_essential = key.startswith("run:") or target.kind is TargetKind.LOG
+        if error is not None and is_essential:
+            raise UserError(error, _hint(target))
+    return monitor.target(target.name, io.now()), monitor.history(target.name)
+
+
+def _with_target(reading: Reading, target: Target, paths: OutputPaths, user: str) -> Reading:
+    """The own queue, and the job that is meant where it is somebody else's, or has ended and is forgotten."""
+    if not isinstance(reading.payload, JobList):
+        return reading
+    jobs = reading.payload.jobs
+    paths.learn(jobs)
+    if target.kind is not TargetKind.JOB or any(job.job_id == target.name for job in jobs):
+        return reading
+    job = paths.row(target.name)
+    if job is None or (job.user == user and not is_final(job.state)):
+        return reading  # an own job that is not in the queue was only seen before its end
+    return replace(reading, payload=JobList((*jobs, job), reading.payload.is_all))
+
+
+def _read_all(source: PollingSource, monitor: Monitor) -> str | None:
+    """Poll until all was read, and once more, so that an unfinished last line counts too. Returns the last error."""
+    error: str | None = None
+    num_calm = 0
+    while num_calm < 2:
+        is_caught_up = True
+        for reading in source.poll():
+            monitor.apply(reading)
+            error = reading.error or error
+            is_caught_up = is_caught_up and reading.is_caught_up
+        if error is not None:
+            return error
+        num_calm = num_calm + 1 if is_caught_up else 0
+    return error
+
+
+def _hint(target: Target) -> str | None:
+    if target.kind is TargetKind.RUN:
+        return "its logs and metrics can still be looked at: give the path of its stdout.log or stderr.log"
+    return None
+
+
+def _read_stdin(target: Target, io: Io, signatures: Sequence[Signature], stdin: BinaryIO) -> Reading:
+    start_s = io.now()
+    scanner = LogScanner(signatures, _STDIN_FILE)
+    hits: list[LogHit] = []
+    while data := stdin.read(_STDIN_BITE_BYTES):
+        hits += scanner.feed(data)
+    hits += scanner.flush()
+    chunk = LogChunk(target.name, tuple(hits), scanner.tail())
+    return Reading("log", io.now(), io.now() - start_s, chunk, target=target.name)

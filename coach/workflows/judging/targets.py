@@ -1,0 +1,287 @@
+"""What a user names: a run, a job, a log; where it lies; and which sources follow it.
+
+One place decides what `TARGET` means, so that `check`, `compare`, `record` and the screens mean the same thing by it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+
+from coach import runs
+from coach.analysis.jobs.belonging import is_job_of, is_of_another_cluster
+from coach.config import DEFAULT_CLUSTER, Settings
+from coach.model.errors import UserError
+from coach.model.reading import JobList, RunList
+from coach.model.slurm.cluster import Job
+from coach.model.training.log import Signature
+from coach.model.training.run import Run
+from coach.sources.base import PollingSource
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.logs.log_source import LogSource
+from coach.sources.logs.run_outputs import RunLogs
+from coach.sources.machine.local_cluster import LocalClusterSource
+from coach.sources.metrics.flight_recorder import FlightRecorderSource
+from coach.sources.metrics.foreign_metrics import ForeignMetricsSource
+from coach.sources.metrics.run_metrics import MetricsSource
+from coach.sources.metrics.telemetry_files import TelemetrySource
+from coach.sources.runs.local_process import Look, look
+from coach.sources.runs.run_files import RunFilesSource
+from coach.sources.runs.run_index import RunIndex
+from coach.sources.runs.run_list import RunListSource
+from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.slurm.client import JobsSource
+from coach.workflows.judging.job_files import DirectoryFiles, ForeignFiles, JobFiles, is_metrics
+
+STDIN = "-"
+
+_JOB_ID = re.compile(r"^\d+(?:_(?:\d+|\[[\d,%-]+\])|\+\d+)?$")
+
+Signatures = Callable[[], Sequence[Signature]]
+SourceFactory = Callable[[], PollingSource]
+
+
+class TargetKind(Enum):
+    RUN = "run"
+    LOG = "log"
+    JOB = "job"
+    DIRECTORY = "directory"
+    PARTS = "parts"
+    """A whole array, or a heterogeneous job, that coach did not launch: each part is judged by itself."""
+    STDIN = "stdin"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something that can be read and diagnosed. `name` is what the user called it."""
+
+    name: str
+    kind: TargetKind
+    path: Path | None = None
+    """The run directory, the log, or the directory that is no run's."""
+    logs: tuple[Path, ...] = ()
+    metrics: tuple[Path, ...] = ()
+    """Files that a person named: they take the place of those that would be found."""
+    parts: tuple[Job, ...] = ()
+    """The tasks, or components, of PARTS."""
+
+
+def resolve_target(
+    text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None = None
+) -> Target:
+    """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name as hint.
+
+    `output_paths` learns what is asked on the way.
+    """
+    if text == STDIN:
+        return Target(text, TargetKind.STDIN)
+    path = Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 (Path raises for an unknown ~user)
+    found = _at_path(io, text, path) if text else None
+    if found is not None:
+        return found
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    for run in known:
+        if text == run.run_id:
+            return Target(text, TargetKind.RUN, Path(run.run_dir))
+    if runs.RUN_ID.match(text):
+        found = _at_path(io, text, settings.runs_root / text)
+        if found is not None:
+            return found
+    if _JOB_ID.match(text):
+        paths = output_paths or output_paths_of(io, settings)
+        found = _by_job_id(text, settings, io, backend, user, known, paths)
+        if found is not None:
+            return found
+    near = get_close_matches(Path(text).name, [*(run.run_id for run in known), *_names_beside(io, path)], 1)
+    hint = f"did you mean {near[0]}?" if near else "`coach runs` lists the runs, `coach jobs` the jobs"
+    raise UserError(f"{text}: no run, job or file of that name", hint)
+
+
+def _by_job_id(
+    job_id: str,
+    settings: Settings,
+    io: Io,
+    backend: str,
+    user: str,
+    known: Sequence[Run],
+    paths: OutputPaths,
+) -> Target | None:
+    """The run of this job, or the job when coach did not launch it. What the queue says counts; without it, the newest run."""
+    runs_of_it = [run for run in known if run.job_id == job_id]
+    try:
+        queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
+    except UserError:
+        if not runs_of_it:
+            raise
+        queue = ()
+    paths.learn(queue)
+    job = next((job for job in queue if job.job_id == job_id), None)
+    if job is not None:
+        run = run_of(job, known, known_cluster(settings))
+        return Target(job_id, TargetKind.RUN, Path(run.run_dir)) if run else Target(job_id, TargetKind.JOB)
+    here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
+    newest = next(iter(here or runs_of_it), None)
+    if newest is not None:
+        return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
+    if backend != "slurm":
+        return None
+    if paths.row(job_id) is not None:
+        return Target(job_id, TargetKind.JOB)
+    parts = paths.parts(job_id)
+    return Target(job_id, TargetKind.PARTS, parts=tuple(parts)) if parts else None
+
+
+def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
+    """Where jobs write their logs, also those that Slurm has forgotten but coach has seen."""
+    return OutputPaths(io, lambda: [seen.job for seen in SeenJobs(settings.cache_dir).read()[0]])
+
+
+def run_of(job: Job, known: Iterable[Run], cluster: str | None) -> Run | None:
+    """The run whose job this is; of several with its number, which come newest first, the newest that can be it."""
+    return next((run for run in known if is_job_of(job, run, cluster)), None)
+
+
+def known_cluster(settings: Settings) -> str | None:
+    """The cluster's name, None where it has not said one."""
+    return settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
+
+
+def locate_target(
+    text: str, settings: Settings, io: Io, known: Sequence[Run], job: Job | None = None
+) -> Target:
+    """What the screens follow. `job` is the row of the queue that is meant, if it is one.
+
+    Never raises: what is wrong with it is said by its sources.
+    """
+    if job is not None:
+        run = run_of(job, known, known_cluster(settings))
+        return Target(text, TargetKind.RUN, Path(run.run_dir)) if run else Target(text, TargetKind.JOB)
+    for run in known:
+        if text in (run.run_id, run.run_dir, run.job_id):
+            return Target(text, TargetKind.RUN, Path(run.run_dir))
+    if "/" in text:
+        path = Path(text)
+        is_run = _exists(io, runs.RunPaths(path).run_json)
+        return Target(text, TargetKind.RUN if is_run else TargetKind.LOG, path)
+    if _JOB_ID.match(text):
+        return Target(text, TargetKind.JOB)
+    return Target(text, TargetKind.RUN, settings.runs_root / text)
+
+
+def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[Run, ...]:
+    """The runs that are there, newest first; none where they cannot be read. With an index, ended ones are known from it."""
+    for reading in RunListSource(io, runs_root, index=index).poll():
+        if isinstance(reading.payload, RunList):
+            return reading.payload.runs
+    return ()
+
+
+def target_sources(
+    target: Target,
+    io: Io,
+    signatures: Signatures,
+    output_paths: OutputPaths,
+    look: Look = look,
+    files: ForeignFiles | None = None,
+) -> Mapping[str, SourceFactory]:
+    """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the caller wants to tell them."""
+    name, path = target.name, target.path
+    if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
+        found = files or foreign_files(target, io, output_paths)
+        return {
+            **_foreign_sources(name, found.logs, found.metrics, io, signatures),
+            f"flight:{name}": lambda: FlightRecorderSource(io, name, found.dumps),
+        }
+    if path is None:
+        return {}
+    if target.kind is TargetKind.LOG:
+        named = target.logs or (() if is_metrics(path) else (path,))
+        numbers = target.metrics or ((path,) if is_metrics(path) else ())
+        return _foreign_sources(name, lambda: named, lambda: numbers, io, signatures)
+    own = RunLogs(io, path, output_paths.of)
+    return {
+        f"run:{name}": lambda: RunFilesSource(io, name, path, look),
+        f"metrics:{name}": lambda: (
+            ForeignMetricsSource(io, name, lambda: target.metrics)
+            if target.metrics
+            else MetricsSource(io, name, path)
+        ),
+        f"telemetry:{name}": lambda: TelemetrySource(io, name, path),
+        f"log:{name}": lambda: LogSource(
+            io, name, lambda: target.logs or own.paths(), signatures, start_of=own.start_of
+        ),
+    }
+
+
+def foreign_files(target: Target, io: Io, output_paths: OutputPaths) -> ForeignFiles:
+    """The files of a job that coach did not launch, or of a directory that is no run's."""
+    if target.kind is TargetKind.JOB:
+        return JobFiles(io, target.name, output_paths, target.logs, target.metrics)
+    return DirectoryFiles(io, target.path or Path(), target.logs, target.metrics)
+
+
+def _foreign_sources(
+    name: str,
+    logs: Callable[[], Sequence[Path]],
+    metrics: Callable[[], Sequence[Path]],
+    io: Io,
+    signatures: Signatures,
+) -> Mapping[str, SourceFactory]:
+    return {
+        f"log:{name}": lambda: LogSource(io, name, logs, signatures),
+        f"metrics:{name}": lambda: ForeignMetricsSource(io, name, metrics),
+    }
+
+
+def jobs_source(io: Io, backend: str, settings: Settings, user: str) -> PollingSource:
+    """The source that knows the caller's own jobs, asked once by commands."""
+    if backend == "slurm":
+        return JobsSource(io, user, settings.jobs_interval_s, is_all=False)
+    return LocalClusterSource(io, settings.runs_root, user)
+
+
+def _at_path(io: Io, text: str, path: Path) -> Target | None:
+    if _exists(io, runs.RunPaths(path).run_json):
+        return Target(text, TargetKind.RUN, path)
+    try:
+        io.list_dir(path)
+    except NotADirectoryError:
+        return Target(text, TargetKind.LOG, path)
+    except (OSError, ValueError):
+        return Target(text, TargetKind.LOG, path) if _exists(io, path) else None
+    if DirectoryFiles(io, path).is_empty:
+        raise UserError(
+            f"{text}: a directory without run.json, and without logs or metrics of names that coach knows",
+            "give a run directory or a log file",
+        )
+    return Target(text, TargetKind.DIRECTORY, path)
+
+
+def _exists(io: Io, path: Path) -> bool:
+    try:
+        io.size(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _own_queue(io: Io, user: str, job_id: str) -> tuple[Job, ...]:
+    for reading in JobsSource(io, user, 0.0).poll():
+        if reading.error is not None:
+            raise UserError(f"{job_id}: Slurm does not answer: {reading.error}")
+        if isinstance(reading.payload, JobList):
+            return reading.payload.jobs
+    return ()
+
+
+def _names_beside(io: Io, path: Path) -> list[str]:
+    try:
+        return [name for name in io.list_dir(path.parent) if not name.startswith(".")]
+    except (OSError, ValueError):
+        return []

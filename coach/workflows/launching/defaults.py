@@ -1,0 +1,111 @@
+"""What a launch takes from the config where nothing was said, and what the site lets nobody say.
+
+Flags, the plan's form, fixes and relaunches all pass here, so that a lock of the site holds whichever way a launch begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coach.analysis.spelling.slurm import format_time, parse_time
+from coach.config import Lock, Settings
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest
+from coach.workflows.launching.drill_request import with_drill
+
+_KEYS = {"num_nodes": "nodes", "gpus_per_node": "gpus", "time_limit_s": "time", "has_gpm": "gpm"}
+"""Fields of a request that the config, and the command line, call otherwise."""
+_OPTIONS = {"environment": "--env", "setup": "setup"}
+_FIELDS = (
+    *("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "mem", "gpu_type"),
+    *("gpu_request", "partition", "account", "qos", "reservation", "constraint", "exclude"),
+    *("environment", "python", "setup", "has_gpm", "share"),
+)
+
+
+def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
+    """What was not said comes from the drill, where it is one, then from the config. Raises UserError for what the site has locked."""
+    request = _within_locks(with_drill(request), settings)
+    unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}
+    filled: dict[str, Any] = dict(unsaid)
+    filled["defaulted"] = frozenset(field for field, value in unsaid.items() if value is not None)
+    filled["backend"] = request.backend if request.backend != "auto" else settings.launch.backend
+    filled["sbatch"] = {**settings.launch.sbatch, **request.sbatch}
+    if request.time_limit_s is None:
+        filled["time_limit_s"] = _default("time_limit_s", settings)
+    return replace(request, **filled)
+
+
+def locked_fields(settings: Settings) -> dict[str, str]:
+    """Field of a request → the site's reason why nobody else may set it, and where the site says so."""
+    locks = {field: settings.lock_of(_key(field)) for field in (*_FIELDS, "time_limit_s", "sbatch")}
+    return {field: f"{lock.reason} ({lock.origin})" for field, lock in locks.items() if lock is not None}
+
+
+def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:
+    """The request as the site allows it. What a person said is refused; what an earlier launch brings along gives way."""
+    if not settings.locks:
+        return request
+    kept: dict[str, Any] = {}
+    for field in (*_FIELDS, "time_limit_s"):
+        said, lock = getattr(request, field), settings.lock_of(_key(field))
+        if lock is None or said is None:
+            continue
+        wanted = _default(field, settings)
+        if said == wanted or (said in ("", ()) and wanted in (None, ())):
+            continue
+        if not _is_inherited(request, field):
+            raise _refusal(_option(field), _shown(field, said), lock, _shown(field, wanted))
+        kept[field] = wanted
+    sbatch = dict(request.sbatch)
+    for name, said in request.sbatch.items():
+        lock, wanted = settings.lock_of(f"launch.sbatch.{name}"), settings.launch.sbatch.get(name)
+        if lock is None or said == wanted:
+            continue
+        if not _is_inherited(request, "sbatch"):
+            raise _refusal("--sbatch", f"{name}={said}", lock, None if wanted is None else f"{name}={wanted}")
+        del sbatch[name]
+    return replace(request, **kept, sbatch=sbatch)
+
+
+def _is_inherited(request: LaunchRequest, field: str) -> bool:
+    """Whether a value comes from a config, or from the parent run, and not from who launches now."""
+    if field in request.defaulted:
+        return True
+    changed = request.fix.changes if request.fix is not None else {}
+    return request.parent_run_id is not None and _KEYS.get(field, field) not in changed
+
+
+def _refusal(option: str, said: str | None, lock: Lock, wanted: str | None) -> UserError:
+    instead = f"the site's is {wanted}" if wanted else "the site leaves it unset"
+    return UserError(f"{option} {said}: {lock.words}", f"leave it out: {instead}")
+
+
+def _default(field: str, settings: Settings) -> Any:
+    if field != "time_limit_s":
+        return getattr(settings.launch, field)
+    time = settings.launch.time
+    return (
+        None
+        if time is None
+        else parse_time(time, f"{settings.origins.get('launch.time', '[launch]')}: time =")
+    )
+
+
+def _key(field: str) -> str:
+    return f"launch.{_KEYS.get(field, field)}"
+
+
+def _option(field: str) -> str:
+    return _OPTIONS.get(field, f"--{_KEYS.get(field, field).replace('_', '-')}")
+
+
+def _shown(field: str, value: Any) -> str | None:
+    if value is None or value == ():
+        return None
+    if field == "time_limit_s":
+        return format_time(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "; ".join(value) if isinstance(value, tuple) else str(value)

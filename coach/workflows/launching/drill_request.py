@@ -1,0 +1,54 @@
+"""What a drill plants becomes part of the launch request: its values and options, and those of its fault-free twin.
+
+Apart from drill.py, which needs plans: every launch passes here before its plan is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coach.launch.recipe import get_recipe
+from coach.model.launching.launch import LaunchRequest
+from coach.model.teaching.drill import Drill, Need
+
+_TABLES = ("env", "sbatch")
+
+
+def with_drill(request: LaunchRequest) -> LaunchRequest:
+    """What a drill plants, where nobody has said otherwise: a drill is launched like any recipe, and comes with its fault.
+
+    A launch that has a parent brings along what that one was launched with. Raises UserError for an unknown recipe.
+    """
+    drill = get_recipe(request.recipe).drill
+    if drill is None or request.parent_run_id is not None:
+        return request
+    return _with(request, drill, drill.set, drill.options)
+
+
+def twin_request(drill: Drill, backend: str = "auto") -> LaunchRequest:
+    """The launch of the fault-free twin."""
+    return _with(LaunchRequest(drill.twin.recipe, backend), drill, drill.twin.set, drill.twin.options)
+
+
+def _with(
+    request: LaunchRequest, drill: Drill, values: Mapping[str, Any], options: Mapping[str, Any]
+) -> LaunchRequest:
+    """The request with these values and options, as far as it does not say others."""
+    unsaid: dict[str, Any] = {} if Need.GPU in drill.needs else {"gpus_per_node": 0}
+    unsaid |= {"has_local_nodes": True} if Need.TWO_NODES in drill.needs else {}
+    unsaid |= {name: value for name, value in options.items() if name not in _TABLES}
+    filled: dict[str, Any] = {
+        name: value
+        for name, value in unsaid.items()
+        if getattr(request, name) is None or name in request.defaulted
+    }
+    tables: dict[str, Any] = {name: {**options.get(name, {}), **getattr(request, name)} for name in _TABLES}
+    return replace(
+        request,
+        set={**values, **request.set},
+        defaulted=request.defaulted - filled.keys(),
+        **filled,
+        **tables,
+    )

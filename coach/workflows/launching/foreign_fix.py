@@ -1,0 +1,198 @@
+"""What would mend a job that coach did not launch: its batch script, the change as a diff, and where the script was had from.
+
+Nothing is ever written over: the script is somebody's own, and only they know what else depends on it. Its options are read as if they
+were those of a launch, so that the rules' own fixes, with their preconditions and limits, hold for it as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from coach.analysis.jobs.batch_script import Script, change_script, read_script
+from coach.analysis.queueing.arrays import group_id
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.rules.base import Rule
+from coach.rules.engine import Engine
+from coach.sources.io import Io, Query
+
+_MAX_BYTES = 1 << 20
+_KEPT = re.compile(r"Batch Script for [^\n]*\n-{20,}\n")
+_CONFIG = re.compile(r"--deepspeed(?:_config)?[= ][\"']?([\w./-]+\.json)")
+_TITLE = "its batch script"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundScript:
+    """A batch script as somebody still has it. `origin` says who."""
+
+    text: str
+    origin: str
+    files: Mapping[str, str]
+    """The configuration files that it names and that can be read, by the names that it gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFix:
+    """One fix, as the script would have it. Without a diff it is advice; `unsaid` is what the script has no place for."""
+
+    finding: Finding
+    fix: Fix
+    diff: tuple[str, ...]
+    unsaid: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFixes:
+    """All that was found for one job. `problem` says why there are no diffs."""
+
+    origin: str | None
+    framework: str | None
+    fixes: tuple[ForeignFix, ...]
+    problem: str | None = None
+
+
+def fixes_of_job(
+    snapshot: TargetSnapshot, history: History, told: Diagnosis, rules: Iterable[Rule], io: Io
+) -> ForeignFixes:
+    """With diffs, where somebody still has the job's script; without, the advice of the findings."""
+    job = snapshot.job
+    try:
+        found = find_script(
+            io,
+            *((job.job_id, job.command, job.work_dir) if job is not None else (snapshot.target, None, None)),
+        )
+    except UserError as error:
+        fixes = tuple(ForeignFix(each, fix, (), ()) for each in told.findings for fix in each.fixes)
+        return ForeignFixes(None, None, fixes, f"{error.message} ({error.hint})")
+    return foreign_fixes(snapshot, history, told, found, rules)
+
+
+def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) -> FoundScript:
+    """Slurm's own copy while it remembers the job, else that of accounting, else the file. Raises UserError when nobody has it."""
+    number = group_id(job_id).partition("+")[0]
+    whys = []
+    for origin, argv in (
+        ("as Slurm keeps it", ("scontrol", "write", "batch_script", number, "-")),
+        ("as accounting keeps it", ("sacct", "-B", "-j", number)),
+    ):
+        answer = io.run(Query("batch-script", argv))
+        text = answer.stdout.decode("utf-8", "surrogateescape")
+        if argv[0] == "sacct":
+            text = parse_kept(text)
+        if answer.returncode == 0 and text.strip():
+            return _with_files(io, text, f"{origin} ({' '.join(argv)})", work_dir)
+        whys.append(f"{argv[0]}: {answer.error or ' '.join(answer.stderr.split()) or 'no script'}")
+    path = Path((command or "").split()[0]) if command and command.startswith("/") else None
+    if path is not None:
+        try:
+            text = io.read(path, 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
+            return _with_files(io, text, f"the file of its command as it is now ({path})", work_dir)
+        except OSError as error:
+            whys.append(f"{path}: {error.strerror or error}")
+    raise UserError(f"job {job_id}: nobody has its batch script any more", "; ".join(whys))
+
+
+def parse_kept(text: str) -> str:
+    """The script in the answer of `sacct -B`, of the newest job of this number; empty where accounting keeps none."""
+    script = _KEPT.split(text)[-1] if _KEPT.search(text) else ""
+    return "" if script.strip() == "NONE" else script.removesuffix("\n")
+
+
+def foreign_fixes(
+    snapshot: TargetSnapshot, history: History, told: Diagnosis, found: FoundScript, rules: Iterable[Rule]
+) -> ForeignFixes:
+    """The fixes of what was found, in the words of the script."""
+    tails = "\n".join(line for tail in snapshot.log_tails for line in tail.plain)
+    script = read_script((found.text, *found.files.values()), tails)
+    launched = replace(snapshot, run=as_launched(script, snapshot, history))
+    typed = {
+        (finding.rule, finding.subject): finding.fixes
+        for finding in Engine(rules).diagnose(launched, history).findings
+    }
+    fixes = tuple(
+        _made(finding, fix, script, found)
+        for finding in told.findings
+        for fix in typed.get((finding.rule, finding.subject), finding.fixes)
+    )
+    return ForeignFixes(found.origin, script.framework.name, fixes)
+
+
+def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> Run:
+    """What the script asks for, as coach would have recorded it of a launch, and on what it runs."""
+    job, asked, parameters = snapshot.job, script.asked, dict(script.parameters)
+    nodes = (job.num_nodes if job is not None else None) or 1
+    tasks = int(asked["ntasks_per_node"]) if asked.get("ntasks_per_node", "").isdecimal() else 1
+    started = parameters.pop("nproc_per_node", None)
+    gpus = job.num_gpus // nodes if job is not None and job.num_gpus is not None else None
+    cpus = job.num_cpus // nodes if job is not None and job.num_cpus is not None else None
+    names = [gpu.name for key in history.gpus for gpu in list(history.gpu(*key))[-1:] if gpu.name]
+    resources: dict[str, Any] = {
+        "num_nodes": nodes,
+        "gpus_per_node": gpus,
+        "nproc_per_node": started or max(tasks, gpus or 1),
+        "cpus_per_task": cpus,
+        "time_limit_s": job.time_limit_s if job is not None else None,
+        **{key: asked[key] for key in ("mem", "exclude", "signal") if key in asked},
+    }
+    return Run(
+        *(snapshot.target, "", "", "slurm", job.job_id if job is not None else None, snapshot.state),
+        parameters=MappingProxyType(parameters),
+        resources=MappingProxyType(resources),
+        launch={},
+        created_time_s=None,
+        started_time_s=job.start_time_s if job is not None else None,
+        ended_time_s=job.end_time_s if job is not None else None,
+        parent_run_id=None,
+        fix=None,
+        device={"type": "cuda", "name": names[0]} if names else {},
+        dataset={},
+        versions={},
+    )
+
+
+def _made(finding: Finding, fix: Fix, script: Script, found: FoundScript) -> ForeignFix:
+    if not fix.changes:
+        return ForeignFix(finding, fix, (), ())
+    changes = dict(fix.changes)
+    tasks = script.asked.get("ntasks_per_node", "")
+    if "cpus_per_task" in changes and tasks.isdecimal() and int(tasks) > 1:
+        changes["cpus_per_task"] = -(-changes["cpus_per_task"] // int(tasks))  # coach counts those of a node
+    texts, unsaid = change_script(script, changes)
+    lines: list[str] = []
+    for name, old, new in zip((_TITLE, *found.files), script.texts, texts, strict=True):
+        lines += difflib.unified_diff(
+            old.splitlines(), new.splitlines(), name, f"{name}, changed", n=1, lineterm=""
+        )
+    return ForeignFix(finding, fix, tuple(lines), tuple(_unsaid(script, key, changes[key]) for key in unsaid))
+
+
+def _unsaid(script: Script, key: str, value: Any) -> str:
+    said = script.framework.in_code.get(key)
+    where = (
+        f"in the program: {said.format(value)}"
+        if said
+        else f"in the program: {key.replace('_', ' ')} {value}"
+    )
+    return where + (", if it accumulates nothing yet" if key == "gradient_accumulation" else "")
+
+
+def _with_files(io: Io, text: str, origin: str, work_dir: str | None) -> FoundScript:
+    return FoundScript(text, origin, dict(_files(io, text, work_dir)))
+
+
+def _files(io: Io, text: str, work_dir: str | None) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys(_CONFIG.findall(text)):
+        try:
+            yield name, io.read(Path(work_dir or "/", name), 0, _MAX_BYTES).decode("utf-8", "surrogateescape")
+        except OSError:
+            continue  # elsewhere, or made by the job itself

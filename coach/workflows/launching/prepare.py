@@ -1,0 +1,172 @@
+"""From a request to a plan: the config's defaults, what the cluster has, where everything will lie.
+
+Looking at the cluster is one step and planning is another, so that a plan on the screen can be changed without asking the
+controller again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coach import __version__, runs
+from coach.analysis.spelling.slurm import format_time
+from coach.config import Settings
+from coach.launch.environment_check import check_environment, torch_notes
+from coach.launch.interpreter import choose_environment, choose_python
+from coach.launch.limits import check_limits, num_alive
+from coach.launch.modules_check import check_modules
+from coach.launch.plan import Facts, make_plan
+from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped
+from coach.launch.resources import Site
+from coach.launch.script import Paths
+from coach.launch.snapshot import code_dir, snapshot_files
+from coach.model.errors import UserError
+from coach.model.launching.environment import Environment
+from coach.model.launching.launch import LaunchRequest, Plan
+from coach.sources.io import Io, Query
+from coach.sources.machine.this_machine import read_machine
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_index import RunIndex
+from coach.sources.slurm.client import read_partitions_and_nodes
+from coach.workflows.backend import resolve_backend
+from coach.workflows.jobs.lost_submits import lines_for_launch
+from coach.workflows.judging.targets import list_runs
+from coach.workflows.launching.defaults import locked_fields
+from coach.workflows.launching.defaults import with_defaults as with_defaults
+from coach.workflows.launching.disk_space import with_room
+from coach.workflows.sharing import shared_where
+
+_GIT_TIMEOUT_S = 2.0
+
+
+def prepare(request: LaunchRequest, settings: Settings, env: Mapping[str, str], io: Io, now_s: float) -> Plan:
+    """Every check that a launch makes, and the script. Raises UserError for what cannot be launched."""
+    request = with_defaults(request, settings)
+    get_recipe(request.recipe)  # a misspelt name is told before the controller is asked
+    site = look_at_site(resolve_backend(request.backend, env, settings), io)
+    return plan_for(request, settings, env, io, site, now_s)
+
+
+def interrupted_launches(request: LaunchRequest, backend: str, settings: Settings, io: Io) -> tuple[str, ...]:
+    """What to know before a recipe is launched again: launches of it whose answer was lost.
+
+    A fix follows its parent, not these.
+    """
+    if backend != "slurm" or request.parent_run_id is not None:
+        return ()
+    return lines_for_launch(get_recipe(request.recipe).name, settings, io, user_name())
+
+
+def look_at_site(backend: str, io: Io) -> Site:
+    """What the target has, asked once. Raises UserError in Slurm's words when it does not answer."""
+    if backend == "local":
+        return Site(backend, (), (read_machine(),))
+    partitions, nodes = read_partitions_and_nodes(io)
+    return Site(backend, partitions, nodes)
+
+
+def plan_for(
+    request: LaunchRequest,
+    settings: Settings,
+    env: Mapping[str, str],
+    io: Io,
+    site: Site,
+    now_s: float,
+    run_id: str | None = None,
+) -> Plan:
+    """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was changed."""
+    recipe = get_recipe(request.recipe)
+    if not is_shipped(recipe):
+        request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
+    run_id = run_id or runs.new_run_id(recipe.name, now_s)
+    recipe, time_notes = _within_time(recipe, request, settings)
+    request, share_notes, share_warnings = shared_where(request)
+    request, environment, python, environment_notes = _environment(
+        request, recipe, settings, env, io, site.backend
+    )
+    paths = Paths(
+        run_dir=str(settings.runs_root / run_id),
+        code_dir=str(code_dir(settings.runs_root, snapshot_files(recipe.own_trainers))),
+        python=python,
+        cache_dir=str(settings.cache_dir),
+        data_dir=str(settings.data_dir) if settings.data_dir else None,
+        scratch_cache_dir=str(settings.scratch_cache_dir) if settings.scratch_cache_dir else None,
+    )
+    if request.resume_from is not None and not Path(request.resume_from).exists():
+        raise UserError(f"resume from {request.resume_from}: no such checkpoint")
+    facts = Facts(
+        paths=paths,
+        user=user_name(),
+        created_time_s=now_s,
+        coach_version=__version__,
+        git=read_git_state(io, recipe.own_trainers, ["."])
+        if recipe.own_trainers
+        else read_git_state(io, data_dir(), ["trainers", "coach/node"]),
+        notes=(*settings.notes, *time_notes, *environment_notes, *share_notes),
+        environment=environment,
+        locked=locked_fields(settings),
+    )
+    plan = make_plan(request, recipe, site, facts, run_id)
+    replaced = request.parent_run_id if request.fix is not None else None  # launched again, it goes on beside
+    alive = num_alive_runs(settings, io, now_s, without=replaced)
+    check_limits(plan.resources, alive, settings.limits, settings.origins)
+    return with_room(replace(plan, warnings=(*plan.warnings, *share_warnings)), settings, io, now_s)
+
+
+def _within_time(
+    recipe: Recipe, request: LaunchRequest, settings: Settings
+) -> tuple[Recipe, tuple[str, ...]]:
+    """A recipe's own time gives way to the site's most; a time that somebody asked for is refused instead."""
+    most_s = settings.limits.max_time_s
+    if request.time_limit_s is not None or most_s is None or recipe.time_limit_s <= most_s:
+        return recipe, ()
+    place = settings.origins.get("limits.max_time", "limits.max_time")
+    note = f"time limit {format_time(most_s)}: the most that the site allows ({place})"
+    return replace(recipe, time_limit_s=most_s), (note,)
+
+
+def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
+    """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and nobody has to count."""
+    if settings.limits.max_running is None:
+        return 0
+    index = RunIndex(settings.cache_dir, settings.runs_root)
+    return num_alive(list_runs(io, settings.runs_root, index), now_s, without)
+
+
+def _environment(
+    request: LaunchRequest, recipe: Recipe, settings: Settings, env: Mapping[str, str], io: Io, backend: str
+) -> tuple[LaunchRequest, Environment, str, tuple[str, ...]]:
+    """The request in words that hold everywhere, its environment and interpreter, and what the plan says of them."""
+    is_asked_for = request.environment is not None and "environment" not in request.defaulted
+    if is_asked_for and "python" in request.defaulted:
+        request = replace(request, python=None)  # the config's interpreter belongs to another environment
+    directory = str(Path.cwd())
+    environment, spelling = choose_environment(
+        request.environment, recipe, settings.environments, env, directory
+    )
+    request = replace(request, environment=spelling)
+    python, note = choose_python(request.python, environment, backend, env)
+    check = check_environment(environment, python, env, io)
+    if check.problem is None and not request.setup:  # lines of shell may bring anything
+        check_modules(recipe, environment, python, env)
+    notes = torch_notes(environment, python, check, recipe, find_recipes()[0])
+    is_said = environment != Environment() or request.python is not None
+    return request, environment, python, notes if is_said else (note,) if note else ()
+
+
+def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, Any] | None:
+    """Commit of the trainers and whether they were changed since; None where they are not a git checkout."""
+    if not (repository / ".git").exists():
+        return None
+    git = ("git", "--no-optional-locks", "-C", str(repository))
+    head = io.run(Query("git-head", (*git, "rev-parse", "HEAD")), _GIT_TIMEOUT_S)
+    status = io.run(
+        Query("git-status", (*git, "status", "--porcelain", "--untracked-files=no", "--", *paths)),
+        _GIT_TIMEOUT_S,
+    )
+    if head.returncode != 0 or status.returncode != 0:
+        return None
+    return {"commit": head.stdout.decode("ascii", "replace").strip(), "is_dirty": bool(status.stdout.strip())}

@@ -1,0 +1,180 @@
+"""A fix becomes a new launch: the parent's request with the fix's changes, shown as a diff, started as a child run.
+
+What becomes of a parent that is still running is asked, never guessed: it may hold the only good checkpoint, or the only GPUs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from coach.config import Settings
+from coach.launch.limits import check_running
+from coach.launch.parameters import show
+from coach.launch.recipe import Recipe, get_recipe
+from coach.launch.record import request_from
+from coach.launch.spelling import format_time, parse_time
+from coach.model.errors import UserError
+from coach.model.judging.finding import Fix
+from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
+from coach.model.slurm.cluster import is_final
+from coach.model.slurm.job_action import Verb
+from coach.model.training.run import Checkpoint, Run
+from coach.sources.io import Io
+from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
+from coach.workflows.launching.prepare import num_alive_runs
+from coach.workflows.launching.start import start, written_run
+
+_RUN_JSON = re.compile(r"<<'COACH_RUN_JSON'\n.*?\nCOACH_RUN_JSON\n", re.DOTALL)
+_COUNTS = ("num_nodes", "gpus_per_node", "nproc_per_node", "cpus_per_task")
+_LAUNCH_KEYS = (*_COUNTS, "recipe", "mem", "time", "signal", "exclude", "env")
+
+
+class ParentChoice(StrEnum):
+    """What becomes of a parent that is still active."""
+
+    CANCEL = "cancel"
+    KEEP = "keep"
+    WAIT = "wait"
+    """The child starts when the parent has ended."""
+
+
+def request_for_fix(
+    run: Run, fix: Fix, rule: str, recipe: Recipe | None = None, resume_from: str | None = None
+) -> LaunchRequest:
+    """The run's own request with the fix's changes. `recipe` is the run's, when it is at hand already.
+
+    Raises UserError for a change that this recipe does not know.
+    """
+    base = request_from(run.launch, run.recipe)
+    changes = dict(fix.changes)
+    name = changes.pop("recipe", None)
+    if name is not None:
+        recipe = get_recipe(str(name))
+    recipe = recipe or get_recipe(base.recipe)
+    parameters = {key: value for key, value in changes.items() if key not in _LAUNCH_KEYS}
+    unknown = [key for key in parameters if key not in recipe.parameters]
+    if unknown:
+        raise UserError(f"the fix changes {', '.join(unknown)}, which recipe {recipe.name} does not have")
+    kept = {key: value for key, value in base.set.items() if key in recipe.parameters}
+    counts: dict[str, Any] = {name: changes[name] for name in _COUNTS if name in changes}
+    return replace(
+        base,
+        recipe=str(name) if name is not None else base.recipe,
+        backend=run.backend,
+        set={**kept, **parameters},
+        env={**base.env, **_env(changes.get("env"))},
+        **counts,
+        mem=str(changes["mem"]) if "mem" in changes else base.mem,
+        time_limit_s=_seconds(changes["time"]) if "time" in changes else base.time_limit_s,
+        signal=str(changes["signal"]) if "signal" in changes else base.signal,
+        exclude=str(changes["exclude"]) if "exclude" in changes else base.exclude,
+        parent_run_id=run.run_id,
+        fix=AppliedFix(rule, fix.title, fix.changes),
+        resume_from=resume_from,
+    )
+
+
+def changes(parent: Run, plan: Plan) -> tuple[tuple[str, str, str], ...]:
+    """What changes from parent to child: (name, old value, new value)."""
+    resources = {name: getattr(plan.resources, name) for name in plan.resources.__dataclass_fields__}
+    rows: list[tuple[str, Any, Any]] = [("recipe", parent.recipe, plan.recipe)]
+    rows += [(name, parent.parameters.get(name), value) for name, value in plan.parameters.items()]
+    # A run of an older coach lacks what could not be asked for then.
+    unsaid = {item.name: item.default for item in fields(Resources) if item.default is not MISSING}
+    rows += [(name, parent.resources.get(name, unsaid.get(name)), value) for name, value in resources.items()]
+    return tuple((name, _word(name, old), _word(name, new)) for name, old, new in rows if old != new)
+
+
+def script_diff(parent_script: str, parent_run_id: str, plan: Plan) -> tuple[str, ...]:
+    """A unified diff of the two scripts, without what differs between any two runs: the id and the record."""
+    before = _comparable(parent_script, parent_run_id)
+    after = _comparable(plan.script, plan.run_id)
+    diff = difflib.unified_diff(before, after, "parent", "child", n=2, lineterm="")
+    return tuple(diff)
+
+
+def diff(parent: Run, plan: Plan) -> tuple[str, ...]:
+    """Lines to show: each change as old → new, then the scripts' diff if the parent's script can be read."""
+    try:
+        script = (Path(parent.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        script = ""
+    lines = [f"{name}: {old} → {new}" for name, old, new in changes(parent, plan)]
+    return (*lines, *(script_diff(script, parent.run_id, plan) if script else ()))
+
+
+def steps_lost(newest_step: int | None, checkpoints: Sequence[Checkpoint]) -> int | None:
+    """Steps since the newest complete checkpoint, which a cancelled parent loses; None when its step is not known."""
+    if newest_step is None:
+        return None
+    return max(0, newest_step - max((checkpoint.step for checkpoint in checkpoints), default=0))
+
+
+def relaunch(
+    plan: Plan,
+    parent: Run,
+    choice: ParentChoice,
+    settings: Settings,
+    env: Mapping[str, str],
+    io: Io,
+) -> Submitted:
+    """Do with the parent as was chosen, and start the child.
+
+    A parent that is to be cancelled goes first, so that what it holds is free; but only when all of the child that can be checked here
+    has been, and is written. Raises UserError that says what became of both when one of the two steps is refused.
+    """
+    is_active = not is_final(parent.state)
+    if is_active and choice is not ParentChoice.CANCEL:
+        # The plan was made as if the parent went: now it stays, and counts.
+        check_running(num_alive_runs(settings, io, io.now()), settings.limits, settings.origins)
+    with written_run(plan, settings, io):
+        if not is_active or choice is ParentChoice.KEEP:
+            return start(plan, settings, env)
+        if choice is ParentChoice.WAIT:
+            return start(plan, settings, env, parent)
+        _cancel_parent(parent, settings, env, io)
+        try:
+            # A local run takes seconds to end after its cancel, and nobody else keeps its GPUs from the child until then.
+            return start(plan, settings, env, parent if plan.backend == "local" else None)
+        except UserError as error:
+            raise UserError(
+                f"the parent {parent.run_id} was cancelled, but its child was refused: {error.message}",
+                error.hint,
+            ) from None
+
+
+def _cancel_parent(parent: Run, settings: Settings, env: Mapping[str, str], io: Io) -> None:
+    try:
+        perform(plan_action(Verb.CANCEL, (parent.run_id,), settings, env, io), env, io.now())
+    except HasEnded:
+        pass  # by itself, in between
+    except UserError as error:
+        raise UserError(
+            f"nothing was launched: the parent {parent.run_id} was not cancelled: {error.message}", error.hint
+        ) from None
+
+
+def _comparable(script: str, run_id: str) -> list[str]:
+    return _RUN_JSON.sub("<<'COACH_RUN_JSON' …\n", script).replace(run_id, "RUN_ID").splitlines()
+
+
+def _env(value: Any) -> dict[str, str]:
+    return {str(key): str(item) for key, item in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _seconds(value: Any) -> int:
+    return value if isinstance(value, int) else parse_time(str(value), "the fix's time")
+
+
+def _word(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if name == "time_limit_s" and isinstance(value, int):
+        return format_time(value)
+    return show(value)

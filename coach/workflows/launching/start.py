@@ -1,0 +1,228 @@
+"""A plan becomes a run: its directory, its code, and a job in the queue or a supervisor on this machine.
+
+The one place where both backends meet. The run directory is complete before anything can start in it, and a refused submission
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from coach import runs
+from coach.config import DEFAULT_CLUSTER, Settings
+from coach.launch import local
+from coach.launch import submit as slurm
+from coach.launch.refusal import Refused
+from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
+from coach.model.errors import UserError
+from coach.model.launching.launch import Plan, Submitted
+from coach.model.slurm.cluster import is_final
+from coach.model.training.run import Run
+from coach.node import share
+from coach.sources.io import Io, Query, SystemIo, scrubbed_environment
+from coach.sources.machine.disk import why_not_writable
+from coach.sources.runs.local_process import identify, state_of
+from coach.workflows.launching.prepare import prepare as prepare
+from coach.workflows.launching.refusals import explained, keep_question
+from coach.workflows.readonly import refuse_if_readonly
+
+_LOOK_INTERVAL_S = 0.5
+_QUEUE_INTERVAL_S = 5.0
+_FORGOTTEN_WAIT_S = 30.0
+"""How long an exit.json may take to appear on a shared file system after Slurm has forgotten the job."""
+
+
+_OTHER_ROOT = "set runs_root in config.toml to a directory of yours"
+
+
+def make_ready(plan: Plan) -> None:
+    """What a run needs before its record: its directory, the folder in which Slurm opens the logs, and the
+    code."""
+    with _told(plan):
+        _make_code(plan)
+        paths = runs.create_run_dir(Path(plan.run_dir).parent, plan.run_id)
+        if plan.backend == "slurm":
+            runs.link_scheduler_logs(paths)
+
+
+def check_ready(plan: Plan) -> None:
+    """Fail where `make_ready` would, and make no run.
+
+    The code is there afterwards, so that the printed script can be started by hand.
+
+    Such a script makes its run directory itself, but for the folder that Slurm needs before it.
+    """
+    run_dir = Path(plan.run_dir)
+    with _told(plan):
+        if os.path.lexists(run_dir):
+            raise FileExistsError
+        why = why_not_writable(run_dir.parent)
+        if why is not None:
+            raise UserError(why, _OTHER_ROOT)
+        _make_code(plan)
+        if plan.backend == "slurm":
+            (run_dir.parent / runs.LOGS_FOLDER).mkdir(mode=0o700, exist_ok=True)
+
+
+def _make_code(plan: Plan) -> None:
+    files = snapshot_files(Path(plan.own_trainers) if plan.own_trainers else None)
+    if plan.own_trainers and code_dir(Path(plan.run_dir).parent, files) != Path(plan.code_dir):
+        raise UserError(
+            f"{plan.own_trainers}: the trainer was changed since the plan was made", "make the plan again"
+        )
+    make_snapshot(Path(plan.code_dir), files)
+
+
+@contextlib.contextmanager
+def _told(plan: Plan) -> Iterator[None]:
+    """What the file system refuses, in words for the user."""
+    try:
+        yield
+    except FileExistsError:
+        raise UserError(f"{plan.run_dir}: this run exists already") from None
+    except OSError as error:
+        raise UserError(f"{error.filename or plan.run_dir}: {error.strerror}", _OTHER_ROOT) from None
+
+
+def submit(
+    plan: Plan, settings: Settings, env: Mapping[str, str], io: Io, after: Run | None = None
+) -> Submitted:
+    """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it is refused."""
+    with written_run(plan, settings, io):
+        return start(plan, settings, env, after)
+
+
+@contextlib.contextmanager
+def written_run(plan: Plan, settings: Settings, io: Io) -> Iterator[None]:
+    """Write all that the run needs to start; what is refused inside of the block takes it away again.
+
+    Without an answer it stays: the job may be in the queue, and would find no folder for its logs.
+    """
+    refuse_if_readonly(settings, "launches nothing")
+    make_ready(plan)
+    paths = runs.RunPaths(plan.run_dir)
+    try:
+        runs.write_atomic(paths.job_script, plan.script)
+        submitted: dict[str, Any] = {"submitted_time_s": io.now(), "state": "PENDING"}
+        if plan.backend == "slurm" and settings.cluster != DEFAULT_CLUSTER:
+            submitted["cluster"] = settings.cluster
+        if plan.backend == "slurm":
+            submitted["launcher"] = identify(psutil.Process())
+        runs.write_json(paths.run_json, {**plan.run_json, **submitted})
+    except OSError as error:
+        shutil.rmtree(paths.run_dir, ignore_errors=True)
+        raise UserError(f"{paths.run_dir}: cannot be written: {error.strerror or error}") from None
+    share.share(paths)  # why it could not be is said by the plan, and in the job's log
+    try:
+        yield
+    except slurm.NoAnswer:
+        with contextlib.suppress(OSError, runs.RunFileError):
+            runs.update_json(paths.run_json, {"launcher": None})
+        raise
+    except UserError as error:
+        if isinstance(error, Refused):
+            keep_question(error, settings)
+        share.withdraw(paths)
+        shutil.rmtree(paths.run_dir, ignore_errors=True)
+        raise
+
+
+def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | None = None) -> Submitted:
+    """Start a run that is written. Raises UserError when it is refused."""
+    paths = runs.RunPaths(plan.run_dir)
+    if plan.backend == "local":
+        local.start(paths.run_dir, env, Path(after.run_dir) if after else None)
+        return Submitted(plan.run_id, plan.run_dir, plan.run_id, "PENDING")
+    try:
+        accepted = slurm.submit(
+            paths.job_script, env, settings.sbatch_timeout_s, after.job_id if after else None
+        )
+    except Refused as refused:
+        raise explained(
+            refused, plan, SystemIo(scrubbed_environment(env), timeout_s=settings.slurm_timeout_s)
+        ) from None
+    runs.update_json(paths.run_json, {"job_id": accepted.job_id, "launcher": None, "found_by": None})
+    notes = tuple(f"sbatch: {line}" for line in accepted.lines)
+    return Submitted(plan.run_id, plan.run_dir, accepted.job_id, "PENDING", notes)
+
+
+def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], None]) -> str | None:
+    """The state in which the run ended; None when nobody can say. A controller that does not answer is waited for."""
+    if backend == "local":
+        return _wait_local(submitted)
+    return _Queue(submitted, io, on_note).wait()
+
+
+def _wait_local(submitted: Submitted) -> str | None:
+    paths = runs.RunPaths(submitted.run_dir)
+    while True:
+        try:
+            state = state_of(runs.read_json(paths.run_json))
+            if is_final(state):
+                # A supervisor that ended between its last word and this look has written it by now.
+                return state_of(runs.read_json(paths.run_json))
+        except runs.RunFileError as error:
+            raise UserError(str(error)) from None
+        time.sleep(_LOOK_INTERVAL_S)
+
+
+class _Queue:
+    """Waits for a job: the run directory is looked at often, the controller is asked seldom."""
+
+    def __init__(self, submitted: Submitted, io: Io, on_note: Callable[[str], None]) -> None:
+        self._submitted = submitted
+        self._io = io
+        self._on_note = on_note
+        self._last_note: str | None = None
+
+    def wait(self) -> str | None:
+        asked_s = forgotten_since_s = None
+        while True:
+            now_s = time.monotonic()
+            has_said = is_final(self._said())
+            if asked_s is None or now_s - asked_s >= (1.0 if has_said else _QUEUE_INTERVAL_S):
+                asked_s = now_s
+                state = self._ask()
+                if is_final(state):
+                    return state
+                if state == "COMPLETING" and has_said:
+                    return self._said()
+                if state != "":
+                    forgotten_since_s = None
+                elif has_said:
+                    return self._said()
+                else:
+                    forgotten_since_s = forgotten_since_s or now_s
+                    if now_s - forgotten_since_s >= _FORGOTTEN_WAIT_S:
+                        return None
+            time.sleep(_LOOK_INTERVAL_S)
+
+    def _said(self) -> str | None:
+        """What the run directory says of its end."""
+        try:
+            state = runs.read_json(runs.RunPaths(self._submitted.run_dir).exit_json).get("state")
+        except runs.RunFileError:
+            return None
+        return state if isinstance(state, str) else None
+
+    def _ask(self) -> str | None:
+        """The state in the queue; empty when Slurm has forgotten the job, None when it does not answer."""
+        argv = ("squeue", "-h", "-a", "-t", "all", "-j", self._submitted.job_id, "-o", "%T")
+        result = self._io.run(Query("job-state", argv))
+        if result.returncode == 0:
+            return result.stdout.decode("ascii", "replace").strip().split("\n")[0]
+        if "Invalid job id" in result.stderr:
+            return ""
+        words = result.error or " ".join(result.stderr.split())
+        if words != self._last_note:
+            self._last_note = words
+            self._on_note(f"still waiting: {words}")
+        return None

@@ -1,0 +1,169 @@
+"""A learner names the cause of a drill's run: judged, kept in its directory, and shown with its proof.
+
+Apart from launching drills: here alone the run is judged as it truly is while everybody else is told to answer first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach import runs
+from coach.config import Settings
+from coach.launch.recipe import get_recipe, lesson_of
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis, Finding
+from coach.model.snapshot import TargetSnapshot
+from coach.model.teaching.drill import Answer, Drill
+from coach.model.training.run import Run
+from coach.rules.base import Rule
+from coach.rules.blindness import Sight
+from coach.rules.documentation import rule_page
+from coach.rules.engine import Engine
+from coach.rules.registry import signatures
+from coach.sources.io import Io
+from coach.sources.runs.run_files import read_answer
+from coach.sources.runs.run_index import RunIndex
+from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import Target, TargetKind, list_runs
+from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.sharing import share_answer
+from coach.workflows.teaching.drills import get_drill
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A cause of the short list, and what the rule that looks for it says it is."""
+
+    cause: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How far a learner is with a run, and what is told."""
+
+    run_id: str
+    run_dir: str
+    drill: str
+    choices: tuple[Choice, ...]
+    answer: Answer | None = None
+    """None while nothing was answered."""
+    planted: str | None = None
+    """None while there is something left to find. So are the next two."""
+    findings: tuple[Finding, ...] = ()
+    """Those of the run, the primary one first."""
+    lesson: str = ""
+    against: tuple[str, ...] = ()
+    """What speaks against a wrong answer, one line each."""
+
+
+def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user: str) -> Judgement:
+    """Judge the cause that is named, None to give up, and keep it. `text` is a run id, or a drill's name for its newest run.
+
+    Raises UserError for a run that is none of a drill, that is settled, and for a cause that is not on the list.
+    """
+    run = run_of_drill(text, settings, io)
+    drill = get_drill(run.drill or "")
+    before = read_answer(io, Path(run.run_dir))
+    if before is not None and before.is_settled:
+        how = f"{before.answer}, right" if before.is_right else "given up"
+        raise UserError(
+            f"{run.run_id}: answered already: {how}",
+            f"`coach check {run.run_id}` shows the proof; `coach drill {run.drill}` launches it again",
+        )
+    if cause is not None and cause not in (*drill.choices, *drill.also):
+        raise UserError(f"--answer {cause}: not on the list", f"one of {', '.join(drill.choices)}")
+    refuse_if_readonly(settings, "keeps no answer")
+    num_tries = (before.num_tries if before else 0) + (cause is not None)
+    answer = Answer(cause, cause in (drill.planted, *drill.also), io.now(), num_tries)
+    judgement = _judge(run, drill, answer, settings, io, user)
+    try:
+        runs.write_json(runs.RunPaths(run.run_dir).drill_answer_json, _as_json(answer))
+    except OSError as error:
+        raise UserError(f"{run.run_dir}: the answer cannot be kept: {error.strerror}") from None
+    share_answer(run)
+    return judgement
+
+
+def tell_answer(run_dir: Path, io: Io) -> None:
+    """Keep that the cause of this run is no secret: nobody was asked for it."""
+    try:
+        runs.write_json(runs.RunPaths(run_dir).drill_answer_json, _as_json(Answer(None, False, io.now(), 0)))
+    except OSError as error:
+        raise UserError(f"{run_dir}: cannot be written: {error.strerror}") from None
+
+
+def read_judgement(text: str, settings: Settings, io: Io, user: str) -> Judgement:
+    """What was told of the newest answer, again; the short list alone while there is none."""
+    run = run_of_drill(text, settings, io)
+    return _judge(run, get_drill(run.drill or ""), read_answer(io, Path(run.run_dir)), settings, io, user)
+
+
+def run_of_drill(text: str, settings: Settings, io: Io) -> Run:
+    """The run of this id, or the newest of the drill of this name. Raises UserError when there is none."""
+    known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
+    named = next((run for run in known if text in (run.run_id, run.job_id)), None)
+    run = named or next((run for run in known if run.drill == text), None)
+    if run is None:
+        get_drill(text)
+        raise UserError(f"{text}: not launched yet", f"`coach drill {text}` launches it")
+    if run.drill is None:
+        raise UserError(f"{run.run_id}: not the run of a drill", "`coach drill` lists the drills")
+    return run
+
+
+def _as_json(answer: Answer) -> dict[str, object]:
+    return {
+        "schema": runs.SCHEMA,
+        "answer": answer.answer,
+        "is_right": answer.is_right,
+        "time_s": answer.time_s,
+        "num_tries": answer.num_tries,
+    }
+
+
+def _judge(run: Run, drill: Drill, answer: Answer | None, settings: Settings, io: Io, user: str) -> Judgement:
+    rules = rules_of(settings)
+    name = run.drill or ""
+    open_ = Judgement(run.run_id, run.run_dir, name, _choices(drill, rules), answer)
+    if answer is None:
+        return open_
+    target = Target(run.run_id, TargetKind.RUN, Path(run.run_dir))
+    snapshot, history = read_once(target, settings, io, run.backend, user, signatures(rules))
+    diagnosis = Engine(rules).diagnose(snapshot, history)
+    if not answer.is_settled:
+        against = speaks_against(answer.answer or "", diagnosis, rules, snapshot, history)
+        return replace(open_, against=against)
+    lesson = lesson_of(get_recipe(name))
+    return replace(open_, planted=drill.planted, findings=diagnosis.findings, lesson=lesson)
+
+
+def _choices(drill: Drill, rules: Sequence[Rule]) -> tuple[Choice, ...]:
+    meanings: dict[str, str] = {}
+    for rule in rules:
+        meanings.setdefault(rule.cause, rule_page(type(rule)).summary)
+    return tuple(Choice(cause, meanings.get(cause, "")) for cause in drill.choices)
+
+
+def speaks_against(
+    cause: str,
+    diagnosis: Diagnosis,
+    rules: Sequence[Rule],
+    snapshot: TargetSnapshot,
+    history: History,
+) -> tuple[str, ...]:
+    """Why it is not this cause, without a word of what it is."""
+    found = [finding for finding in diagnosis.findings if finding.cause == cause]
+    if found:
+        return tuple(f"{each.rule} sees it, but something else came first: {each.summary}" for each in found)
+    sight = Sight.of(snapshot, history)
+    lines = []
+    for rule in (rule for rule in rules if rule.cause == cause):
+        page = rule_page(type(rule))
+        saw = "saw nothing of it" if sight.can_judge(rule) else "could not judge, for want of what it needs"
+        lines.append(f"{page.code} {saw}. It looks for this: {page.summary}")
+    return tuple(lines) or (f"no rule saw anything of {cause} in what was measured",)

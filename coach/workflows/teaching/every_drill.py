@@ -1,0 +1,199 @@
+"""The bar for coach itself: every drill is run, its planted cause found, mended, and the gain measured beside its fault-free twin.
+
+Nothing here helps the diagnosis: the rules judge the runs as they judge any, and what was planted is compared only afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach.analysis.comparing.same_steps import speedup
+from coach.analysis.comparing.steady_state import Estimate
+from coach.config import Settings
+from coach.launch.recipe import Recipe, find_drills
+from coach.launch.resources import Site
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest
+from coach.model.teaching.drill import Drill
+from coach.sources.io import Io
+from coach.workflows.launching.drill_request import twin_request
+from coach.workflows.launching.fix_offer import remedies
+from coach.workflows.teaching.drill_answer import tell_answer
+from coach.workflows.teaching.drills import why_skipped
+from coach.workflows.watching.launch_watch import Launches, Watched
+
+MIN_RATIO = 0.9
+"""A mended run has at least this share of its twin's throughput."""
+_AT_ONCE = 4
+"""So many on a cluster whose site does not limit them. On one machine there is one: others would slow down what is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillResult:
+    """What came of one drill. All but the first three are None where it was skipped, or ended before that was known."""
+
+    name: str
+    planted: str
+    skipped: str | None = None
+    run_dir: str | None = None
+    found: str | None = None
+    """The primary finding's cause."""
+    is_diagnosed: bool | None = None
+    seconds_to_finding: float | None = None
+    mended_by: str | None = None
+    """The fix that was applied, or what the learner edits."""
+    is_fixed: bool | None = None
+    throughput_ratio: Estimate | None = None
+    """Of the child to the twin, over the same steps; None where the edit is the twin, or nothing was measured."""
+    misses: tuple[str, ...] = ()
+    """The bars that it missed, one line each."""
+
+
+def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
+    """The drills of these names, all without any. Raises UserError for one that there is not, or that cannot be read."""
+    drills, problems = find_drills()
+    if problems:
+        raise problems[0]
+    known = {drill.name: drill for drill in drills}
+    for name in names:
+        if name not in known:
+            raise UserError(f"--only {name}: no such drill", f"one of {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else drills
+
+
+def run_drills(
+    drills: Sequence[Recipe],
+    given: LaunchRequest,
+    launches: Launches,
+    settings: Settings,
+    site: Site,
+    io: Io,
+) -> Generator[DrillResult]:
+    """Each drill's result as it comes. Left early, it cancels what runs. `given`: the environment that all of them run in."""
+    at_once = 1 if site.backend == "local" else settings.limits.max_running or _AT_ONCE
+    conduct = _Conduct(given, launches, site, io)
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(conduct.drill, recipe) for recipe in drills]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            launches.stop()
+            pool.shutdown(cancel_futures=True)
+
+
+class _Conduct:
+    """Runs one drill after the other; a twin that several have in common is run once."""
+
+    def __init__(self, given: LaunchRequest, launches: Launches, site: Site, io: Io) -> None:
+        self._given, self._launches, self._site, self._io = given, launches, site, io
+        self._twins: dict[str, Future[Watched]] = {}
+        self._lock = threading.Lock()
+
+    def drill(self, recipe: Recipe) -> DrillResult:
+        drill = recipe.drill
+        assert drill is not None
+        result = DrillResult(recipe.name, drill.planted, skipped=why_skipped(drill, self._site))
+        if result.skipped is not None:
+            return result
+        causes = (drill.planted, *drill.also)
+        try:
+            ran = self._launches.run(
+                replace(self._given, recipe=recipe.name),
+                causes=causes,
+                on_launched=lambda submitted: tell_answer(Path(submitted.run_dir), self._io),
+            )
+        except UserError as refused:
+            if recipe.requires:  # the environment lacks what the recipe says it needs
+                return replace(result, skipped=refused.message)
+            return replace(result, is_diagnosed=False, misses=(f"it was refused: {refused.message}",))
+        result = _diagnosed(replace(result, run_dir=ran.submitted.run_dir), ran, drill)
+        try:
+            return self._mended(result, ran, drill)
+        except UserError as refused:
+            return _missing(replace(result, is_fixed=False), f"what mends it was refused: {refused.message}")
+
+    def _mended(self, result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
+        asked = twin_request(drill, self._site.backend)
+        twin = self._twin(replace(asked, environment=self._given.environment, python=self._given.python))
+        if not twin.is_well:
+            result = _missing(result, f"its twin {twin.submitted.run_id} is not silent: {_words(twin)}")
+        tried = self._tried(result, ran, twin, drill)
+        if tried is not None and (tried.is_fixed or drill.mend is None):
+            return tried
+        if drill.mend is None:
+            return _missing(replace(result, is_fixed=False), "its finding has no fix that can be applied")
+        in_vain = f"{tried.mended_by}: not enough; " if tried is not None else ""
+        return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
+
+    def _tried(self, result: DrillResult, ran: Watched, twin: Watched, drill: Drill) -> DrillResult | None:
+        """What the primary finding's first fix did; None where it is in words, and a learner would edit the code.
+
+        Where there is nothing to edit, the child's own first fix is the next, until one is well or the chain of fixes has to end.
+        """
+        tried, titles = None, []
+        while ran.snapshot.run is not None and ran.primary is not None:
+            found = remedies(ran.snapshot.run, [ran.primary])
+            if not found or (drill.mend is not None and found[0].fix != ran.primary.fixes[0]):
+                break
+            titles.append(found[0].fix.title)
+            ran = self._launches.run(found[0].request, ran.snapshot.run)
+            tried = _fixed(replace(result, mended_by="; ".join(titles)), ran, twin)
+            if tried.is_fixed or drill.mend is not None:
+                break
+        return tried
+
+    def _twin(self, request: LaunchRequest) -> Watched:
+        key = repr(request)
+        with self._lock:
+            known = self._twins.get(key)
+            future = self._twins[key] = known or Future()
+        if known is None:
+            try:
+                future.set_result(self._launches.run(request))
+            except Exception as error:  # for each that waits for it
+                future.set_exception(error)
+        return future.result()
+
+
+def _diagnosed(result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
+    found = ran.primary.cause if ran.primary is not None else None
+    is_diagnosed = found in (drill.planted, *drill.also)
+    seconds = ran.seconds_to_finding if drill.is_live else None
+    result = replace(result, found=found, is_diagnosed=is_diagnosed, seconds_to_finding=seconds)
+    if not is_diagnosed:
+        return _missing(result, f"{drill.planted} is not its primary finding: {_words(ran)}")
+    if drill.is_live and seconds is None:
+        return _missing(result, "it was found only after the run's end")
+    return result
+
+
+def _fixed(result: DrillResult, child: Watched, twin: Watched) -> DrillResult:
+    """Whether the child is healthy and the cause gone, or it is as fast as the twin within the interval of their ratio."""
+    ratio = _ratio(twin, child)
+    is_fast = (
+        ratio is not None and child.state == "COMPLETED" and ratio.value + (ratio.noise or 0.0) >= MIN_RATIO
+    )
+    is_healthy = child.is_well and all(finding.cause != result.found for finding in child.findings)
+    result = replace(result, is_fixed=is_healthy or is_fast, throughput_ratio=ratio)
+    if result.is_fixed:
+        return result
+    return _missing(result, f"its child {child.submitted.run_id} is not healthy: {_words(child)}")
+
+
+def _ratio(twin: Watched, child: Watched) -> Estimate | None:
+    series = [ran.history.steps(ran.history.ranks[0]) if ran.history.ranks else () for ran in (twin, child)]
+    return speedup(*series)
+
+
+def _missing(result: DrillResult, miss: str) -> DrillResult:
+    return replace(result, misses=(*result.misses, miss))
+
+
+def _words(ran: Watched) -> str:
+    found = ", ".join(f"{each.rule} {each.cause}: {each.summary}" for each in (ran.loud or ran.findings[:1]))
+    return f"{ran.state}; {found or 'nothing was found'}"

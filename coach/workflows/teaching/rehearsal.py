@@ -1,0 +1,270 @@
+"""The rehearsal of a workshop: each recipe of the day launched small, as a learner would, and watched to its end.
+
+One after the other: so no run waits for another of the rehearsal or is slowed by it, what is measured is the site's, and the site's
+`max_running` holds by itself. Nothing that was started here is left running, however the rehearsal ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coach.analysis.queueing.pending_reasons import explain_pending
+from coach.analysis.teaching.workshop_capacity import place_of
+from coach.config import Settings
+from coach.launch.recipe import get_recipe
+from coach.launch.spelling import format_time, parse_mem_mib
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Severity
+from coach.model.launching.launch import Plan, Resources, Submitted
+from coach.model.slurm.job_action import Verb
+from coach.model.snapshot import TargetSnapshot
+from coach.model.teaching.rehearsal import Item, Place, Rehearsed, Shape, WorkshopPlan
+from coach.sources.io import Io
+from coach.sources.machine.user import user_name
+from coach.sources.slurm.node_sets import expand_nodes
+from coach.sources.slurm.reservations import RESERVATIONS_QUERY, parse_reservations
+from coach.workflows.backend import resolve_backend
+from coach.workflows.jobs.job_actions import HasEnded, perform, plan_action
+from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import Target, TargetKind
+from coach.workflows.launching.defaults import with_defaults
+from coach.workflows.launching.prepare import look_at_site
+from coach.workflows.launching.start import submit, wait
+from coach.workflows.launching.sweep import plan_all
+from coach.workflows.readonly import refuse_if_readonly
+from coach.workflows.sharing import unshared
+
+_CANCEL_WAIT_S = 90.0
+"""A cancelled job may use its KillWait, and its node an epilog."""
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WHOLE_NODE = "0"
+"""How Slurm spells all the memory of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A run of the rehearsal, and the state in which it will have ended; None when nobody can say."""
+
+    submitted: Submitted
+    ended: Future[str | None]
+
+
+class Rehearsal:
+    """Tries the recipes of one plan. The site is looked at once; raises UserError when it does not answer."""
+
+    def __init__(
+        self,
+        plan: WorkshopPlan,
+        settings: Settings,
+        env: Mapping[str, str],
+        io: Io,
+        on_note: Callable[[str], None],
+        max_queued_s: float,
+    ) -> None:
+        refuse_if_readonly(settings, "launches nothing")
+        self._plan = plan
+        self._settings = settings
+        self._env = env
+        self._io = io
+        self._note = on_note
+        self._max_queued_s = max_queued_s
+        asked = with_defaults(plan.items[0].request, settings).backend
+        self._backend = resolve_backend(asked, env, settings)
+        self._site = look_at_site(self._backend, io)
+        self._engine = LazyEngine(settings)
+        self._reservations: Mapping[str, tuple[str, ...]] | None = None
+
+    def try_one(self, item: Item) -> Rehearsed:
+        """Launch a recipe small, and watch it to its end. When it is interrupted, its run is cancelled first."""
+        recipe = get_recipe(item.request.recipe)
+        small = {"max_steps": self._plan.max_steps} if "max_steps" in recipe.parameters else {}
+        request = unshared(replace(item.request, set={**item.request.set, **small}))
+        try:
+            plan = plan_all(
+                with_defaults(request, self._settings),
+                *(self._settings, self._env, self._io, self._site, self._io.now()),
+            )
+        except UserError as refused:
+            return Rehearsed(item.name, problem=refused.message, hint=refused.hint)
+        group = (plan, *plan.others)
+        largest = max(group, key=lambda each: each.resources.world_size)
+        planned = Rehearsed(
+            item.name,
+            shape=_shape(largest.resources),
+            place=self._place(largest.resources),
+            num_runs=len(group),
+            time_limit_s=largest.resources.time_limit_s,
+            gpu_hours=None if item.request.set else recipe.gpu_hours,
+            warnings=plan.warnings,
+        )
+        try:
+            return self._launch(replace(largest, others=()), planned)
+        except UserError as refused:
+            return replace(planned, problem=refused.message, hint=refused.hint)
+
+    def _launch(self, plan: Plan, planned: Rehearsed) -> Rehearsed:
+        started: _Started | None = None
+        try:
+            with _held():  # an order is not left half given
+                started = self._start(plan)
+            self._note(f"{planned.name}: {plan.run_id} submitted as {started.submitted.job_id}")
+            state, waited_for = self._end_of(started)
+        except BaseException:
+            if started is not None:
+                self._cancel(started)
+            raise
+        tried = replace(planned, run_id=plan.run_id, run_dir=plan.run_dir)
+        return self._read(tried, started.submitted, state, waited_for)
+
+    def _start(self, plan: Plan) -> _Started:
+        started = _Started(submit(plan, self._settings, self._env, self._io), Future())
+        threading.Thread(target=self._wait, args=(started,), daemon=True, name="rehearsal").start()
+        return started
+
+    def _wait(self, started: _Started) -> None:
+        try:
+            started.ended.set_result(wait(started.submitted, self._backend, self._io, self._note))
+        except BaseException as problem:
+            started.ended.set_exception(problem)
+
+    def _end_of(self, started: _Started) -> tuple[str | None, str | None]:
+        """The state in which it ended, and the reason of the queue when it waited for too long and was cancelled."""
+        try:
+            return started.ended.result(timeout=self._max_queued_s), None
+        except TimeoutError:
+            snapshot, _ = self._look(started.submitted)
+        if snapshot.state != "PENDING":
+            return started.ended.result(), None
+        self._cancel(started)
+        reason = snapshot.job.reason if snapshot.job is not None else None
+        return "CANCELLED", reason or "no reason told"
+
+    def _cancel(self, started: _Started) -> None:
+        """End a run of this rehearsal, and see that it has ended."""
+        run_id = started.submitted.run_id
+        try:
+            with _held():
+                action = plan_action(Verb.CANCEL, (run_id,), self._settings, self._env, self._io)
+                perform(action, self._env, self._io.now())
+            started.ended.result(timeout=_CANCEL_WAIT_S)
+            self._note(f"{run_id} was cancelled")
+        except HasEnded:
+            return
+        except TimeoutError:
+            self._note(f"{run_id} was cancelled, but has not ended yet: look with `coach jobs`")
+        except UserError as problem:
+            self._note(f"{run_id} could not be cancelled: {problem.message}")
+
+    def _look(self, submitted: Submitted) -> tuple[TargetSnapshot, History]:
+        target = Target(submitted.run_id, TargetKind.RUN, Path(submitted.run_dir))
+        signatures = self._engine.signatures()
+        return read_once(target, self._settings, self._io, self._backend, user_name(), signatures)
+
+    def _read(
+        self, planned: Rehearsed, submitted: Submitted, state: str | None, waited_for: str | None
+    ) -> Rehearsed:
+        snapshot, history = self._look(submitted)
+        found = self._engine.diagnose(snapshot, history).findings
+        loud = (each for each in found if each.is_primary and each.severity >= Severity.WARNING)
+        run, exit_, job = snapshot.run, snapshot.exit, snapshot.job
+        steps = [history.steps(rank) for rank in history.ranks]
+        firsts = [each[0].time_s for each in steps if each and each[0].time_s is not None]
+        starts = (run.started_time_s if run else None, job.start_time_s if job else None)
+        ends = (
+            exit_.ended_time_s if exit_ else None,
+            run.ended_time_s if run else None,
+            job.end_time_s if job else None,
+        )
+        tried = replace(
+            planned,
+            job_id=submitted.job_id,
+            state=state or snapshot.state,
+            submitted_time_s=run.submitted_time_s if run is not None else None,
+            started_time_s=_first(starts),
+            first_step_time_s=min(firsts, default=None),
+            ended_time_s=_first(ends),
+            finding=next(loud, None),
+        )
+        if waited_for is not None:
+            why = explain_pending(waited_for)
+            limit = format_time(int(self._max_queued_s))
+            problem = f"waited {limit} in the queue and was cancelled: {waited_for}: {why.meaning}"
+            # Its end by our own hand is no finding, and Slurm calls the time of it a start.
+            return replace(tried, started_time_s=None, finding=None, problem=problem, hint=why.advice)
+        return tried if tried.state == "COMPLETED" else _broken(tried)
+
+    def _place(self, resources: Resources) -> Place | None:
+        nodes = self._site.nodes
+        if self._site.backend == "local":
+            return place_of("this machine", nodes)
+        name, is_exclusive = "all nodes", resources.mem == _WHOLE_NODE
+        for partition in self._site.partitions:
+            if partition.name == resources.partition:
+                name = f"partition {partition.name}"
+                nodes = tuple(node for node in nodes if partition.name in node.partitions)
+                is_exclusive = is_exclusive or partition.is_exclusive
+        if resources.reservation is not None:
+            kept = self._reserved().get(resources.reservation)
+            if kept is None:
+                return None
+            name = f"reservation {resources.reservation} of {name}"
+            nodes = tuple(node for node in nodes if node.name in kept)
+        return place_of(f"{name}, whole nodes" if is_exclusive else name, nodes, is_exclusive=is_exclusive)
+
+    def _reserved(self) -> Mapping[str, tuple[str, ...]]:
+        """Reservation → its nodes, asked once; empty where Slurm does not answer."""
+        if self._reservations is None:
+            result = self._io.run(RESERVATIONS_QUERY)
+            found, _ = parse_reservations(result.stdout.decode("utf-8", "surrogateescape"))
+            self._reservations = {each.name: expand_nodes(each.nodes) for each in found if each.nodes}
+        return self._reservations
+
+
+def _shape(resources: Resources) -> Shape:
+    mem = resources.mem
+    return Shape(
+        resources.num_nodes,
+        resources.gpus_per_node,
+        resources.cpus_per_task,
+        None if mem is None or mem == _WHOLE_NODE else parse_mem_mib(mem, "mem"),
+        resources.gpu_type,
+    )
+
+
+def _broken(tried: Rehearsed) -> Rehearsed:
+    """What is broken, by the cause that was found, else by how it ended."""
+    found, hint = tried.finding, f"coach check {tried.run_id}"
+    if found is None:
+        return replace(
+            tried, problem=f"it ended {tried.state or 'in a state that nobody can say'}", hint=hint
+        )
+    fix = next((f"{fix.title}; " for fix in found.fixes), "")
+    return replace(tried, problem=f"{found.rule} {found.name}: {found.summary}", hint=f"{fix}{hint}")
+
+
+def _first(times: Iterable[float | None]) -> float | None:
+    return next((time_s for time_s in times if time_s is not None), None)
+
+
+@contextlib.contextmanager
+def _held() -> Iterator[None]:
+    """An interruption that comes within waits for the end of the block, and is a KeyboardInterrupt then."""
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in _INTERRUPTIONS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            raise KeyboardInterrupt

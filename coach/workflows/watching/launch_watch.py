@@ -1,0 +1,239 @@
+"""A launch that is watched to its end by who made it: what was found while it ran, and what its whole run shows.
+
+Apart from the screens' session, because here nothing is withheld, each run has an engine of its own, and the own queue is asked once for
+all runs that are watched at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coach import runs
+from coach.config import Settings
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Finding, Severity
+from coach.model.launching.launch import LaunchRequest, Submitted
+from coach.model.reading import JobList, Reading
+from coach.model.slurm.cluster import is_final
+from coach.model.slurm.job_action import Verb
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.monitor.monitor import Monitor
+from coach.rules.base import Rule
+from coach.rules.engine import Engine
+from coach.rules.registry import signatures
+from coach.sources.base import PollingSource
+from coach.sources.io import Io
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.workflows.jobs.job_actions import perform, plan_action
+from coach.workflows.judging.lazy_engine import rules_of
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
+from coach.workflows.launching.fix_offer import plan_child
+from coach.workflows.launching.prepare import num_alive_runs, prepare
+from coach.workflows.launching.start import submit, wait
+from coach.workflows.sharing import unshared
+
+_LOOK_INTERVAL_S = 1.0
+_ROOM_INTERVAL_S = 5.0
+_FORGOTTEN_S = 60.0
+"""How long a job may be in no queue before its end is believed though its directory does not tell it."""
+
+
+class Stopped(Exception):
+    """The run was cancelled, because nobody waits for it any longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A run that has ended."""
+
+    submitted: Submitted
+    snapshot: TargetSnapshot
+    history: History
+    findings: tuple[Finding, ...]
+    """Those of the whole run, the primary one first."""
+    seconds_to_finding: float | None
+    """From its first step to the look that found what was looked for, while it ran; None: not before its end, or it took no step."""
+
+    @property
+    def state(self) -> str | None:
+        return self.snapshot.state
+
+    @property
+    def loud(self) -> tuple[Finding, ...]:
+        """The findings at warning or above."""
+        return tuple(finding for finding in self.findings if finding.severity >= Severity.WARNING)
+
+    @property
+    def is_well(self) -> bool:
+        return self.state == "COMPLETED" and not self.loud
+
+    @property
+    def primary(self) -> Finding | None:
+        return next((finding for finding in self.findings if finding.is_primary), None)
+
+
+class Launches:
+    """Launches runs and watches them, from several threads, within what the site allows at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        env: Mapping[str, str],
+        io: Io,
+        backend: str,
+        user: str,
+        on_note: Callable[[str], None],
+    ) -> None:
+        self._settings, self._env, self._io, self._backend, self._user = settings, env, io, backend, user
+        self._on_note = on_note
+        self._rules: Sequence[Rule] = rules_of(settings)
+        self._queue = _Queue(jobs_source(io, backend, settings, user)) if backend == "slurm" else None
+        self._launching = threading.Lock()
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Cancel what runs, and launch nothing more."""
+        self._stop.set()
+
+    def run(
+        self,
+        request: LaunchRequest,
+        parent: Run | None = None,
+        causes: Collection[str] = (),
+        on_launched: Callable[[Submitted], None] = lambda submitted: None,
+    ) -> Watched:
+        """Launch and watch to the end. `causes` are those that are looked for as the primary finding while it runs.
+
+        Raises UserError when the launch is refused, Stopped when it was stopped.
+        """
+        with self._launching:
+            self._wait_for_room()
+            settings, env, io = self._settings, self._env, self._io
+            if parent is not None:
+                plan = plan_child(request, parent, settings, env, io)
+            else:
+                plan = prepare(unshared(request), settings, env, io, time.time())
+            submitted = submit(plan, settings, env, io)
+        on_launched(submitted)
+        self._on_note(f"{plan.recipe}: {submitted.run_id}")
+        seconds = self._watch(submitted, causes)
+        if self._backend == "local":
+            wait(submitted, self._backend, io, self._on_note)
+        queue = self._queue.jobs if self._queue is not None else None
+        snapshot, history = read_once(
+            *(_target_of(submitted), settings, io, self._backend, self._user, signatures(self._rules)),
+            queue=queue,
+        )
+        _record_end(snapshot)
+        findings = Engine(self._rules).diagnose(snapshot, history).findings
+        return Watched(submitted, snapshot, history, findings, seconds)
+
+    def _wait_for_room(self) -> None:
+        most = self._settings.limits.max_running
+        while most is not None and num_alive_runs(self._settings, self._io, self._io.now()) >= most:
+            self._pause(_ROOM_INTERVAL_S)
+        self._pause(0.0)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise Stopped
+
+    def _watch(self, submitted: Submitted, causes: Collection[str]) -> float | None:
+        target, io = _target_of(submitted), self._io
+        sources = {
+            key: make()
+            for key, make in target_sources(
+                target, io, lambda: signatures(self._rules), OutputPaths(io)
+            ).items()
+        }
+        monitor = Monitor(self._user, Engine(self._rules).diagnose, known_cluster(self._settings))
+        monitor.watch({target.name: [key.partition(":")[0] for key in sources]})
+        seconds: float | None = None
+        known_s = time.monotonic()
+        while True:
+            for source in sources.values():
+                for reading in source.poll():
+                    monitor.apply(reading)
+            if self._queue is not None:
+                for reading in self._queue.look():
+                    monitor.apply(reading)
+            picture = monitor.snapshot(io.now())
+            seen = picture.targets[target.name]
+            if seen.job is not None:
+                known_s = time.monotonic()
+            is_in_queue = seen.job is not None and not is_final(seen.job.state)
+            if not is_in_queue and (seen.has_ended or self._is_forgotten(known_s)):
+                return seconds
+            diagnosis = picture.diagnoses.get(target.name)
+            if seconds is None and diagnosis is not None and _names(diagnosis.findings, causes):
+                first_s = _first_step_s(monitor.history(target.name))
+                seconds = None if first_s is None else max(0.0, io.now() - first_s)
+            try:
+                self._pause(_LOOK_INTERVAL_S)
+            except Stopped:
+                self._cancel(submitted)
+                raise
+
+    def _is_forgotten(self, known_s: float) -> bool:
+        return self._queue is not None and time.monotonic() - known_s > _FORGOTTEN_S
+
+    def _cancel(self, submitted: Submitted) -> None:
+        with contextlib.suppress(UserError):  # it has ended by itself
+            action = plan_action(Verb.CANCEL, (submitted.run_id,), self._settings, self._env, self._io)
+            perform(action, self._env, self._io.now())
+
+
+class _Queue:
+    """The own queue, asked once for all that watch a job in it."""
+
+    def __init__(self, source: PollingSource) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._asked_s: float | None = None
+        self._readings: tuple[Reading, ...] = ()
+        self.jobs: JobList | None = None
+        """The newest answer."""
+
+    def look(self) -> tuple[Reading, ...]:
+        with self._lock:
+            now_s = time.monotonic()
+            if self._asked_s is None or now_s - self._asked_s >= self._source.interval_s:
+                self._asked_s, self._readings = now_s, tuple(self._source.poll())
+                for reading in self._readings:
+                    self.jobs = reading.payload if isinstance(reading.payload, JobList) else self.jobs
+            return self._readings
+
+
+def _target_of(submitted: Submitted) -> Target:
+    return Target(submitted.run_id, TargetKind.RUN, Path(submitted.run_dir))
+
+
+def _names(findings: Sequence[Finding], causes: Collection[str]) -> bool:
+    return any(finding.is_primary and finding.cause in causes for finding in findings)
+
+
+def _first_step_s(history: History) -> float | None:
+    """When the first step that is known began."""
+    firsts = [next(iter(history.steps(rank)), None) for rank in history.ranks]
+    return min(
+        (step.time_s - (step.step_time_s or 0.0) for step in firsts if step and step.time_s is not None),
+        default=None,
+    )
+
+
+def _record_end(snapshot: TargetSnapshot) -> None:
+    """Keep how a job ended that could not say so itself: it counts as running otherwise."""
+    run, job = snapshot.run, snapshot.job
+    if run is not None and job is not None and is_final(job.state) and not is_final(run.state):
+        with contextlib.suppress(OSError, runs.RunFileError):
+            runs.update_json(
+                runs.RunPaths(run.run_dir).run_json, {"state": job.state, "ended_time_s": job.end_time_s}
+            )

@@ -1,0 +1,198 @@
+"""Record a session, and open a recording as a session: the same sources, the same screens, another Io."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coach.config import DEFAULT_CLUSTER, Settings
+from coach.model.errors import UserError
+from coach.model.slurm.cluster import GpuCount, Node, is_final
+from coach.model.slurm.job_action import JobAction
+from coach.model.snapshot import Snapshot, Watch
+from coach.model.training.telemetry import Rung
+from coach.recorder import (
+    Header,
+    Names,
+    RecordingIo,
+    ReplayIo,
+    anonymize,
+    attached_path,
+    open_recording,
+)
+from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.machine.local_cluster import LocalClusterSource
+from coach.sources.machine.this_machine import read_machine
+from coach.sources.machine.user import user_name
+from coach.sources.rpc_budget import RpcBudget
+from coach.sources.runs.local_process import as_recorded
+from coach.sources.slurm.configuration import RateLimitSource
+from coach.sources.slurm.overlap_step import RecordedStream
+from coach.workflows.jobs.attach import begin_attach, rung_of, streams
+from coach.workflows.judging.targets import SourceFactory, TargetKind, resolve_target
+from coach.workflows.watching.live_session import WatchSession, slurm_sources
+
+REPLAY_INTERVAL_S = 1.0
+"""A recording costs no controller anything: it is asked as often as its screens are drawn."""
+MAX_FOLLOWED_RUNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a recording holds."""
+
+    num_entries: int
+    num_bytes: int
+    size_bytes: int
+    followed: tuple[str, ...]
+    """Runs, and jobs that were measured from inside."""
+    problems: tuple[str, ...] = ()
+    """Why a job was not measured any longer."""
+
+
+def open_replay(
+    path: Path, settings: Settings, speed: float = 1.0, clock: Callable[[], float] = time.monotonic
+) -> WatchSession:
+    """A session that plays a recording. Raises UserError when the file is not one."""
+    recording = open_recording(path)
+    header = recording.header
+    machine = _parse_machine(header.machine, path) if header.machine is not None else None
+
+    def local_replay(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
+        def make() -> LocalClusterSource:
+            return LocalClusterSource(
+                io,
+                settings.runs_root,
+                user,
+                REPLAY_INTERVAL_S,
+                read_node=lambda: machine or Node("local", "unknown", None, (), None, None, None, None, ()),
+                # Which processes lived, and where, is told by the recorded files alone.
+                look=as_recorded,
+            )
+
+        return {"jobs": make}
+
+    replayed = replace(
+        settings,
+        runs_root=Path(header.runs_root),
+        cluster=DEFAULT_CLUSTER,
+        jobs_interval_s=REPLAY_INTERVAL_S,
+        nodes_interval_s=REPLAY_INTERVAL_S,
+        is_readonly=True,
+    )
+    io = ReplayIo(recording, clock, speed)
+    session = WatchSession(
+        replayed,
+        header.backend,
+        io,
+        header.user,
+        cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
+        can_write=False,
+        look=as_recorded,
+    )
+    for job_id, rung in header.attached.items():
+        if rung in Rung.__members__:
+            stream = RecordedStream(io, job_id, attached_path(job_id), Rung[rung], REPLAY_INTERVAL_S)
+            session.attach(job_id, (stream,))
+    return session
+
+
+def record(
+    file: Path,
+    settings: Settings,
+    backend: str,
+    env: Mapping[str, str],
+    *,
+    run_ids: Sequence[str] = (),
+    measured: Sequence[JobAction] = (),
+    is_anonymized: bool = False,
+    duration_s: float | None = None,
+    wait: Callable[[float | None], object],
+) -> Kept:
+    """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs that are active are followed as they come.
+
+    `measured` are jobs of others than coach to be measured from inside meanwhile, each as it was said yes to (`plan_attach`).
+    Raises UserError when the file cannot be made or a run is not known.
+    """
+    budget, user = RpcBudget(), user_name()
+    system = SystemIo(
+        scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, before_command=budget.acquire
+    )
+    if backend == "slurm":
+        list(RateLimitSource(system, budget.limit_by_site).poll())
+    for run_id in run_ids:
+        if resolve_target(run_id, settings, system, backend, user).kind is not TargetKind.RUN:
+            raise UserError(f"{run_id}: not a run", "`coach runs` lists the runs")
+    attached = {action.job_ids[0]: action for action in measured}
+    for action in measured:
+        begin_attach(action, settings)
+    # With names to strike, what is written first is for nobody's eyes.
+    raw = file.with_name(f".{file.name}.raw") if is_anonymized else file
+    header = Header(
+        time_s=system.now(),
+        backend=backend,
+        user=user,
+        runs_root=str(settings.runs_root),
+        machine=asdict(read_machine()) if backend == "local" else None,
+        targets=tuple(run_ids),
+        attached={job_id: rung_of(action).name for job_id, action in attached.items()},
+    )
+    try:
+        if file.exists():
+            raise UserError(f"{file}: exists already", "choose another name, or remove it first")
+        io = RecordingIo(system, raw, header)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+    names = Names()
+    names.users.add(user)
+    names.add_path(env.get("HOME", ""))
+    followed = [*run_ids, *attached]
+    session = WatchSession(settings, backend, io, user, on_reading=names.add_reading)
+
+    def follow(snapshot: Snapshot) -> None:
+        active = [run.run_id for run in snapshot.runs if not is_final(run.state)]
+        fresh = [run_id for run_id in active if run_id not in followed]
+        if not run_ids and fresh and len(followed) < MAX_FOLLOWED_RUNS:
+            followed.extend(fresh[: MAX_FOLLOWED_RUNS - len(followed)])
+            session.watch(Watch(targets=tuple(followed)))
+
+    session.watch(Watch(targets=tuple(followed)))
+    for job_id, action in attached.items():
+        keep = partial(io.append, attached_path(job_id))
+        session.attach(job_id, streams(action, job_id, env, keep))
+    session.start(follow)
+    try:
+        wait(duration_s)
+    finally:
+        budget.close()
+        session.stop()
+        io.close()
+        if is_anonymized:
+            _strike(raw, file, names)
+    told = (session.snapshot.sources.get(f"{RecordedStream.name}:{job_id}") for job_id in attached)
+    problems = tuple(status.error for status in told if status is not None and status.error is not None)
+    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed), problems)
+
+
+def _strike(raw: Path, file: Path, names: Names) -> None:
+    try:
+        recording = open_recording(raw)
+        if recording.header.machine is not None:
+            names.hosts.add(str(recording.header.machine["name"]))
+        anonymize(recording, names, file)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+    finally:
+        raw.unlink(missing_ok=True)
+
+
+def _parse_machine(value: Mapping[str, Any], path: Path) -> Node:
+    try:
+        gpus = tuple(GpuCount(**gpu) for gpu in value["gpus"])
+        return Node(**{**value, "partitions": tuple(value["partitions"]), "gpus": gpus})
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: the recording's header is damaged: {error}") from None

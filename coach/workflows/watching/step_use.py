@@ -1,0 +1,43 @@
+"""What Slurm itself measures of one's running jobs: the peaks of all their steps, by one `sstat` for all of them, on demand.
+
+It enters no job, so it is what is known of a job that coach did not launch before anybody says yes to a step in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from coach.model.errors import UserError
+from coach.model.training.telemetry import StepUse
+from coach.sources.io import Io
+from coach.sources.slurm.job_allocation import parse_steps, steps_query
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.text import failure_words
+
+_MAX_JOBS = 50
+"""sstat asks the nodes of every job that it is given."""
+
+StepUses = Mapping[str, tuple[StepUse, ...]]
+"""By the jobs' numbers, those that srun takes."""
+
+
+def read_step_use(io: Io, user: str) -> StepUses:
+    """Raises UserError in Slurm's words."""
+    queue = io.run(jobs_query(user))
+    if queue.returncode != 0:
+        raise UserError(queue.error or failure_words(queue.stderr))
+    text = queue.stdout.decode("utf-8", "surrogateescape")
+    jobs, _ = parse_jobs(text, queue.query.separator, queue.query.record_end)
+    ids = [job.raw_job_id for job in jobs if job.state == "RUNNING" and job.raw_job_id is not None]
+    if not ids:
+        return MappingProxyType({})
+    answer = io.run(steps_query(ids[-_MAX_JOBS:]))
+    steps = parse_steps(answer.stdout.decode("utf-8", "replace"))
+    if not steps and answer.returncode != 0:
+        raise UserError(answer.error or failure_words(answer.stderr))
+    found: dict[str, tuple[StepUse, ...]] = {}
+    for step in steps:
+        job_id = step.step_id.partition(".")[0]
+        found[job_id] = (*found.get(job_id, ()), step)
+    return MappingProxyType(found)

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from coach.analysis.comparing.steady_state import estimate, steady
+from coach.analysis.comparing.two_runs import (
+    BETTER,
+    NO_DIFFERENCE,
+    NOT_COMPARABLE,
+    WORSE,
+    Comparison,
+    Row,
+    compare,
+)
+from coach.lookback.history import History
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.metrics import MetricEvent, Step
+from coach.model.training.run import Run
+from coach.model.training.telemetry import HostSample
+from tests.rules import examples
+
+
+def series(
+    step_time_s: float, seed: int, count: int = 200, batch: int = 64, memory: float = 1000.0
+) -> list[Step]:
+    """Steps whose time scatters by 5 %, and whose loss falls with a little noise."""
+    noise = random.Random(seed)
+    times = [step_time_s * noise.gauss(1.0, 0.05) for _ in range(count)]
+    return [
+        Step(
+            0,
+            number,
+            1000.0 + number,
+            loss=2.0 + math.exp(-number / 30) + noise.gauss(0.0, 0.02),
+            num_samples_global=batch,
+            step_time_s=seconds,
+            data_time_s=0.1 * seconds,
+            memory_reserved_mib=memory,
+        )
+        for number, seconds in enumerate(times, 1)
+    ]
+
+
+def against(
+    before: Sequence[Step], after: Sequence[Step], before_run: Run | None = None, after_run: Run | None = None
+) -> Comparison:
+    def side(steps: Sequence[Step]) -> History:
+        return examples.history(steps)
+
+    return compare(
+        TargetSnapshot("a", None, run=before_run),
+        side(before),
+        TargetSnapshot("b", None, run=after_run),
+        side(after),
+    )
+
+
+def row(comparison: Comparison, quantity: str) -> Row:
+    return next(row for row in comparison.rows if row.quantity == quantity)
+
+
+def test_two_runs_of_the_same_thing_do_not_differ_beyond_their_noise() -> None:
+    comparison = against(series(0.1, seed=1), series(0.1, seed=2))
+    assert {row(comparison, name).verdict for name in ("throughput", "step time", "loss")} == {NO_DIFFERENCE}
+
+
+def test_a_run_with_steps_half_as_long_is_better_in_throughput_and_step_time() -> None:
+    comparison = against(series(0.1, seed=1), series(0.05, seed=2))
+    throughput = row(comparison, "throughput")
+    assert (throughput.verdict, row(comparison, "step time").verdict) == (BETTER, BETTER)
+    assert throughput.ratio == pytest.approx(2.0, rel=0.05)
+    assert throughput.before == pytest.approx(640, rel=0.05)
+    assert throughput.before_noise is not None
+
+
+def test_more_memory_is_worse() -> None:
+    comparison = against(series(0.1, seed=1), series(0.1, seed=2, memory=2000.0))
+    assert row(comparison, "memory peak").verdict == WORSE
+
+
+def test_a_child_of_a_nan_run_that_stays_finite_is_better_and_says_so() -> None:
+    broken = [Step(0, n, None, loss=2.3 if n < 2 else math.nan, step_time_s=0.1) for n in range(1, 60)]
+    loss = row(against(broken, series(0.1, seed=1)), "loss")
+    assert (loss.verdict, loss.because) == (BETTER, "NaN from step 2 → finite")
+    assert loss.before is None
+
+
+def test_a_change_that_brings_nan_is_worse() -> None:
+    broken = [Step(0, n, None, loss=math.nan, step_time_s=0.1) for n in range(1, 60)]
+    assert row(against(series(0.1, seed=1), broken), "loss").verdict == WORSE
+
+
+def test_runs_on_other_devices_are_not_compared() -> None:
+    old = examples.run(device={"type": "cuda", "name": "A100"})
+    new = examples.run(device={"type": "cuda", "name": "H100"})
+    throughput = row(against(series(0.1, seed=1), series(0.05, seed=2), old, new), "throughput")
+    assert (throughput.verdict, throughput.because) == (NOT_COMPARABLE, "other device (A100 → H100)")
+    assert throughput.before is not None
+
+
+def test_another_global_batch_forbids_step_time_and_loss_but_not_throughput() -> None:
+    comparison = against(series(0.1, seed=1), series(0.1, seed=2, batch=128))
+    assert row(comparison, "throughput").verdict == BETTER
+    assert row(comparison, "step time").because == "other global batch (64 → 128)"
+    assert row(comparison, "loss").verdict == NOT_COMPARABLE
+
+
+def test_a_few_steps_do_not_tell_their_noise() -> None:
+    throughput = row(against(series(0.1, seed=1, count=10), series(0.1, seed=2)), "throughput")
+    assert throughput.verdict == NOT_COMPARABLE
+    assert "too few values" in (throughput.because or "")
+
+
+def test_epochs_are_compared_by_their_own_scatter() -> None:
+    def epochs(seconds: Sequence[float]) -> TargetSnapshot:
+        events = [MetricEvent(0, "epoch_end", None, n, {"seconds": value}) for n, value in enumerate(seconds)]
+        return TargetSnapshot("run", None, events=tuple(events))
+
+    history = examples.history(series(0.1, seed=1))
+    comparison = compare(epochs([30, 10, 10.2, 9.9]), history, epochs([30, 5, 5.1, 4.9]), history)
+    epoch = row(comparison, "time per epoch")
+    assert (epoch.verdict, epoch.ratio) == (BETTER, pytest.approx(0.5, rel=0.02))
+
+
+def test_what_was_not_measured_is_unknown_not_zero() -> None:
+    comparison = against((), series(0.1, seed=2))
+    assert {row.verdict for row in comparison.rows} == {NOT_COMPARABLE}
+    assert {row.before for row in comparison.rows} == {None}
+
+
+def test_the_changes_between_the_runs_are_listed() -> None:
+    comparison = against((), (), examples.run({"lr": 1e20}), examples.run({"lr": 0.05}))
+    assert comparison.changes == ("lr: 1e+20 → 0.05",)
+
+
+def test_the_warm_up_is_left_out() -> None:
+    assert steady(range(100)) == list(range(10, 100))
+    assert steady(range(5)) == [3, 4]
+
+
+def test_the_interval_covers_the_truth_also_for_bursty_series() -> None:
+    noise = random.Random(3)
+    covered = 0
+    for _ in range(200):
+        # Every fourth step waits, and the level drifts from block to block as clocks do.
+        values = [1.0 + (4.0 if n % 4 == 0 else 0.0) + noise.gauss(0.0, 0.2) for n in range(400)]
+        found = estimate(values)
+        assert found is not None
+        assert found.noise is not None
+        covered += abs(found.value - 2.0) <= found.noise
+    assert covered >= 180
+
+
+def test_nothing_is_better_or_worse_before_both_runs_have_made_a_step() -> None:
+    """While a run starts, its node uses little memory: that is no success of the fix."""
+    before, after = examples.history(series(0.1, seed=1)), examples.history([])
+    for history, used in ((before, 1280.0), (after, 91.0)):
+        history.add_samples([HostSample("n1", 1000.0, memory_used_mib=used)])
+    compared = compare(TargetSnapshot("a", None), before, TargetSnapshot("b", None), after)
+    assert {each.verdict for each in compared.rows} == {NOT_COMPARABLE}

@@ -1,0 +1,67 @@
+"""What a finding costs: an upper bound from what is known of the job, and nothing where nobody knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coach.analysis.judging.impact import lost_gpu_hours
+from coach.analysis.judging.ranking import by_impact, ranked_of, worst
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Checkpoint
+
+NOW_S = 100_000.0
+JOB = Job(
+    *("17", "train", "ada", "RUNNING", None, "gpu", "n1", 1, 8, 4, 7200, 60, 9000),
+    *(NOW_S - 8000, NOW_S - 7200, NOW_S),
+)
+FINDING = Finding(
+    *("MEM001", "oom", "cuda_oom", Severity.CRITICAL, 0.9, True, None, Subject(), "x", (), (), NOW_S - 1800),
+)
+
+
+def target(state: str = "RUNNING", num_gpus: int | None = 4, *saved_s: float) -> TargetSnapshot:
+    checkpoints = tuple(Checkpoint(f"/c/{at}", 1, at) for at in saved_s)
+    return TargetSnapshot("17", NOW_S, replace(JOB, state=state, num_gpus=num_gpus), checkpoints=checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("finding", "where", "hours"),
+    [
+        (FINDING, target(), 2.0),  # 4 GPUs for half an hour
+        (FINDING, target("FAILED"), 8.0),  # all since the start
+        (FINDING, target("FAILED", 4, NOW_S - 900), 1.0),  # all since the last checkpoint
+        (FINDING, target("COMPLETED"), 2.0),
+        (FINDING, target(num_gpus=0), 0.0),
+        (FINDING, target(num_gpus=None), None),
+        (replace(FINDING, since_s=None), target(), None),
+        (replace(FINDING, severity=Severity.INFO), target(), 0.0),
+        (replace(FINDING, consequence_of="NUM001"), target(), 0.0),
+    ],
+)
+def test_what_was_lost_is_counted_once_and_never_guessed(
+    finding: Finding, where: TargetSnapshot, hours: float | None
+) -> None:
+    assert lost_gpu_hours(finding, where) == hours
+
+
+def test_all_jobs_are_ranked_by_cost_and_the_gravest_is_the_worst() -> None:
+    costly = replace(FINDING, rule="GPU003", severity=Severity.WARNING)
+    follows = replace(FINDING, rule="DST004", consequence_of="MEM001")
+    big = ranked_of(Diagnosis("18", "RUNNING", (costly,), ()), replace(target(num_gpus=512), target="18"))
+    small = ranked_of(Diagnosis("17", "RUNNING", (FINDING, follows), ()), target())
+    found = {"17": small, "18": big}
+    assert [each.finding.rule for each in by_impact(found, NOW_S)] == ["GPU003", "MEM001", "DST004"]
+    gravest = worst(found, NOW_S)
+    assert gravest is not None
+    assert gravest.finding.rule == "MEM001"
+
+
+def test_a_job_that_ended_days_ago_is_history() -> None:
+    found = {"17": ranked_of(Diagnosis("17", "FAILED", (FINDING,), ()), target("FAILED"))}
+    assert by_impact(found, NOW_S + 3600)
+    assert by_impact(found, NOW_S + 90_000) == []
+    assert worst(found, NOW_S + 90_000) is None

@@ -1,0 +1,85 @@
+"""Not looked at, nothing known and healthy are three things, and one place tells them apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coach.analysis.judging.no_finding import Look, look_of, meaning_of, why_no_fix
+from coach.analysis.teaching.withheld_findings import ANSWER_FIRST, as_told
+from coach.lookback.history import History
+from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.log import LogTail
+from coach.rules.engine import Engine
+from tests.rules.examples import run, scan
+
+JUDGED = Diagnosis("17", "COMPLETED", (), ())
+
+
+def found(severity: Severity) -> Finding:
+    return Finding("GPU003", "x", "x", severity, 0.9, True, None, Subject(), "x", (), (), None)
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "look"),
+    [
+        (None, Look.NOT_LOOKED_AT),
+        (replace(JUDGED, state="PENDING"), Look.NOT_LOOKED_AT),
+        (JUDGED, Look.NOTHING_KNOWN),
+        (replace(JUDGED, has_gone_well=True), Look.HEALTHY),
+        (replace(JUDGED, has_gone_well=True, findings=(found(Severity.INFO),)), Look.HEALTHY),
+        (replace(JUDGED, has_gone_well=True, findings=(found(Severity.WARNING),)), Look.WENT_WRONG),
+    ],
+)
+def test_each_diagnosis_has_one_word(diagnosis: Diagnosis | None, look: Look) -> None:
+    assert look_of(diagnosis) is look
+
+
+def test_an_unread_job_is_not_told_that_nothing_was_found_in_it() -> None:
+    assert why_no_fix(None) == "not looked at yet: no fix is known"
+    assert why_no_fix(replace(JUDGED, state="PENDING")).startswith("not looked at: it has not started")
+    assert why_no_fix(JUDGED) == "nothing known: no finding, so no fix"
+    assert meaning_of(replace(JUDGED, has_gone_well=True)).startswith("healthy")
+    assert meaning_of(replace(JUDGED, state="CANCELLED")).endswith("in a job that ended as CANCELLED")
+    assert meaning_of(replace(JUDGED, state="RUNNING")).startswith("nothing known: too little was measured")
+
+
+def test_a_drill_that_is_not_answered_yet_tells_nothing_by_its_word() -> None:
+    drilled = replace(run(), drill="slow", drill_answer=None)
+    told = as_told(replace(JUDGED, has_gone_well=True), drilled, {"slow"})
+    assert look_of(told) is Look.NOTHING_KNOWN
+    assert why_no_fix(told) == ANSWER_FIRST
+
+
+def judged(state: str | None, log: str) -> Look:
+    lines = tuple(log.splitlines())
+    job = (
+        Job("17", "mine", "ada", state, None, "gpu", "n", 1, 2, 0, 3, 0, 600, 1.0, 2.0, 5.0)
+        if state
+        else None
+    )
+    tails = (LogTail("train.log", 1, lines, len(log), len(lines)),) if lines else ()
+    snapshot = TargetSnapshot("17", 5.0, job=job, log_hits=scan(log), log_tails=tails)
+    return look_of(Engine(()).diagnose(snapshot, History()))
+
+
+@pytest.mark.parametrize(
+    ("state", "log", "look"),
+    [
+        ("COMPLETED", "hello", Look.HEALTHY),
+        ("COMPLETED", "", Look.NOTHING_KNOWN),
+        ("RUNNING", "hello", Look.NOTHING_KNOWN),
+        ("RUNNING", "step 3 loss: 0.25", Look.HEALTHY),
+        ("CANCELLED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),
+        ("PREEMPTED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),
+        ("FAILED", "step 3 loss: 0.25", Look.NOTHING_KNOWN),
+        (None, "hello", Look.NOTHING_KNOWN),
+        (None, "step 3 loss: 0.25", Look.HEALTHY),
+        (None, "hello\nTraining finished", Look.HEALTHY),
+    ],
+)
+def test_healthy_needs_a_training_that_went_on_or_a_good_end(state: str | None, log: str, look: Look) -> None:
+    assert judged(state, log) is look

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from coach.analysis.queueing.arrays import fold, parse_task_ids, unfold
+from tests.analysis.made_jobs import job
+
+
+def test_an_array_is_one_row_with_how_many_tasks_are_in_which_state() -> None:
+    rows = [
+        job("17_[3-8%2]", reason="JobArrayTaskLimit"),
+        job("17_0", "COMPLETED"),
+        job("17_1", "RUNNING", num_gpus=2),
+        job("17_2", "RUNNING", num_gpus=2),
+        job("18", "RUNNING"),
+    ]
+    array, single = fold(rows)
+    assert array.job.job_id == "17_[0-8%2]"
+    assert (array.job.state, array.job.num_gpus) == ("RUNNING", 4)
+    assert dict(array.states) == {"PENDING": 6, "RUNNING": 2, "COMPLETED": 1}
+    assert (single.job.job_id, single.is_folded) == ("18", False)
+
+
+def test_unfolding_gives_each_waiting_task_a_row_of_its_own() -> None:
+    (array,) = fold([job("17_[3-5,9%2]"), job("17_0", "RUNNING")])
+    assert [row.job_id for row in unfold(array)] == ["17_0", "17_3", "17_4", "17_5", "17_9"]
+
+
+def test_a_heterogeneous_job_is_one_row_and_unfolds_into_its_parts() -> None:
+    (het,) = fold([job("20+1", "RUNNING"), job("20+0", "RUNNING", num_gpus=3)])
+    assert (het.job.job_id, het.job.num_gpus) == ("20+[0-1]", 4)
+    assert [row.job_id for row in unfold(het)] == ["20+0", "20+1"]
+
+
+def test_the_same_number_of_another_user_or_cluster_is_another_job() -> None:
+    rows = [job("17_1", "RUNNING"), job("17_2", "RUNNING", user="bob"), job("17_3", "RUNNING", cluster="c2")]
+    assert len(fold(rows)) == 3
+
+
+def test_a_list_that_slurm_cut_or_that_is_absurdly_long_stays_as_it_is() -> None:
+    cut = parse_task_ids("17_[1-3,...]")
+    assert cut is not None
+    assert cut.is_cut
+    (folded,) = fold([job("17_[1-3,...]")])
+    assert [row.job_id for row in unfold(folded)] == ["17_[1-3,...]"]
+    huge = parse_task_ids("17_[0-4000000000]")
+    assert huge is not None
+    assert (huge.tasks, huge.is_cut) == ((), True)
+
+
+def test_steps_and_limits_of_an_array_are_read() -> None:
+    ids = parse_task_ids("17_[0-8:4,20%3]")
+    assert ids is not None
+    assert (ids.tasks, ids.limit) == ((0, 4, 8, 20), 3)
+    assert parse_task_ids("17") is None
+
+
+def test_runs_of_this_machine_whose_names_differ_in_the_end_are_no_array() -> None:
+    runs = [job("20261121-142233-parallel_3d-4f2a"), job("20261121-142233-parallel_3d-77aa")]
+    assert [folded.job for folded in fold(runs)] == runs

@@ -1,0 +1,157 @@
+"""Where foreign jobs write: by the rows of the queue, one question for what they leave open, then whoever remembers the job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach.model.slurm.cluster import Job
+from coach.sources.io import CommandResult, Query
+from coach.sources.logs.job_outputs import OutputPaths, parse_accounting
+from tests.sources.fake_io import FakeIo
+
+JOB = Job(
+    *("17", "train", "ada", "RUNNING", None, "gpu", "node1"),
+    *(None,) * 9,
+    work_dir="/home/ada",
+    stdout="/o/%j",
+)
+
+
+def squeue(*jobs: tuple[str, str]) -> bytes:
+    """Rows (id, StdOut) as squeue answers to the question for the paths: 32 fields, most of them not set."""
+    rows = []
+    for job_id, stdout in jobs:
+        told = [job_id, "ada", "RUNNING", "None", "gpu", "node1", *["N/A"] * 16, "/home/ada"]
+        rows.append(
+            "|SEP".join([*told, job_id, *["N/A"] * 5, "train.sh", stdout, "(null)", "train"]) + "|END\n"
+        )
+    return "".join(rows).encode()
+
+
+class _Slurm(FakeIo):
+    """Counts its questions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str]] = []
+
+    def run(self, query: Query, timeout_s: float = 12.0) -> CommandResult:
+        self.asked.append((query.argv[0], query.argv[query.argv.index("-j") + 1]))
+        result = super().run(query)
+        known = Query(query.kind, query.argv, "|SEP", "|END")
+        return replace(result, query=known)
+
+
+def test_what_the_queue_has_told_is_not_asked_again() -> None:
+    io = _Slurm()
+    paths = OutputPaths(io)
+    paths.learn([JOB, replace(JOB, job_id="18")])
+    assert [paths.of(job_id) for job_id in ("17", "18")] == [(Path("/o/17"),), (Path("/o/18"),)]
+    assert io.asked == []
+
+
+def test_the_path_follows_the_job_to_its_node() -> None:
+    paths = OutputPaths(_Slurm())
+    paths.learn([replace(JOB, nodes=None, stdout="/o/%N", state="PENDING")])
+    assert paths.of("17") == ()
+    paths.learn([replace(JOB, nodes="node[3-4]", stdout=None)])  # everybody's queue does not tell the paths
+    assert paths.of("17") == (Path("/o/node3"),)
+
+
+def test_all_that_the_rows_leave_open_is_one_question() -> None:
+    io = _Slurm()
+    io.answer("job-files 17,18", lambda query: squeue(("17", "(null)"), ("18", "/o/%j"), ("18_1", "/never")))
+    paths = OutputPaths(io)
+    paths._wanted.add("18")  # another thread is about to ask
+    assert paths.of("17") == (Path("/home/ada/slurm-17.out"),)
+    assert paths.of("18") == (Path("/o/18"),)
+    assert io.asked == [("squeue", "17,18")]
+
+
+def test_tasks_that_have_not_started_have_no_log_and_nobody_is_asked() -> None:
+    io = _Slurm()
+    assert OutputPaths(io).of("17_[3-8%2]") == ()
+    assert io.asked == []
+
+
+def test_a_job_that_slurm_has_forgotten_is_known_from_what_was_seen_and_else_from_accounting() -> None:
+    io = _Slurm()
+    for job_id in ("17", "19"):
+        io.answers[f"job-files {job_id}"] = lambda query: CommandResult(
+            query, 1, b"", "Invalid job id", 0.0, 0.1
+        )
+    row = "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP|SEP2026-11-21T12:00:00|SEPUnknown|SEP/home/ada|SEP/o/%j-%N|SEP|SEPtr\nain|SEP\n"
+    io.answer("job-files-accounting 19", lambda query: row.encode())
+    paths = OutputPaths(io, lambda: [JOB])
+    assert paths.of("17") == (Path("/o/17"),)
+    assert paths.of("19") == (Path("/o/19-node2"),)
+    assert io.asked == [("squeue", "17"), ("squeue", "19"), ("sacct", "19")]
+    assert (paths.row("19") or JOB).state == "FAILED"
+
+
+def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() -> None:
+    io = _Slurm()
+    fields = []
+
+    def answer(query: Query) -> CommandResult:
+        fields.append(query.argv[-1])
+        if "StdOut" in query.argv[-1]:
+            return CommandResult(query, 1, b"", 'sacct: error: Invalid field requested: "StdOut"', 0.0, 0.1)
+        row = "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP|SEP|SEP|SEP/w|SEPsbatch -o log --error=e%j a.sh|SEPtrain|SEP\n"
+        return CommandResult(query, 0, row.encode(), "", 0.0, 0.1)
+
+    io.answers["job-files-accounting 19"] = answer
+    assert OutputPaths(io).of("19") == (Path("/w/log"), Path("/w/e19"))
+    assert len(fields) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        ("sbatch -oout -e err a.sh", ("out", "err")),
+        ("sbatch --output out --error=err a.sh", ("out", "err")),
+        ("sbatch a.sh", None),
+        ("sbatch -e err a.sh", None),
+        ("sbatch --parsable -J na -o out --wrap srun -o step-%J hostname", ("out", None)),
+        ("sbatch --parsable --wrap srun -o step-%J hostname", None),
+        ("sbatch --parsable train.sh -o results", None),
+        ("sbatch -p gpu train.sh -o results", None),
+        ("sbatch -N2 train.sh -o results", None),
+        ("sbatch -N2 -oout -t10 train.sh -o results", ("out", None)),
+        ("sbatch 'torn", None),
+        ("sbatch -o", None),
+    ],
+)
+def test_options_are_taken_from_the_command_line_and_never_guessed(
+    line: str, paths: tuple[str, str | None] | None
+) -> None:
+    fields = ("JobID", "JobIDRaw", "User", "State", "NodeList", "WorkDir", "SubmitLine", "JobName")
+    text = "|SEP".join(["19", "19", "ada", "FAILED", "n1", "/w", line, "x", "\n"])
+    assert [(job.stdout, job.stderr) for job in parse_accounting(text, "|SEP", fields)] == (
+        [paths or (None, None)]
+    )
+
+
+def test_slurms_refusal_is_told_in_its_words_and_asked_again_only_later() -> None:
+    io = _Slurm()
+    paths = OutputPaths(io)
+    for _ in range(2):
+        with pytest.raises(OSError, match="job 17 writes its log is not known: squeue: command not found"):
+            paths.of("17")
+    io.answer("job-files 17", lambda query: squeue(("17", "/o")))
+    with pytest.raises(OSError, match="command not found"):
+        paths.of("17")
+    assert len(io.asked) == 2
+    io.now_s += 31
+    assert paths.of("17") == (Path("/o"),)
+
+
+def test_the_answer_that_an_old_recording_has_tells_nothing() -> None:
+    io = FakeIo()
+    old = Query("job-files 17", ("scontrol", "show", "job", "17"))
+    io.answers["job-files 17"] = lambda query: CommandResult(old, 0, b"   StdOut=/o", "", 0.0, 0.1)
+    with pytest.raises(OSError, match="is not known"):
+        OutputPaths(io).of("17")

@@ -1,0 +1,233 @@
+"""The filter must never hide a line: what it lets through is compared with every pattern tried on every line."""
+
+from __future__ import annotations
+
+import random
+import re
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach.model.training.log import Signature
+from coach.rules.registry import build, signatures
+from coach.sources.logs import line_filter
+from coach.sources.logs import scanner as log_scanner
+from coach.sources.logs.line_filter import LineFilter, is_digit_blind
+from coach.sources.logs.line_text import ANSI, decode, split_prefix
+from coach.sources.logs.scanner import MAX_FIRST_HITS, LogScanner
+
+TESTS = Path(__file__).parents[2]
+LOGS = {".log", ".out", ".err", ".txt"}
+LARGEST_BYTES = 1 << 20
+
+
+def all_fixture_text() -> bytes:
+    """The lines of the logs among the fixtures, and those in which the tests of the rules spell an error."""
+    files = [
+        path for path in sorted(TESTS.rglob("*")) if path.is_file() and path.stat().st_size < LARGEST_BYTES
+    ]
+    logs = [path.read_bytes() for path in files if path.suffix in LOGS]
+    spelled = [
+        text
+        for path in (TESTS / "rules").glob("*.py")
+        for text in re.findall(rb'"((?:[^"\\\n]|\\.)*)"', path.read_bytes())
+    ]
+    lines = {line for text in logs for line in re.split(rb"[\r\n]+", text)}
+    lines |= {line for text in spelled for line in text.split(rb"\n")}
+    return b"".join(line + b"\n" for line in sorted(lines) if len(line) < 4096)
+
+
+def everywhere(wanted: tuple[Signature, ...]) -> tuple[Signature, ...]:
+    """The same, where no line is passed over for its place in a traceback: the lines were put in another
+    order."""
+    return tuple(replace(signature, reads_source=True) for signature in wanted)
+
+
+def found_by_hand(text: bytes, wanted: tuple[Signature, ...]) -> Counter[tuple[str, str, int]]:
+    """Every pattern on every line, without literals, kinds or anything else clever."""
+    found: Counter[tuple[str, str, int]] = Counter()
+    for number, line in enumerate(ANSI.sub(b"", text).split(b"\n"), start=1):
+        words = split_prefix(decode(line))[1]
+        for signature in wanted:
+            if signature.pattern.search(words):
+                found[signature.rule, signature.name, number] += 1
+    return found
+
+
+def found_by_scanner(
+    text: bytes, wanted: tuple[Signature, ...], bite_bytes: int
+) -> Counter[tuple[str, str, int]]:
+    scanner = LogScanner(wanted)
+    bites = [text[start : start + bite_bytes] for start in range(0, len(text), bite_bytes)]
+    hits = [*(hit for bite in bites for hit in scanner.feed(bite)), *scanner.flush()]
+    return Counter((hit.rule, hit.signature, hit.line) for hit in hits if hit.rule)
+
+
+@pytest.mark.parametrize(
+    "bite_bytes", [1 << 16, 1 << 30], ids=["kinds-are-learned", "no-line-is-like-another"]
+)
+def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int) -> None:
+    wanted, text = everywhere(signatures(build())), all_fixture_text()
+    by_hand = found_by_hand(text, wanted)
+    assert len({(rule, name) for rule, name, _ in by_hand}) > len(wanted) // 2
+    frequent = Counter((rule, name) for rule, name, _ in by_hand)
+    by_scanner = found_by_scanner(text, wanted, bite_bytes)
+    # Of what stands in very many lines, the middle is passed over on purpose.
+    missed = {hit[:2] for hit in by_hand - by_scanner if frequent[hit[:2]] <= MAX_FIRST_HITS}
+    assert not missed
+    assert by_scanner - by_hand == Counter()
+
+
+def test_no_line_is_hidden_where_a_literal_is_looked_for_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_filter, "_OFTEN", 2)
+    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
+    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
+    wanted, text = everywhere(signatures(build())), all_fixture_text()
+    by_hand = found_by_hand(text, wanted)
+    frequent = Counter((rule, name) for rule, name, _ in by_hand)
+    missed = {
+        hit[:2]
+        for hit in by_hand - found_by_scanner(text, wanted, 1 << 16)
+        if frequent[hit[:2]] <= MAX_FIRST_HITS
+    }
+    assert not missed
+
+
+def test_a_literal_that_reaches_into_its_next_place_is_found_at_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_filter, "_OFTEN", 2)
+    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
+    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
+    signature = Signature("X", "x", ("aXa",), re.compile("aXab"))
+    chosen = LineFilter((signature,))
+    for _ in range(2):
+        assert list(chosen.look_at(b"aXaXab\n" * 4).places[0]) == [0, 7, 14, 21]
+
+
+def test_places_of_what_stands_everywhere_are_the_same_from_both_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(line_filter, "_OFTEN", 2)
+    monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
+    monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
+    chosen = LineFilter((Signature("X", "loss", ("loss",), re.compile(r"loss[= ]\d")),))
+    for _ in range(2):
+        block = chosen.look_at(b"a loss=1, loss=2\nb loss-free\r\nloss 3\rc\n, loss 4")
+        assert [*block.places[0]] == [0, 30, 39]
+        assert [*reversed(block.places[0])] == [39, 30, 0]
+
+
+def test_a_number_that_means_something_is_found_among_lines_that_differ_in_numbers_alone() -> None:
+    killed = Signature("X", "killed", ("exit code ",), re.compile(r"exit code 137\b"))
+    number = Signature("X", "number", ("139", "Errno 98]"), re.compile(r"code 139$|Errno 98\]"))
+    text = (
+        b"".join(b"rank 0: exit code %d\n" % code for code in range(1000, 9000))
+        + b"exit code 137\nexit code 139\n[Errno 98]\n"
+    )
+    scanner = LogScanner((killed, number))
+    hits = scanner.feed(text) + scanner.flush()
+    assert [(hit.signature, hit.line) for hit in hits] == [
+        ("killed", 8001),
+        ("number", 8002),
+        ("number", 8003),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_blind"),
+    [
+        (r"loss: (?P<value0>\d{1,3}\.\d+)", True),
+        (r"[A-Za-z0-9_]+Error", True),
+        (r"\d+ \u2502", True),
+        (r"exit code 137", False),
+        (r"[1-9]\d*", False),
+        (r"(\d+) of \1", False),
+        (r"(?P<a>\d+)/(?P=a)", False),
+        (r"a{2}b\{2\}", False),
+        (r"page 0-9", False),
+    ],
+)
+def test_a_pattern_that_means_a_digit_is_told_from_one_that_takes_any(pattern: str, is_blind: bool) -> None:
+    assert is_digit_blind(re.compile(pattern)) is is_blind
+
+
+def test_what_was_said_of_one_kind_of_line_holds_for_its_next_line_only() -> None:
+    loss = Signature("X", "loss", ("loss",), re.compile(r"loss \d"))
+    chosen = LineFilter((loss,))
+    block = chosen.look_at(b"no loss here 12\nloss 7\nnothing\n")
+    assert list(block.places[0]) == [0, 16]
+    chosen.turn_down(block.lines.kind_of(0), 0)
+    following = chosen.look_at(b"loss 8\nno loss here 99\nno loss at all\n")
+    assert [*following.places[0]] == [0, 23]
+    assert [*reversed(following.places[0])] == [23, 0]
+
+
+@pytest.mark.parametrize("num_strange", [0, 1], ids=["kinds-are-learned", "no-line-is-like-another"])
+def test_a_piece_is_forgotten_with_its_last_reader(num_strange: int) -> None:
+    chosen = LineFilter((Signature("X", "loss", ("loss",), re.compile(r"loss \d")),))
+    chosen._num_strange = num_strange
+    block = chosen.look_at(b"loss 7\n")
+    assert block.is_by_kind is not bool(num_strange)
+    assert [*block.places[0]] == [0]
+    seen = weakref.ref(block.lines)
+    del block
+    assert seen() is None
+
+
+def test_the_memory_for_kinds_is_bounded_when_no_line_is_like_another() -> None:
+    chosen = LineFilter(signatures(build()))
+    draw = random.Random(5)
+    size = 0
+    for _ in range(40):
+        data = b"".join(
+            b"%s\n" % draw.randbytes(40).hex().translate({48 + n: 103 + n for n in range(10)}).encode()
+            for _ in range(4_000)
+        )
+        chosen.look_at(data)
+        size = max(size, chosen.num_known_bytes)
+    assert 0 < size < 24 << 20
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"step %d Error: none so far, loss is fine, seed %d, info\n",
+        b"\r 12%%|##   | %d/10000 [00:59<01:00, 12.3it/s, loss=0.%d]",
+        b"3: step %d scale 65536 loss 2.%d lr 0.1\n",
+    ],
+    ids=["error-and-loss", "progress-without-newline", "ranks"],
+)
+def test_of_lines_that_all_hold_a_literal_and_differ_in_digits_few_are_decoded(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_lines = 60_000
+    decoded: list[bytes] = []
+
+    def counted(data: bytes) -> str:
+        decoded.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(log_scanner, "decode", counted)
+    scanner = LogScanner(signatures(build()))
+    scanner.feed(b"".join(line % (step, step) for step in range(20_000, 20_000 + num_lines)))
+    assert 0 < len(decoded) < num_lines / 100
+
+
+def test_a_line_that_holds_a_literal_many_times_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, num_lines = random.Random(7), 5_000
+    asked: list[int] = []
+    search_of = line_filter._search_of
+
+    def counted(words: Sequence[bytes]) -> Callable[[bytes, int, int], object]:
+        holds = search_of(words)
+        return lambda text, start, end: (asked.append(start), holds(text, start, end))[1]
+
+    monkeypatch.setattr(line_filter, "_search_of", counted)
+    chosen = LineFilter((Signature("X", "x", ("unable to mmap",), re.compile("Error.*?unable to mmap")),))
+    lines = ["".join(draw.choices("abcdefgh", k=20)) + " unable to mmap" * 9 for _ in range(num_lines)]
+    block = chosen.look_at("\n".join([*lines, "Error: unable to mmap"]).encode() + b"\n")
+    assert list(block.places[0]) == [sum(len(line) + 1 for line in lines)]
+    assert len(asked) == num_lines + 1

@@ -1,0 +1,62 @@
+"""Where a run's output is looked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.sources.io import SystemIo
+from coach.sources.logs.run_outputs import RunLogs
+
+
+def logs_of(run_dir: Path, **run_json: Any) -> RunLogs:
+    (run_dir / "run.json").write_text(json.dumps(run_json))
+    return RunLogs(SystemIo({}), run_dir)
+
+
+def own(run_dir: Path) -> tuple[Path, ...]:
+    return run_dir / "stdout.log", run_dir / "stderr.log"
+
+
+def test_a_launched_run_has_its_logs_in_its_directory(tmp_path: Path) -> None:
+    assert logs_of(tmp_path, recipe="ddp").paths() == own(tmp_path)
+
+
+def test_two_streams_in_one_file_are_one_log_and_what_stood_there_is_not_of_the_run(tmp_path: Path) -> None:
+    output = {"stdout": "/data/my.log", "stderr": "/data/my.log", "stdout_start_bytes": 7}
+    logs = logs_of(tmp_path, command=["x"], output=output)
+    assert logs.paths() == (Path("/data/my.log"),)
+    assert logs.start_of(Path("/data/my.log")) == 7
+
+
+def test_a_command_that_is_about_to_start_is_looked_at_again(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path, command=["x"])
+    assert logs.paths() == own(tmp_path)
+    logs_of(tmp_path, command=["x"], output={"stdout": "/data/my.log", "stderr": "stderr.log"})
+    assert logs.paths() == (Path("/data/my.log"), tmp_path / "stderr.log")
+
+
+@pytest.mark.parametrize(
+    "output", [{"stdout": "../other/run.json"}, {"stdout": 7}, {"stdout": None}, [], "x"]
+)
+def test_another_name_inside_the_directory_or_a_strange_value_is_no_log(tmp_path: Path, output: Any) -> None:
+    assert logs_of(tmp_path, output=output).paths() == own(tmp_path)
+
+
+def test_a_run_of_somebody_else_leads_nowhere_out_of_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    assert logs_of(tmp_path, output={"stdout": "/home/ada/.ssh/id"}).paths() == own(tmp_path)
+
+
+def test_a_step_of_a_job_leaves_its_output_to_slurm(tmp_path: Path) -> None:
+    value = {"command": ["x"], "output": {}, "backend": "slurm", "job_id": "17"}
+    (tmp_path / "run.json").write_text(json.dumps(value))
+    logs = RunLogs(SystemIo({}), tmp_path, lambda job_id: (Path(f"/home/ada/slurm-{job_id}.out"),))
+    assert logs.paths() == (Path("/home/ada/slurm-17.out"),)

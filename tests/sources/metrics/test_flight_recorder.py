@@ -1,0 +1,110 @@
+"""The dumps of torch's flight recorder are read as they are, and a made-up one does nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from coach.model.reading import FlightRecords
+from coach.model.training.flight import Call
+from coach.sources.io import SystemIo
+from coach.sources.metrics.flight_recorder import FlightRecorderSource, parse_dump
+
+DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
+
+
+@pytest.mark.parametrize("name", ["operation/nccl_trace_rank_1", "json/trace_rank_1"])
+def test_what_a_rank_called_is_read_from_a_real_dump(name: str) -> None:
+    records = parse_dump((DUMPS / name).read_bytes(), DUMPS / name)
+    assert records is not None
+    (record,) = records
+    assert (record.rank, record.group, record.members) == (1, "0", (0, 1, 2))
+    assert record.calls[0] == Call(1, "gloo:all_reduce", ((4,),))
+    assert record.calls[-1] == Call(4, "gloo:broadcast", ((4,),))
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("evil",)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pickle.dumps(Evil()),
+        pickle.dumps({"entries": [Evil()]}),
+        b"\x80\x02}r\xff\xff\xff\x7f.",
+        b"\x80\x02\x96\xff\xff\xff\xff\xff\xff\xff\x7f.",
+        (DUMPS / "operation/nccl_trace_rank_1").read_bytes()[:700],
+        pickle.dumps({"entries": 3}),
+        pickle.dumps([1]),
+        b"{" * 100_000,
+        b"",
+    ],
+    ids=["calls", "calls-inside", "memo", "length", "cut", "no-entries", "a-list", "deep", "empty"],
+)
+def test_a_made_up_dump_is_refused_without_a_trace(
+    data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not parse_dump(data, Path("nccl_trace_rank_0"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entries_that_say_nonsense_are_left_out() -> None:
+    good = {
+        "collective_seq_id": 7,
+        "profiling_name": "nccl:all_reduce",
+        "input_sizes": [[2, "x"], 3],
+        "pg_id": 5,
+    }
+    entries = [
+        good,
+        3,
+        {},
+        {**good, "collective_seq_id": "8"},
+        {**good, "is_p2p": True},
+        {**good, "profiling_name": 1},
+    ]
+    dump = {"entries": entries, "pg_config": {"5": {"ranks": "[0, 1"}, "6": {}}}
+    records = parse_dump(json.dumps(dump).encode(), Path("nccl_trace_rank_12"))
+    assert records is not None
+    (record,) = records
+    assert (record.rank, record.members, record.calls) == (12, (), (Call(7, "nccl:all_reduce", ((2,),)),))
+
+
+def test_a_few_bytes_that_would_fill_the_memory_as_text_are_no_name() -> None:
+    nested: list[object] = ["a"]
+    for _ in range(200):
+        nested = [nested, nested]
+    entry = {
+        "process_group": (nested, "default"),
+        "collective_seq_id": 7,
+        "profiling_name": "nccl:all_reduce",
+        "input_sizes": [[10**6000, 4]],
+    }
+    huge = {**entry, "collective_seq_id": 10**6000}
+    (record,) = parse_dump(pickle.dumps({"entries": [entry, huge]}), Path("nccl_trace_rank_0")) or ()
+    assert record.group == ""
+    assert record.calls == (Call(7, "nccl:all_reduce", ((4,),)),)
+
+
+def test_dumps_are_read_as_they_come_and_again_when_they_are_written_anew(tmp_path: Path) -> None:
+    paths = [tmp_path / "nccl_trace_rank_0", tmp_path / "nccl_trace_rank_1"]
+    source = FlightRecorderSource(SystemIo(os.environ), "17", lambda: paths)
+
+    def ranks() -> list[tuple[int, int]]:
+        (reading,) = source.poll()
+        assert isinstance(reading.payload, FlightRecords)
+        return [(record.rank, record.calls[-1].number) for record in reading.payload.records]
+
+    assert ranks() == []
+    paths[0].write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes()[:300])
+    assert ranks() == []
+    paths[0].write_bytes((DUMPS / "behind/nccl_trace_rank_0").read_bytes())
+    paths[1].write_bytes((DUMPS / "behind/nccl_trace_rank_1").read_bytes())
+    assert ranks() == [(0, 4), (1, 3)]

@@ -1,0 +1,101 @@
+"""An answer that comes after the limit is used, and what is still open is not asked twice.
+
+The client is a script that a test lets answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coach.sources.io import Query
+from coach.sources.polite.patient_io import PatientIo
+from coach.sources.slurm.client import Client
+from coach.sources.slurm.queue import jobs_query
+from tests.waiting import wait_until
+
+LIMIT_S = 0.6
+
+
+class Slow:
+    """A squeue that answers when it is let; a scontrol that never does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.io = PatientIo(
+            {"PATH": f"{folder}:/usr/bin:/bin"},
+            timeout_s=LIMIT_S,
+            before_command=lambda num_rpcs: True,
+            on_file_op=lambda: None,
+        )
+        body = 'echo x >> "$0.asked"; while [ ! -e "$0.may" ]; do sleep 0.02; done; echo "$0.answered" > "$0.said"; echo told'
+        for name, script in (("squeue", body), ("scontrol", "exec sleep 60")):
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+
+    @property
+    def num_asked(self) -> int:
+        return len((self.folder / "squeue.asked").read_text().split())
+
+    def let_answer(self) -> None:
+        (self.folder / "squeue.may").touch()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Slow:
+    return Slow(tmp_path)
+
+
+def has_ended(slow: Slow) -> Callable[[], bool]:
+    return lambda: any(one.has_ended.is_set() for one in slow.io._open.values())
+
+
+def test_a_late_answer_is_what_the_next_look_gets(slow: Slow) -> None:
+    first, second = jobs_query("ada"), jobs_query("ada")
+    late = slow.io.run(first)
+    assert (late.returncode, late.error) == (None, "squeue: no answer within 1 s")
+    slow.let_answer()
+    wait_until(has_ended(slow), 10, "the answer comes")
+    result = slow.io.run(second)
+    assert (result.returncode, result.stdout, slow.num_asked) == (0, b"told\n", 1)
+    assert result.query is first  # with the separators that squeue was given
+    assert slow.io.run(jobs_query("ada")).returncode == 0
+    assert slow.num_asked == 2
+
+
+def test_a_question_that_is_open_is_waited_for_and_not_put_again(slow: Slow) -> None:
+    assert slow.io.run(jobs_query("ada")).returncode is None
+    assert slow.io.run(jobs_query("ada")).returncode is None
+    assert slow.num_asked == 1
+
+
+def test_a_controller_that_answered_late_needs_no_ping(slow: Slow) -> None:
+    client = Client(slow.io)
+    assert "no answer" in (client.ask(jobs_query("ada")).error or "")
+    slow.let_answer()
+    wait_until(has_ended(slow), 10, "the answer comes")
+    assert client.ask(jobs_query("ada")).text == "told\n"
+
+
+def test_what_was_asked_before_something_was_changed_does_not_count(slow: Slow) -> None:
+    assert slow.io.run(jobs_query("ada")).returncode is None
+    slow.io.forget_late()
+    slow.let_answer()
+    assert slow.io.run(jobs_query("ada")).stdout == b"told\n"
+    assert slow.num_asked == 2
+
+
+def test_a_late_answer_of_long_ago_is_not_used(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slow.io.run(jobs_query("ada")).returncode is None
+    slow.let_answer()
+    wait_until(has_ended(slow), 10, "the answer comes")
+    monkeypatch.setattr("coach.sources.polite.patient_io.MAX_AGE_S", 0.0)
+    assert slow.io.run(jobs_query("ada")).returncode == 0
+    assert slow.num_asked == 2
+
+
+def test_other_questions_pass_through(slow: Slow) -> None:
+    assert slow.io.run(Query("job-state", ("squeue",)), 0.2).error == "squeue: no answer within 0 s"
+    assert slow.io.run(Query("x", ("no-such-client",))).error == "no-such-client: command not found"

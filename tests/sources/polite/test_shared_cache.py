@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
+from coach.sources.polite import shared_cache
+from coach.sources.polite.shared_cache import FAILURE_AGE_S, FIRST_AGES_S, SharedIo, shared_folder
+from coach.sources.slurm.nodes import NODES_QUERY
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from tests.sources.fake_io import FakeIo
+from tests.sources.squeue import squeue
+from tests.waiting import wait_until
+
+
+class Controller(FakeIo):
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(now_s=time.time())
+        self.asked: list[str] = []
+        self.gate: threading.Event | None = None
+        self.answer("jobs", squeue({"job_id": "17", "user": "me"}))
+        self.answer("nodes", lambda query: b"NodeName=node1 State=IDLE\n")
+
+    def run(self, query: Query, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+        self.asked.append(query.kind)
+        if self.gate is not None:
+            self.gate.wait(10)
+        return super().run(query, timeout_s)
+
+
+@pytest.fixture
+def controller() -> Controller:
+    return Controller()
+
+
+def coaches(controller: Controller, folder: Path, count: int = 2) -> list[SharedIo]:
+    return [SharedIo(controller, folder, "tiger") for _ in range(count)]
+
+
+def test_several_coaches_of_a_user_cost_one(controller: Controller, tmp_path: Path) -> None:
+    first, second = coaches(controller, tmp_path)
+    for round_ in range(5):
+        told = [io.run(NODES_QUERY).stdout for io in (first, second)]
+        assert told == [b"NodeName=node1 State=IDLE\n"] * 2
+        assert len(controller.asked) == round_ + 1
+        controller.now_s += FIRST_AGES_S["nodes"]
+
+
+def test_a_shared_queue_is_read_with_the_separators_it_was_asked_with(
+    controller: Controller, tmp_path: Path
+) -> None:
+    first, second = coaches(controller, tmp_path)
+    first.run(jobs_query("me"))
+    answer = second.run(jobs_query("me"))
+    jobs, num_bad = parse_jobs(answer.stdout.decode(), answer.query.separator, answer.query.record_end)
+    assert ([job.job_id for job in jobs], num_bad) == (["17"], 0)
+    assert controller.asked == ["jobs"]
+    second.run(jobs_query(None))
+    assert controller.asked == ["jobs", "jobs"], "everybody's jobs are another question"
+
+
+def test_a_coach_that_asks_again_gets_nothing_as_old_as_what_it_has(
+    controller: Controller, tmp_path: Path
+) -> None:
+    (io,) = coaches(controller, tmp_path, 1)
+    for _ in range(3):
+        io.run(NODES_QUERY)
+        controller.now_s += 5.0
+    assert len(controller.asked) == 3
+
+
+def test_after_a_launch_only_what_was_asked_since_counts(controller: Controller, tmp_path: Path) -> None:
+    first, second = coaches(controller, tmp_path)
+    first.run(NODES_QUERY)
+    controller.now_s += 0.5
+    second.refuse_older()
+    second.run(NODES_QUERY)
+    assert len(controller.asked) == 2
+
+
+def test_another_cluster_is_another_answer(controller: Controller, tmp_path: Path) -> None:
+    SharedIo(controller, tmp_path, "tiger").run(NODES_QUERY)
+    SharedIo(controller, tmp_path, "lion").run(NODES_QUERY)
+    assert len(controller.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-3],
+        lambda data: data + b"x",
+        lambda data: data.replace(b"IDLE", b"DOWN"),
+        lambda data: data.replace(b'"schema": 1', b'"schema": 2'),
+        lambda data: b"[" * 100_000,
+        lambda data: b'{"schema": 1}\n',
+    ],
+)
+def test_a_torn_or_strange_answer_is_as_good_as_none(
+    controller: Controller, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    first, second = coaches(controller, tmp_path)
+    first.run(NODES_QUERY)
+    (file,) = tmp_path.glob("nodes-*")
+    file.write_bytes(damage(file.read_bytes()))
+    assert second.run(NODES_QUERY).stdout == b"NodeName=node1 State=IDLE\n"
+    assert len(controller.asked) == 2
+
+
+@pytest.mark.parametrize("late_s", [FIRST_AGES_S["nodes"] + 1, -3600.0])
+def test_an_answer_that_is_old_or_from_the_future_is_not_believed(
+    controller: Controller, tmp_path: Path, late_s: float
+) -> None:
+    first, second = coaches(controller, tmp_path)
+    first.run(NODES_QUERY)
+    controller.now_s += late_s
+    second.run(NODES_QUERY)
+    assert len(controller.asked) == 2
+
+
+def test_a_failure_answers_for_all_but_not_for_long(controller: Controller, tmp_path: Path) -> None:
+    first, second = coaches(controller, tmp_path)
+    controller.answers["nodes"] = lambda query: CommandResult(
+        query, 1, b"", "connect failure", controller.now_s, 0.25
+    )
+    first.run(NODES_QUERY)
+    assert second.run(NODES_QUERY).stderr == "connect failure"
+    assert len(controller.asked) == 1
+    controller.now_s += FAILURE_AGE_S + 0.1
+    SharedIo(controller, tmp_path, "tiger").run(NODES_QUERY)
+    assert len(controller.asked) == 2
+
+
+def test_only_one_asks_while_the_others_wait_for_what_it_gets(controller: Controller, tmp_path: Path) -> None:
+    controller.gate = threading.Event()
+    told: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda io=io: told.append(io.run(NODES_QUERY).stdout))
+        for io in coaches(controller, tmp_path, 4)
+    ]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: controller.asked, 5, "one asks")
+    controller.gate.set()
+    for thread in threads:
+        thread.join(10)
+    assert (len(controller.asked), told) == (1, [b"NodeName=node1 State=IDLE\n"] * 4)
+    assert list(tmp_path.glob(".*")) == [], "no lock and nothing half written is left"
+
+
+def test_a_lock_that_a_killed_coach_left_behind_holds_nobody_up_for_ever(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_cache, "LOCK_SLACK_S", 0.3 - COMMAND_TIMEOUT_S)
+    first, second = coaches(controller, tmp_path)
+    first.run(NODES_QUERY)
+    (file,) = tmp_path.glob("nodes-*")
+    (tmp_path / f".{file.name}.lock").write_text("")
+    controller.now_s += 1000.0
+    assert second.run(NODES_QUERY).returncode == 0
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_full_or_vanished_folder_costs_the_sharing_not_the_answer(
+    controller: Controller, tmp_path: Path
+) -> None:
+    (io,) = coaches(controller, tmp_path / "gone", 1)
+    assert io.run(NODES_QUERY).returncode == 0
+
+
+def test_what_is_not_for_sharing_passes_through(controller: Controller, tmp_path: Path) -> None:
+    (io,) = coaches(controller, tmp_path, 1)
+    for _ in range(2):
+        io.run(Query("ping", ("scontrol", "ping")))
+    assert controller.asked == ["ping", "ping"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_is_for_its_user_alone(tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    runtime.mkdir()
+    folder = shared_folder({"XDG_RUNTIME_DIR": str(runtime)}, tmp_path / "cache")
+    assert folder == runtime / "coach"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o777)
+    assert shared_folder({"XDG_RUNTIME_DIR": str(runtime)}, tmp_path / "cache") == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_a_link_of_somebody_is_not_taken(tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    runtime.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (runtime / "coach").symlink_to(tmp_path / "elsewhere")
+    assert (
+        shared_folder({"XDG_RUNTIME_DIR": str(runtime)}, tmp_path / "cache") == tmp_path / "cache" / "answers"
+    )

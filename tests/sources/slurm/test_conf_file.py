@@ -1,0 +1,49 @@
+"""What slurm.conf says on this machine, read without the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach.sources.slurm import conf_file as module
+from coach.sources.slurm.conf_file import message_timeout_s
+
+
+@pytest.fixture(autouse=True)
+def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FILES", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("MessageTimeout=100\n", 100.0),
+        ("  messagetimeout = 30 # for the old switch\n", 30.0),
+        ("MessageTimeout=10\nMessageTimeout=20\n", 20.0),
+        ("ClusterName=tiger MessageTimeout=25\n", 25.0),
+        ("#MessageTimeout=100\n", None),
+        ("TCPTimeout=2\nUnkillableStepTimeout=60\n", None),
+        ("MessageTimeout=soon\n", None),
+        ("MessageTimeout=0\n", None),
+    ],
+)
+def test_the_message_timeout_is_read(tmp_path: Path, text: str, seconds: float | None) -> None:
+    file = tmp_path / "slurm.conf"
+    file.write_text(text)
+    said = message_timeout_s({"SLURM_CONF": str(file)})
+    assert said == (None if seconds is None else (seconds, str(file)))
+
+
+def test_a_file_that_is_included_counts_and_a_circle_ends(tmp_path: Path) -> None:
+    file = tmp_path / "slurm.conf"
+    file.write_text("Include common.conf\nInclude slurm.conf\n")
+    (tmp_path / "common.conf").write_text(f"MessageTimeout=40\nInclude {file}\n")
+    assert message_timeout_s({"SLURM_CONF": str(file)}) == (40.0, str(file))
+
+
+def test_no_file_or_no_file_at_all_says_nothing(tmp_path: Path) -> None:
+    assert message_timeout_s({"SLURM_CONF": str(tmp_path)}) is None
+    assert message_timeout_s({"SLURM_CONF": str(tmp_path / "none")}) is None
+    assert message_timeout_s({"SLURM_CONF": "/dev/zero"}) is None
+    assert message_timeout_s({}) is None

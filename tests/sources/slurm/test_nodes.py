@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from coach.model.slurm.cluster import GpuCount, Node
+from coach.sources.slurm.nodes import is_idle, parse_nodes, parse_partitions
+from tests.sources.scripted_io import captured
+
+
+def nodes_of(version: str) -> tuple[Node, ...]:
+    nodes, num_bad = parse_nodes(captured(f"scontrol-nodes-{version}.txt").decode())
+    assert num_bad == 0
+    return nodes
+
+
+def test_a_reason_that_imitates_fields_changes_nothing_but_the_reason() -> None:
+    node1, node2, node3 = nodes_of("22.05")
+    assert node1.state == "idle+drain"
+    assert node1.num_cpus == 16
+    assert node1.reason is not None
+    assert node1.reason.startswith("bad State=IDLE CPUTot=1\nNodeName=node9 State=IDLE \x1b[31m")
+    assert (node2.name, node2.reason) == ("node2", None)
+    assert node3.name == "node3"
+
+
+def test_a_comment_behind_a_node_without_reason_is_not_its_reason() -> None:
+    assert [node.reason for node in nodes_of("24.11")] == [None, None]
+
+
+def test_a_drained_node_says_why_without_who_and_when() -> None:
+    line = captured("scontrol-nodes-22.05.txt").decode().split("\n")[1]
+    (node,), _ = parse_nodes(line + " Reason=plain maintenance [root@2026-11-21T03:52:59] Comment=x y\n")
+    assert node.reason == "plain maintenance"
+
+
+def test_a_node_tells_what_is_allocated_of_it() -> None:
+    node = nodes_of("24.11")[0]
+    assert node.partitions == ("gpu", "short", "cpu")
+    assert node.gpus == (GpuCount("a100", 2, 2),)
+    assert (node.memory_mib, node.num_cpus) == (64000, 16)
+    assert node.memory_allocated_mib is not None
+    assert node.num_cpus_allocated is not None
+    assert node.memory_allocated_mib == 100 * node.num_cpus_allocated
+
+
+@pytest.mark.parametrize(
+    ("gres", "used", "expected"),
+    [
+        ("gpu:a100:4(S:0-1)", "gpu:(null):2(IDX:0-1)", (GpuCount("a100", 4, 2),)),
+        ("gpu:a100:4,gpu:h100:2", "gpu:h100:1(IDX:0)", (GpuCount("a100", 4, 0), GpuCount("h100", 2, 1))),
+        ("gpu:8", "", (GpuCount(None, 8, None),)),
+        ("(null)", "(null)", ()),
+    ],
+)
+def test_gpus_in_use_are_counted_by_type_and_unknown_where_nothing_is_said(
+    gres: str, used: str, expected: tuple[GpuCount, ...]
+) -> None:
+    line = f"NodeName=n1 CPUAlloc=1 CPUTot=2 Gres={gres} GresUsed={used} RealMemory=10 AllocMem=1 State=IDLE Partitions=a"
+    (node,), num_bad = parse_nodes(line)
+    assert node.gpus == expected
+    assert num_bad == 0
+
+
+def test_lines_that_are_no_nodes_and_nodes_told_twice_are_counted() -> None:
+    text = captured("scontrol-nodes-22.05.txt").decode()
+    nodes, num_bad = parse_nodes(text + "garbage\n" + text.split("\n")[0] + "\n")
+    assert (len(nodes), num_bad) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("idle", True),
+        ("idle+cloud+powered_down", True),
+        ("idle+drain", False),
+        ("idle+planned", False),
+        ("idle+reserved", False),
+        ("mixed", False),
+        ("down+not_responding", False),
+    ],
+)
+def test_only_a_node_that_takes_jobs_counts_as_idle(state: str, expected: bool) -> None:
+    assert is_idle(Node("n", state, None, (), 1, 0, 1, 0, ())) is expected
+
+
+def test_partitions_are_what_the_configuration_says_with_the_sums_of_their_nodes() -> None:
+    text = captured("scontrol-partitions-22.05.txt").decode()
+    partitions, num_bad = parse_partitions(text, nodes_of("22.05"))
+    gpu, short, cpu, hidden = partitions
+    assert num_bad == 0
+    assert (gpu.name, gpu.is_default, gpu.state, gpu.time_limit_s, gpu.default_time_s) == (
+        "gpu", True, "up", 86400, 600,
+    )  # fmt: skip
+    assert (gpu.num_nodes, gpu.num_nodes_idle, gpu.num_cpus, gpu.num_gpus_per_node) == (3, 0, 48, 2)
+    assert gpu.gpus[0].total == 6
+    assert (short.num_nodes, short.time_limit_s, short.default_time_s) == (1, 300, None)
+    assert (cpu.time_limit_s, hidden.state) == (None, "down")
+
+
+def test_the_cpu_side_of_gpu_nodes_offers_no_gpus() -> None:
+    partitions, _ = parse_partitions(captured("scontrol-partitions-22.05.txt").decode(), nodes_of("22.05"))
+    cpu = next(each for each in partitions if each.name == "cpu")
+    assert (cpu.gpus, cpu.num_gpus_per_node) == ((), 0)
+
+
+def test_a_partition_that_says_cpu_keeps_gpus_that_no_other_offers() -> None:
+    line = "NodeName=n1 CPUAlloc=0 CPUTot=2 Gres=gpu:2 GresUsed=gpu:0 State=IDLE Partitions=cpu-gpu"
+    nodes, _ = parse_nodes(line)
+    (only,), _ = parse_partitions("PartitionName=cpu-gpu Default=NO State=UP TotalNodes=1", nodes)
+    assert only.num_gpus_per_node == 2
+    assert only.gpus == (GpuCount(None, 2, 0),)

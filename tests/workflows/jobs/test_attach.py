@@ -1,0 +1,115 @@
+"""Nobody's job is entered without all that could harm it being looked at first."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach import runs
+from coach.model.errors import UserError
+from coach.model.reading import Reading, TelemetryChunk
+from coach.model.slurm.job_action import JobAction
+from coach.model.training.telemetry import Rung
+from coach.sources.machine.user import user_name
+from coach.workflows.jobs.attach import begin_attach, plan_attach, streams
+from tests.sources.scripted_io import captured
+from tests.waiting import wait_until
+from tests.workflows.test_launching import World, queued
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.client("squeue", queued("RUNNING"))
+    world.client("srun", "echo slurm-wlm 22.05.8")
+    world.client("sstat", "echo '17.0|2|100M|'")
+    allocation_is(world, captured("allocation-two-nodes-22.05.txt").decode())
+    return world
+
+
+def allocation_is(world: World, text: str) -> None:
+    world.client("scontrol", f"cat <<'END'\n{text}END")
+
+
+def planned(world: World) -> JobAction:
+    return plan_attach("17", world.settings, world.env, world.io, sys.executable)
+
+
+def test_the_question_shows_the_whole_command_what_it_costs_and_the_memory_that_is_left(world: World) -> None:
+    action = planned(world)
+    (command,) = action.commands
+    assert command.startswith("srun --jobid=17 --overlap --nodes=2 --ntasks=2 ")
+    assert command.endswith("/coach/node sample --stream")
+    assert "one job step and one row in the accounting" in action.notes[0]
+    assert action.notes[1].startswith("500 MiB of the job's 600 are left at least")
+    assert not world.settings.runs_root.exists()
+    begin_attach(action, world.settings)
+    assert Path(action.steps[0].argv[-3], "sample.py").exists()
+
+
+def test_memory_that_is_unknown_is_said_and_memory_that_is_short_is_a_refusal(world: World) -> None:
+    world.client("sstat", "echo 'sstat: error: no steps running for job 17' >&2; exit 1")
+    assert "is not known (sstat: no steps running for job 17)" in planned(world).notes[1]
+    world.client("sstat", "echo '17.0|2|450M|'")
+    with pytest.raises(UserError, match="up to 450 of the 600 MiB") as refused:
+        planned(world)
+    assert refused.value.hint is not None
+    assert "200 MiB must be left" in refused.value.hint
+
+
+def test_before_22_05_it_is_off_and_ssh_takes_its_place_only_where_it_was_allowed(world: World) -> None:
+    world.client("srun", "echo slurm 21.08.8")
+    with pytest.raises(UserError, match=r"Slurm 21\.08\.8: before 22\.05") as refused:
+        planned(world)
+    assert "telemetry.ssh = true" in (refused.value.hint or "")
+    world.settings = replace(world.settings, is_ssh_allowed=True)
+    action = planned(world)
+    assert [step.argv[0] for step in action.steps] == ["ssh", "ssh"]
+    assert all("BatchMode=yes" in command and "SLURM_JOB_ID=17" in command for command in action.commands)
+    assert action.steps[1].argv[-1].endswith("sample --stream --node node3")
+    world.client("ssh", 'for last; do :; done; exec sh -c "$last"')
+    begin_attach(action, world.settings)
+    readings: list[Reading] = []
+    stop = threading.Event()
+    source = streams(action, "17", world.env)[1]
+    thread = threading.Thread(target=source.run, args=(readings.append, stop))
+    thread.start()
+    wait_until(lambda: readings, 10, "the sampler over there is read")
+    stop.set()
+    thread.join(20)
+    assert isinstance(readings[0].payload, TelemetryChunk), readings[0].error
+    assert readings[0].payload.rung is Rung.SSH
+    assert {sample.node for sample in readings[0].payload.samples} == {"node3"}
+
+
+def test_a_run_whose_sampler_writes_is_not_measured_twice(world: World) -> None:
+    paths = runs.create_run_dir(world.settings.runs_root, "20261121-142233-ddp-4f2a")
+    made = {
+        "backend": "slurm",
+        "job_id": "17",
+        "user": user_name(),
+        "created_time_s": 1.0,
+        "state": "RUNNING",
+    }
+    runs.write_json(paths.run_json, made)
+    assert planned(world).steps
+    paths.telemetry_dir.mkdir(exist_ok=True)
+    paths.telemetry_of("node1").write_text("")
+    with pytest.raises(UserError, match="a sampler runs beside the training already"):
+        planned(world)
+
+
+def test_somebody_elses_job_one_that_waits_and_a_read_only_coach_are_refused(world: World) -> None:
+    world.client("squeue", queued("PENDING"))
+    with pytest.raises(UserError, match="only a running job has an allocation to look into"):
+        planned(world)
+    world.client("squeue", queued("RUNNING", user="grace"))
+    with pytest.raises(UserError, match="grace"):
+        planned(world)
+    world.settings = replace(world.settings, is_readonly=True)
+    with pytest.raises(UserError, match="starts no step in a job"):
+        planned(world)

@@ -1,0 +1,213 @@
+"""What is lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one is said to be torn."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach.analysis.jobs.lost_work import lost_lines
+from coach.model.training.checkpoint_files import SavedFound
+from coach.model.training.run import Run
+from coach.sources.io import SystemIo
+from coach.workflows.jobs.lost_work import find_saved, lost_of_run
+from tests.rules import examples
+
+NOW_S = 2_000_000.0
+
+
+def torch_file() -> bytes:
+    """As torch.save writes it: a zip without compression."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("model/data.pkl", b"x" * 5000)
+    return buffer.getvalue()
+
+
+def safetensors_file() -> bytes:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(16)
+
+
+class Then(SystemIo):
+    """This machine's files, at a known time."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def now(self) -> float:
+        return NOW_S
+
+
+class Work:
+    """A job's directory, with files of known ages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, data: bytes, minutes_old: float) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, (NOW_S - 60 * minutes_old,) * 2)
+
+    def found(self, from_s: float = 0.0) -> SavedFound:
+        return find_saved(SystemIo({}), self.folder, from_s)
+
+    def told(self) -> list[tuple[str, str, int | None, str | None]]:
+        return [
+            (str(Path(each.path).relative_to(self.folder)), each.made_by, each.step, each.torn)
+            for each in self.found().saved
+        ]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return Work(tmp_path)
+
+
+def test_the_newest_complete_one_counts_and_newer_torn_ones_are_said(work: Work) -> None:
+    work.write("out/epoch=1-step=200.ckpt", torch_file(), 60)
+    work.write("out/epoch=2-step=300.ckpt", torch_file(), 30)
+    work.write("out/epoch=3-step=400.ckpt", torch_file()[:-300], 5)
+    assert work.told() == [
+        ("out/epoch=3-step=400.ckpt", "Lightning", 400, "its end is missing"),
+        ("out/epoch=2-step=300.ckpt", "Lightning", 300, None),
+    ]
+    first, torn = lost_lines(work.found(), NOW_S - 7200, 8, NOW_S)
+    assert first.startswith("lost: 4.0 GPU-hours since the newest complete checkpoint, ")
+    assert first.endswith("epoch=2-step=300.ckpt (Lightning, step 300), 00:30:00 old")
+    assert torn.endswith("epoch=3-step=400.ckpt (Lightning, step 400): its end is missing")
+
+
+def test_hugging_face_writes_its_state_last_and_names_the_parts_of_a_large_model(work: Work) -> None:
+    index = json.dumps(
+        {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    )
+    for step, minutes in ((500, 40), (1000, 20), (1500, 2)):
+        work.write(f"checkpoint-{step}/model-00001-of-00002.safetensors", safetensors_file(), minutes)
+        work.write(f"checkpoint-{step}/model.safetensors.index.json", index.encode(), minutes)
+    for step in (500, 1000):
+        work.write(f"checkpoint-{step}/trainer_state.json", b"{}", 20)
+        work.write(f"checkpoint-{step}/optimizer.pt", torch_file(), 20)
+    work.write("checkpoint-500/model-00002-of-00002.safetensors", safetensors_file(), 40)
+    work.write("checkpoint-1000/trainer_state.json", b"{}", 19)
+    assert work.told() == [
+        ("checkpoint-1500", "Hugging Face", 1500, "trainer_state.json is missing"),
+        ("checkpoint-1000", "Hugging Face", 1000, "model-00002-of-00002.safetensors is missing"),
+        ("checkpoint-500", "Hugging Face", 500, None),
+    ]
+
+
+def test_a_file_of_safetensors_says_itself_how_long_it_is(work: Work) -> None:
+    work.write("model_step_10.safetensors", safetensors_file(), 9)
+    work.write("model_step_20.safetensors", safetensors_file()[:-5], 5)
+    work.write("model_step_30.safetensors", safetensors_file()[:12], 4)
+    work.write("model_step_40.safetensors", b"\xff" * 40, 3)
+    assert [(step, torn) for _, _, step, torn in work.told()] == [
+        (40, "its header is broken"),
+        (30, "its end is missing"),
+        (20, "it ends 5 bytes early"),
+        (10, None),
+    ]
+
+
+def test_of_deepspeed_every_rank_has_a_share_and_latest_names_what_was_finished(work: Work) -> None:
+    for step, minutes in ((100, 60), (200, 30), (300, 1)):
+        for rank in range(3):
+            share = f"ckpt/global_step{step}/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+            work.write(share, torch_file(), minutes)
+        work.write(f"ckpt/global_step{step}/mp_rank_00_model_states.pt", torch_file(), minutes)
+    (work.folder / "ckpt/global_step200/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()
+    work.write("ckpt/latest", b"global_step200", 30)
+    assert work.told() == [
+        ("ckpt/global_step300", "DeepSpeed", 300, "`latest` names global_step200, an earlier one"),
+        ("ckpt/global_step200", "DeepSpeed", 200, "the share of rank 1 is missing"),
+        ("ckpt/global_step100", "DeepSpeed", 100, None),
+    ]
+
+
+def test_what_a_rank_of_any_number_has_shared_is_judged_at_once(work: Work) -> None:
+    for rank in (0, 10**12):
+        work.write(f"global_step5/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", torch_file(), 9)
+    assert work.told() == [("global_step5", "DeepSpeed", 5, "the share of rank 1 is missing")]
+
+
+def test_the_hours_that_a_requeued_run_waited_are_not_lost(work: Work) -> None:
+    work.write("step-40.pt", torch_file(), 600)
+    (line,) = lost_lines(work.found(), NOW_S - 900, 4, NOW_S)
+    assert line.startswith("lost: 1.0 GPU-hours since it began again from step-40.pt (PyTorch, step 40), ")
+    assert line.endswith("the newest complete checkpoint, 10:00:00 old")
+
+
+def test_what_was_written_before_the_job_is_not_its_own(work: Work) -> None:
+    work.write("pretrained.pt", torch_file(), 600)
+    assert work.found(NOW_S - 3600).saved == ()
+    (line,) = lost_lines(work.found(NOW_S - 3600), NOW_S - 3600, None, NOW_S)
+    assert line.startswith("lost: 01:00:00 of work: no complete checkpoint of its time was found in ")
+
+
+def test_a_directory_that_cannot_be_read_is_no_directory_without_checkpoints(tmp_path: Path) -> None:
+    (line,) = lost_lines(find_saved(SystemIo({}), tmp_path / "gone", 0.0), 0.0, 8, NOW_S)
+    assert line.endswith("gone: No such file or directory")
+    assert line.startswith("whether a checkpoint is there is not known")
+
+
+def launched_in(folder: Path, **more: Any) -> Run:
+    resources = {"num_nodes": 2, "gpus_per_node": 4}
+    return examples.run(
+        {}, resources, run_dir=str(folder), **{"state": "RUNNING", "started_time_s": NOW_S - 7200, **more}
+    )
+
+
+def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(tmp_path: Path) -> None:
+    work = Work(tmp_path / "checkpoints")
+    work.write("step-300.pt", torch_file(), 30)
+    work.write("step-400.pt", torch_file()[:-300], 5)
+    io_ = Then()
+    assert lost_of_run(io_, launched_in(tmp_path)) == (
+        "lost: 4.0 GPU-hours since the newest complete checkpoint, step-300.pt (PyTorch, step 300), 00:30:00 old",
+        "torn: step-400.pt (PyTorch, step 400): its end is missing",
+    )
+    assert lost_of_run(io_, launched_in(tmp_path, state="COMPLETED")) == ()
+    assert lost_of_run(io_, launched_in(tmp_path, state="PENDING", started_time_s=None)) == ()
+
+
+def test_a_run_that_has_saved_nothing_yet_loses_all(tmp_path: Path) -> None:
+    (line,) = lost_of_run(Then(), launched_in(tmp_path))
+    assert line.startswith("lost: 16.0 GPU-hours: no complete checkpoint of its time was found in ")
+
+
+REAL = """
+import sys, torch, torch.distributed.checkpoint as dcp
+from pathlib import Path
+folder = Path(sys.argv[1])
+model = torch.nn.Linear(300, 300)
+torch.save(model.state_dict(), folder / "model_step_7.pt")
+dcp.save({"model": model.state_dict()}, checkpoint_id=folder / "sharded" / "step-9", no_dist=True)
+"""
+
+
+@pytest.mark.train
+def test_what_torch_itself_writes_is_whole_until_it_is_cut(work: Work) -> None:
+    subprocess.run([sys.executable, "-c", REAL, str(work.folder)], check=True, capture_output=True)
+    sharded, single = work.folder / "sharded" / "step-9", work.folder / "model_step_7.pt"
+    for path in sharded.iterdir():
+        os.utime(path, (NOW_S, NOW_S))
+    os.utime(single, (NOW_S - 60, NOW_S - 60))
+    assert work.told() == [("sharded/step-9", "torch.distributed.checkpoint", 9, None)]
+    (sharded / ".metadata").unlink()
+    single.write_bytes(single.read_bytes()[:-4000])
+    os.utime(single, (NOW_S - 60, NOW_S - 60))
+    assert [(name, torn) for name, _, _, torn in work.told()] == [
+        ("sharded/step-9", ".metadata, which is written last, is missing"),
+        ("model_step_7.pt", "its end is missing"),
+    ]

@@ -1,0 +1,214 @@
+"""What `coach check` says of a run that is not the first of its kind: from run directories, and from what was kept of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coach import runs
+from coach.config import Settings
+from coach.model.judging.finding import Finding
+from coach.model.slurm.accounting import Efficiency, PastJob
+from coach.rules.engine import Engine
+from coach.rules.registry import build
+from coach.sources.io import SystemIo
+from coach.sources.machine.user import user_name
+from coach.sources.runs.verdicts import FILE_NAME, MAX_RUNS, Verdicts
+from coach.workflows.judging.check import Checker
+from coach.workflows.judging.earlier_runs import note_accounting
+from coach.workflows.judging.lazy_engine import LazyEngine
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import resolve_target
+from tests.analysis.comparing.test_earlier_runs import past
+from tests.analysis.made_jobs import job as make_job
+
+OOM = (Path(__file__).parents[2] / "recordings" / "typed" / "cuda-oom.log").read_bytes()
+BEGIN_S = 1_795_000_000.0
+
+
+class Machine:
+    """The runs of one user on one machine, and `coach check` on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.settings = Settings(root / "runs", root / "cache", root / "config")
+
+    def run(
+        self, number: int, log: bytes = OOM, state: str = "FAILED", user: str | None = None, **parameters: Any
+    ) -> str:
+        """The run of this hour. It read nothing from a GPU: what it says is its log."""
+        run_id = f"20261121-{number:02}0000-ddp-{number:04}"
+        paths = runs.create_run_dir(self.settings.runs_root, run_id)
+        start_s = BEGIN_S + 3600.0 * number
+        told = {
+            "run_id": run_id,
+            "recipe": "ddp",
+            "backend": "local",
+            "state": state,
+            "user": user,
+            "parameters": parameters,
+        }
+        times = {"created_time_s": start_s - 5, "started_time_s": start_s, "ended_time_s": start_s + 600}
+        paths.run_json.write_text(json.dumps({**told, **times}))
+        paths.exit_json.write_text(
+            json.dumps({"state": state, "ended_time_s": start_s + 600, "exit_code": 1})
+        )
+        paths.stderr_log.write_bytes(log)
+        return run_id
+
+    def forget_directory(self, run_id: str) -> None:
+        shutil.rmtree(self.settings.runs_root / run_id)
+
+    def check(self, run_id: str) -> tuple[Finding, ...]:
+        checker = Checker(self.settings, SystemIo({}), Engine(build()), "local")
+        return checker.target(run_id).diagnosis.findings
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_fifth_failure_is_known_as_the_fifth_though_nobody_looked_at_the_others(machine: Machine) -> None:
+    names = [machine.run(number, batch_size=512 // number) for number in range(1, 6)]
+    first, again = machine.check(names[-1])[0], machine.check(names[-1])[-1]
+    assert (first.rule, first.is_primary) == ("MEM001", True)
+    assert (again.rule, again.is_primary) == ("HIS001", False)
+    assert again.summary.startswith("5 times in a row it ended with cuda_oom")
+    assert "batch_size: 512 → 256" in again.summary
+
+
+def test_what_came_of_a_run_is_known_when_its_directory_is_gone(machine: Machine) -> None:
+    names = [machine.run(number) for number in range(1, 4)]
+    for name in names[:2]:
+        assert [finding.rule for finding in machine.check(name)] == ["MEM001"]
+        machine.forget_directory(name)
+    assert [finding.rule for finding in machine.check(names[2])] == ["MEM001", "HIS001"]
+
+
+def test_what_befell_the_runs_of_others_is_no_past_of_ones_own(machine: Machine) -> None:
+    for number in range(1, 4):
+        assert [finding.rule for finding in machine.check(machine.run(number, user="ada"))] == ["MEM001"]
+    own = machine.run(4, user=user_name())
+    assert [finding.rule for finding in machine.check(own)] == ["MEM001"]
+    assert {past.target for past in Verdicts(machine.settings.cache_dir).read().values()} == {own}
+
+
+def test_a_run_of_the_past_is_judged_by_what_was_before_it(machine: Machine) -> None:
+    names = [machine.run(number) for number in range(1, 6)]
+    machine.check(names[-1])
+    assert [finding.rule for finding in machine.check(names[1])] == ["MEM001"]
+
+
+def test_a_log_is_read_once_for_that_however_often_is_asked(machine: Machine) -> None:
+    names = [machine.run(number) for number in range(1, 4)]
+    assert len(machine.check(names[-1])) == 2
+    kept = (machine.settings.cache_dir / FILE_NAME).read_bytes()
+    for name in names[:-1]:
+        (machine.settings.runs_root / name / "stderr.log").write_bytes(b"all is well\n")
+    assert len(machine.check(names[-1])) == 2
+    assert (machine.settings.cache_dir / FILE_NAME).read_bytes() == kept
+
+
+def test_all_own_jobs_are_judged_before_any_of_them_is_put_beside_the_others(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [machine.run(number) for number in range(1, 4)]
+    io = SystemIo({})
+    monkeypatch.setattr(io, "now", lambda: BEGIN_S + 6 * 3600.0)
+    judged, _ = Checker(machine.settings, io, Engine(build()), "local").own_jobs()
+    found = {each.diagnosis.target: [finding.rule for finding in each.diagnosis.findings] for each in judged}
+    assert found == {names[0]: ["MEM001"], names[1]: ["MEM001"], names[2]: ["MEM001", "HIS001"]}
+
+
+def screens(machine: Machine) -> Callable[[str, LazyEngine], list[str]]:
+    def look(name: str, engine: LazyEngine) -> list[str]:
+        io = SystemIo({})
+        target = resolve_target(name, machine.settings, io, "local", "ada")
+        seen = read_once(
+            target, machine.settings, io, "local", "ada", engine.signatures(), is_queue_asked=False
+        )
+        return [finding.rule for finding in engine.diagnose(*seen).findings]
+
+    return look
+
+
+def test_the_screens_say_the_same_and_a_recording_nothing_of_the_users_own_past(machine: Machine) -> None:
+    names, look = [machine.run(number) for number in range(1, 4)], screens(machine)
+    live, replay = LazyEngine(machine.settings, has_past=True), LazyEngine(machine.settings)
+    assert [look(name, replay) for name in names] == [["MEM001"]] * 3
+    assert not (machine.settings.cache_dir / FILE_NAME).exists()
+    assert [look(name, live) for name in names] == [["MEM001"], ["MEM001"], ["MEM001", "HIS001"]]
+    assert look(names[2], live) == ["MEM001", "HIS001"]
+
+
+def test_a_muted_rule_about_the_past_is_silent(machine: Machine) -> None:
+    names = [machine.run(number) for number in range(1, 4)]
+    checker = Checker(machine.settings, SystemIo({}), Engine(build(muted=["HIS001"])), "local")
+    assert [finding.rule for finding in checker.target(names[-1]).diagnosis.findings] == ["MEM001"]
+
+
+def test_what_is_kept_survives_torn_lines_strange_values_and_another_coach(tmp_path: Path) -> None:
+    one, other = Verdicts(tmp_path), Verdicts(tmp_path)
+    strange = past(
+        1, parameters={"lr": float("nan"), "deep": {"x": 1}, "name": "caf\udce9"}, summary="x" * 9999
+    )
+    one.keep(strange)
+    with (tmp_path / FILE_NAME).open("ab") as file:
+        file.write(b'{"target": 17, "work": ["x"]}\n{"torn\n\xff\xfe')
+    other.keep(past(2))
+    one.keep(past(3, state="RUNNING"))
+    one.keep(strange)
+    kept = list(Verdicts(tmp_path).read().values())
+    assert [each.target for each in kept] == ["run-1", "run-2"]
+    assert kept[0].parameters == {"name": "caf\udce9"}
+    assert len(kept[0].summary or "") < 9999
+    assert one.read() == other.read()
+
+
+def test_what_accounting_told_and_what_the_log_told_are_kept_together_in_whatever_order(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(tmp_path / "runs", tmp_path / "cache", tmp_path / "config")
+    job = make_job("17", "OUT_OF_MEMORY", nodes="n[1-2]", num_nodes=2, work_dir="/w", end_time_s=2000.0)
+    told = PastJob(job, Efficiency(memory_asked_mib=65536.0, memory_used_mib=65000.0))
+    judged = replace(past(1), target="17", submitted_s=job.submit_time_s, cause="host_oom")
+    note_accounting(settings, [told, replace(told, run_id="a run, which tells more itself")])
+    verdicts = Verdicts(settings.cache_dir)
+    (known,) = verdicts.read().values()
+    assert (known.cause, known.is_judged, known.nodes) == ("host_oom", False, ("n1", "n2"))
+    for _ in range(2):
+        verdicts.keep(judged)
+        note_accounting(settings, [told])
+        (known,) = Verdicts(settings.cache_dir).read().values()
+        assert (known.memory_asked_mib, known.is_judged, known.work) == (32768.0, True, judged.work)
+
+
+def test_where_nothing_can_be_kept_the_diagnosis_is_made_all_the_same(machine: Machine) -> None:
+    machine.settings.cache_dir.write_text("a file where the folder would be")
+    name = machine.run(1)
+    assert [finding.rule for finding in machine.check(name)] == ["MEM001"]
+
+
+def test_the_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coach.sources.runs.verdicts._MAX_FILE_BYTES", 4000)
+    verdicts = Verdicts(tmp_path)
+    for number in range(200):
+        verdicts.keep(past(number))
+    assert (tmp_path / FILE_NAME).stat().st_size < 4000
+    assert "run-199" in {target for target, _ in Verdicts(tmp_path).read()}
+    assert len(verdicts.read()) <= MAX_RUNS
+
+
+def test_what_one_coach_notes_it_need_not_read_again_and_what_another_notes_it_does(tmp_path: Path) -> None:
+    one, other = Verdicts(tmp_path), Verdicts(tmp_path)
+    for number in range(3):
+        one.keep(past(number))
+        other.keep(past(number + 10))
+    assert one.read().keys() == other.read().keys() == Verdicts(tmp_path).read().keys()
+    assert len(one.read()) == 6

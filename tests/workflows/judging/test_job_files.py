@@ -1,0 +1,234 @@
+"""The files of a job that coach did not launch: found by name and by time, bounded, and never another job's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach.model.slurm.cluster import Job
+from coach.sources.io import SystemIo
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.workflows.judging.job_files import MAX_ENTRIES, DirectoryFiles, JobFiles, Kind
+from tests.sources.fake_io import FakeIo
+
+START_S, END_S = 10_000.0, 13_600.0
+JOB = Job(
+    *("17", "train", "ada", "FAILED", None, "gpu", "node1", 1, 4, 2, 3600, None, 7200),
+    *(START_S - 100, START_S, END_S),
+    work_dir="/w",
+    stdout="/w/slurm-%j.out",
+)
+
+
+def job_files(io: FakeIo, *others: Job, job: Job = JOB) -> JobFiles:
+    paths = OutputPaths(io)
+    paths.learn([job, *others])
+    return JobFiles(io, job.job_id, paths)
+
+
+def write(io: FakeIo, path: str, at_s: float = START_S + 60) -> None:
+    io.files[path], io.modified[path] = b"x", at_s
+
+
+def names(paths: tuple[Path, ...]) -> list[str]:
+    return [str(path.relative_to("/w")) for path in paths]
+
+
+def test_the_names_that_slurm_torchrun_and_trainers_give_are_found_and_what_slurm_said_stands_first() -> None:
+    io = FakeIo()
+    for path in (
+        "slurm-17.out",
+        "out/step-17-0.log",
+        "logs/none_x1/attempt_0/1/stderr.log",
+        "lightning_logs/version_0/metrics.csv",
+        "out/checkpoint-500/trainer_state.json",
+        "runs/Nov21/events.out.tfevents.1.node1.9.0",
+        "traces/nccl_trace_rank_3",
+        "slurm-171.out",
+        "notes.log",
+        "data.csv",
+    ):
+        write(io, f"/w/{path}")
+    files = job_files(io)
+    assert names(files.logs()) == ["slurm-17.out", "out/step-17-0.log", "logs/none_x1/attempt_0/1/stderr.log"]
+    assert sorted(names(files.metrics())) == [
+        "lightning_logs/version_0/metrics.csv",
+        "out/checkpoint-500/trainer_state.json",
+        "runs/Nov21/events.out.tfevents.1.node1.9.0",
+    ]
+    found = files.found()
+    assert found is not None
+    assert names(found.of(Kind.DUMP)) == ["traces/nccl_trace_rank_3"]
+    assert files.lines() == []
+
+
+def test_logs_that_the_script_gives_its_steps_are_found_inside_and_outside_of_the_directory() -> None:
+    io = FakeIo()
+    io.files["/w/job.sh"] = (
+        b"OUT=/scratch/out\nsrun -o steps/%t.log python train.py\npython eval.py > $OUT/eval.txt\n"
+    )
+    for path in ("/w/steps/0.log", "/w/steps/notes.log", "/scratch/out/eval.txt", "/scratch/out/other.txt"):
+        write(io, path)
+    write(io, "/w/a/steps/0.log", START_S - 3600)
+    job = replace(JOB, command="/w/job.sh")
+    assert [str(path) for path in job_files(io, job=job).logs()] == [
+        "/w/slurm-17.out",
+        "/w/steps/0.log",
+        "/scratch/out/eval.txt",
+    ]
+    rival = replace(JOB, job_id="18", start_time_s=START_S + 10)
+    assert names(job_files(io, rival, job=job).logs()) == ["slurm-17.out"]
+    io.files["/w/job.sh"] = b"srun -o nowhere.log python train.py\n"
+    assert "logs that its script names" in job_files(io, job=job).lines()[0]
+
+
+def test_a_task_keeps_the_log_with_its_number_though_the_next_began_in_the_same_second() -> None:
+    io = FakeIo()
+    task = replace(JOB, job_id="17_1", raw_job_id="18", stdout="/w/elsewhere-%a.out")
+    write(io, "/w/slurm-17_1.out", END_S + 0.4)
+    write(io, "/w/a/metrics.csv", END_S + 0.4)
+    files = job_files(io, replace(task, job_id="17_2", raw_job_id="19", start_time_s=END_S), job=task)
+    assert names(files.logs()) == ["elsewhere-1.out", "slurm-17_1.out"]
+    assert files.metrics() == ()
+
+
+def test_what_was_written_before_or_long_after_the_job_is_not_its_own() -> None:
+    io = FakeIo()
+    write(io, "/w/a/metrics.csv", START_S - 3600)
+    write(io, "/w/b/metrics.csv", END_S + 3600)
+    write(io, "/w/c/metrics.csv", END_S + 60)  # buffers are flushed late
+    assert names(job_files(io).metrics()) == ["c/metrics.csv"]
+
+
+def test_a_log_whose_number_is_a_date_or_an_epoch_of_another_time_is_not_the_job_s() -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    write(io, "/w/2023-11-17.log", START_S - 86400)
+    write(io, "/w/epoch-17.log", END_S + 86400)
+    assert names(job_files(io).logs()) == ["slurm-17.out"]
+
+
+@pytest.mark.parametrize("work_dir", ["/w/project", "/"])
+def test_a_job_that_ran_above_or_below_at_the_time_may_have_written_it_too(work_dir: str) -> None:
+    io = FakeIo()
+    write(io, "/w/project/metrics.csv")
+    rival = replace(JOB, job_id="18", work_dir=work_dir)
+    assert job_files(io, rival).metrics() == ()
+    aside = replace(JOB, job_id="18", work_dir="/w2")
+    assert names(job_files(io, aside).metrics()) == ["project/metrics.csv"]
+
+
+def test_what_may_be_of_another_job_that_ran_there_at_the_time_is_not_taken_and_that_is_said() -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    write(io, "/w/metrics.csv")
+    rival = replace(JOB, job_id="18", start_time_s=START_S + 10)
+    files = job_files(io, rival)
+    assert (files.metrics(), names(files.logs())) == ((), ["slurm-17.out"])
+    assert "other jobs that ran there too (18)" in files.lines()[0]
+
+
+def test_a_job_that_followed_in_the_same_directory_keeps_what_it_wrote_itself() -> None:
+    io = FakeIo()
+    write(io, "/w/a/metrics.csv")
+    write(io, "/w/b/metrics.csv", END_S + 60)
+    follower = replace(JOB, job_id="18", start_time_s=END_S + 30, end_time_s=END_S + 90)
+    assert names(job_files(io, follower).metrics()) == ["a/metrics.csv"]
+    assert names(job_files(io, JOB, job=follower).metrics()) == ["b/metrics.csv"]
+
+
+def test_the_search_is_bounded_in_depth_and_entries_and_says_where_it_ended() -> None:
+    io = FakeIo()
+    write(io, "/w/1/2/3/4/metrics.csv")
+    write(io, "/w/1/2/3/4/5/metrics.csv")
+    assert names(job_files(io).metrics()) == ["1/2/3/4/metrics.csv"]
+    for number in range(MAX_ENTRIES):
+        write(io, f"/w/1/{number:05}.pt")
+    files = job_files(io)
+    assert files.metrics() == ()
+    assert files.lines()[-1] == "only the first 2000 entries of /w were looked at"
+
+
+def test_hidden_folders_environments_and_files_are_not_walked_into() -> None:
+    io = FakeIo()
+    for folder in (".cache", "venv", "wandb", "model.pt"):
+        write(io, f"/w/{folder}/metrics.csv")
+    assert job_files(io).metrics() == ()
+
+
+def test_what_was_looked_for_and_not_found_is_said() -> None:
+    io = FakeIo()
+    write(io, "/w/slurm-17.out")
+    assert job_files(io).lines() == [
+        "not found in /w, 4 levels down: torchrun's logs of each rank; "
+        "metrics.csv, trainer_state.json, TensorBoard events; flight-recorder dumps"
+    ]
+    assert "No such file" in job_files(FakeIo()).lines()[0]
+
+
+def test_a_job_that_waits_has_no_files_and_its_directory_is_looked_at_only_when_it_runs() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    waiting = replace(JOB, state="PENDING")
+    assert job_files(io, job=waiting).found() is None
+
+
+def test_a_running_job_is_looked_at_again_for_what_it_began_to_write() -> None:
+    io = FakeIo(START_S + 30)
+    running = replace(JOB, state="RUNNING", end_time_s=END_S + 9999)
+    files = job_files(io, job=running)
+    assert files.metrics() == ()
+    write(io, "/w/metrics.csv", START_S + 40)
+    assert files.metrics() == ()
+    io.now_s += 121
+    assert names(files.metrics()) == ["metrics.csv"]
+
+
+def test_files_that_a_person_names_take_the_place_of_those_that_would_be_found() -> None:
+    io = FakeIo()
+    write(io, "/w/metrics.csv")
+    files = JobFiles(io, "17", OutputPaths(io), (Path("/mine.log"),), (Path("/mine.csv"),))
+    assert (files.logs(), files.metrics()) == ((Path("/mine.log"),), (Path("/mine.csv"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_empty"), [("train.log", False), ("metrics.csv", False), ("data.csv", True)]
+)
+def test_a_directory_is_one_to_be_read_when_a_log_or_metrics_lie_in_it(name: str, is_empty: bool) -> None:
+    io = FakeIo()
+    write(io, f"/w/sub/{name}", 5.0)
+    assert DirectoryFiles(io, Path("/w")).is_empty is is_empty
+
+
+def test_a_link_that_leads_out_of_a_checked_directory_is_named_and_not_followed(tmp_path: Path) -> None:
+    outside, checked = tmp_path / "outside", tmp_path / "checked"
+    for folder in (outside, checked / "inner"):
+        folder.mkdir(parents=True)
+    (outside / "secret.log").write_text("secret")
+    (checked / "inner" / "train.log").write_text("loss 1")
+    (checked / "folder").symlink_to(outside)
+    (checked / "file.log").symlink_to(outside / "secret.log")
+    (checked / "same.log").symlink_to("inner/train.log")
+    (checked / "loop").symlink_to(".")
+    (checked / "again").symlink_to("inner")
+    (tmp_path / "link").symlink_to(checked)
+    for named in (checked, tmp_path / "link"):
+        files = DirectoryFiles(SystemIo({}), named)
+        assert sorted(path.name for path in files.logs()) == ["same.log", "train.log"]
+        assert files.lines()[-1] == f"not followed, as they lead out of {named}: file.log, folder"
+
+
+def test_the_log_of_an_array_s_task_is_not_the_log_of_the_job_with_the_task_s_number() -> None:
+    io = FakeIo()
+    for name in (
+        "slurm-9_17.out",
+        "9_17.err",
+        "slurm-17_2.out",
+        "slurmd-node17.log",
+        "run2_17.out",
+        "exp_17.log",
+    ):
+        write(io, f"/w/{name}")
+    assert names(job_files(io).logs()) == ["slurm-17.out", "exp_17.log", "run2_17.out"]

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import io as standard_io
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.reading import JobList
+from coach.model.training.log import LogFile, Signature
+from coach.sources.io import SystemIo
+from coach.sources.runs.seen_jobs import SeenJobs
+from coach.sources.slurm.client import JobsSource
+from coach.workflows.judging.targets import Target, TargetKind, locate_target, resolve_target
+from coach.workflows.watching.live_session import read_once
+from tests.sources.fake_io import FakeIo
+from tests.sources.squeue import own_squeue, squeue
+
+RUN = "20261121-142233-ddp-4f2a"
+KILLED = Signature("MEM007", "killed", ("Killed",), re.compile(r"^Killed$"))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(runs_root=tmp_path / "runs", cache_dir=tmp_path / "cache", config_dir=tmp_path / "config")
+
+
+@pytest.fixture
+def run_dir(settings: Settings) -> Path:
+    path = settings.runs_root / RUN
+    (path / "metrics").mkdir(parents=True)
+    (path / "run.json").write_text(
+        json.dumps({"run_id": RUN, "backend": "slurm", "job_id": "17", "state": "RUNNING"})
+    )
+    (path / "stdout.log").write_text("step 1\nKilled")
+    lines = [json.dumps({"step": number, "loss": 1.0, "time_s": 900.0 + number}) for number in range(3)]
+    (path / "metrics" / "rank-0.jsonl").write_text("\n".join(lines) + "\n")
+    return path
+
+
+def resolve(text: str, settings: Settings, backend: str = "local") -> Target:
+    return resolve_target(text, settings, SystemIo({}), backend, "me")
+
+
+def test_a_run_is_found_by_its_id_its_job_and_its_directory(settings: Settings, run_dir: Path) -> None:
+    for text in (RUN, "17", str(run_dir)):
+        target = resolve(text, settings)
+        assert (target.kind, target.path) == (TargetKind.RUN, run_dir)
+
+
+def test_a_file_is_a_log_and_a_dash_is_standard_input(
+    settings: Settings, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert resolve(str(run_dir / "stdout.log"), settings).kind is TargetKind.LOG
+    monkeypatch.chdir(run_dir)
+    assert resolve("stdout.log", settings).path == run_dir / "stdout.log"
+    assert resolve("-", settings).kind is TargetKind.STDIN
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nothing", "999", "a\0b", "~nobody-here/x", "/no/such/file", "x" * 5000]
+)
+def test_what_is_nothing_is_refused_in_one_line(settings: Settings, text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(text, settings)
+    assert "no run, job or file of that name" in caught.value.message
+    assert caught.value.exit_status == 2
+
+
+def test_a_misspelt_run_gets_the_nearest_one_as_a_hint(settings: Settings, run_dir: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(RUN[:-1] + "b", settings)
+    assert caught.value.hint == f"did you mean {RUN}?"
+
+
+def test_a_directory_that_is_no_run_is_refused(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a directory without run"):
+        resolve(str(tmp_path), settings)
+
+
+def test_a_foreign_job_is_read_from_the_queue_and_its_output_where_slurm_says(settings: Settings) -> None:
+    fake = FakeIo()
+    row = {"job_id": "42", "user": "you", "name": "theirs", "work_dir": "/home/you", "stdout": "%x-%j.out"}
+    fake.answer("jobs", own_squeue(row))
+    fake.write("/home/you/theirs-42.out", b"Killed\n")
+    target = resolve_target("42", settings, fake, "slurm", "you")
+    assert target.kind is TargetKind.JOB
+    snapshot, _ = read_once(target, settings, fake, "slurm", "you", (KILLED,))
+    assert snapshot.job is not None
+    assert (snapshot.job.name, snapshot.state) == ("theirs", "RUNNING")
+    assert [hit.file for hit in snapshot.log_hits] == ["/home/you/theirs-42.out"]
+    assert snapshot.log_files == (LogFile("/home/you/theirs-42.out", is_found=True),)
+
+
+def test_a_job_that_slurm_has_forgotten_is_found_with_its_log_and_its_end(settings: Settings) -> None:
+    fake = FakeIo()
+    ended = {"job_id": "42", "user": "you", "state": "FAILED", "work_dir": "/home/you", "stdout": "o-%N"}
+    fake.answer("jobs", own_squeue(ended))
+    seen = SeenJobs(settings.cache_dir)
+    for reading in JobsSource(fake, "you", 0.0, is_all=False).poll():
+        assert isinstance(reading.payload, JobList)
+        seen.remember(reading.payload.jobs, "you", 1000.0)
+    fake.answer("jobs", own_squeue())
+    fake.write("/home/you/o-node1", b"Killed\n")
+    target = resolve_target("42", settings, fake, "slurm", "you")
+    snapshot, _ = read_once(target, settings, fake, "slurm", "you", (KILLED,))
+    assert snapshot.state == "FAILED"
+    assert [hit.file for hit in snapshot.log_hits] == ["/home/you/o-node1"]
+
+
+def test_a_job_id_means_the_run_whose_job_it_is_and_not_an_old_one_of_the_same_number(
+    settings: Settings,
+) -> None:
+    fake = FakeIo()
+    submitted_s = datetime(2026, 11, 21, 12, 0).timestamp()  # noqa: DTZ001 (squeue's is local time)
+    base = {"backend": "slurm", "job_id": "17", "user": "me"}
+    ended = {**base, "state": "COMPLETED", "created_time_s": 100.0, "ended_time_s": 200.0}
+    write_run(fake, settings, "20200101-000000-ddp-0001", ended)
+    fake.answer("jobs", squeue({"job_id": "17", "user": "me", "name": "theirs"}))
+    assert resolve_target("17", settings, fake, "slurm", "me").kind is TargetKind.JOB
+    write_run(fake, settings, "20261121-120000-ddp-0002", {**base, "created_time_s": submitted_s - 1})
+    target = resolve_target("17", settings, fake, "slurm", "me")
+    assert (target.kind, str(target.path)[-4:]) == (TargetKind.RUN, "0002")
+    fake.answer("jobs", squeue())
+    assert str(resolve_target("17", settings, fake, "slurm", "me").path)[-4:] == "0002"
+
+
+def test_slurm_that_does_not_answer_costs_no_run_its_name(settings: Settings, run_dir: Path) -> None:
+    assert resolve("17", settings, "slurm").path == run_dir
+
+
+def write_run(fake: FakeIo, settings: Settings, run_id: str, record: dict[str, object]) -> None:
+    fake.write(f"{settings.runs_root}/{run_id}/run.json", json.dumps(record).encode())
+
+
+def test_slurm_that_does_not_answer_is_said_in_its_words(settings: Settings) -> None:
+    with pytest.raises(UserError, match="Slurm does not answer: squeue: command not found"):
+        resolve_target("42", settings, FakeIo(), "slurm", "me")
+
+
+def test_a_run_is_read_whole_with_metrics_logs_and_its_unfinished_last_line(
+    settings: Settings, run_dir: Path
+) -> None:
+    target = resolve(RUN, settings)
+    snapshot, history = read_once(target, settings, SystemIo({}), "local", "me", (KILLED,))
+    assert snapshot.run is not None
+    assert (snapshot.run.run_id, history.num_steps(0)) == (RUN, 3)
+    assert [(hit.file, hit.line) for hit in snapshot.log_hits] == [(str(run_dir / "stdout.log"), 2)]
+
+
+def test_a_run_is_read_although_slurm_does_not_answer(settings: Settings) -> None:
+    fake = FakeIo()
+    fake.write("/runs/x/run.json", b'{"backend": "slurm", "job_id": "17", "state": "RUNNING"}')
+    target = Target("x", TargetKind.RUN, Path("/runs/x"))
+    snapshot, _ = read_once(target, settings, fake, "slurm", "me", ())
+    assert (snapshot.job, snapshot.state) == (None, "RUNNING")
+
+
+def test_a_torn_run_json_is_one_clear_line(settings: Settings, run_dir: Path) -> None:
+    (run_dir / "run.json").write_text('{"run_id": "2026')
+    with pytest.raises(UserError) as caught:
+        read_once(resolve(str(run_dir), settings), settings, SystemIo({}), "local", "me", ())
+    assert caught.value.message.startswith(f"{run_dir}/run.json: not valid JSON")
+    assert "\n" not in caught.value.message
+
+
+def test_standard_input_is_read_to_its_end(settings: Settings) -> None:
+    stdin = standard_io.BytesIO(b"step 1\n" * 100_000 + b"Killed")
+    target = Target("-", TargetKind.STDIN)
+    snapshot, _ = read_once(target, settings, FakeIo(), "local", "me", (KILLED,), stdin=stdin)
+    assert [hit.line for hit in snapshot.log_hits] == [100_001]
+    assert snapshot.state is None
+
+
+def test_the_screens_locate_targets_without_ever_failing(settings: Settings, run_dir: Path) -> None:
+    located = {
+        text: locate_target(text, settings, SystemIo({}), ())
+        for text in (
+            RUN,
+            "17",
+            str(run_dir),
+            str(run_dir / "stdout.log"),
+            "/no/such",
+            "20261121-000000-x-0000",
+        )
+    }
+    assert [target.kind.value for target in located.values()] == ["run", "job", "run", "log", "log", "run"]

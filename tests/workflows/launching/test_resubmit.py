@@ -1,0 +1,58 @@
+"""The same again: of the right training, and with words when it cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.model.launching.launch import LaunchRequest
+from coach.model.slurm.job_action import JobAction, Step, Verb
+from coach.workflows.launching.resubmit import perform_resubmit, plan_resubmit
+from tests.workflows.jobs.test_job_actions import MADE_S, NEXT_YEAR, RUN, TODAY, recorded
+from tests.workflows.test_launching import World, queued
+
+DETAIL = "JobId=17 JobName=other\n   UserId=ada(1000)\n   BatchFlag=1\n   Command=(null)\n"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def planned(world: World, target: str) -> LaunchRequest | JobAction:
+    return plan_resubmit(target, world.settings, world.env, world.io)
+
+
+def test_a_number_that_slurm_gave_anew_does_not_launch_the_old_run_again(world: World) -> None:
+    recorded(world, state="COMPLETED", ended_time_s=MADE_S + 60, recipe="ddp", launch={"recipe": "ddp"})
+    world.client("scontrol", f"printf '{DETAIL}'")
+    world.client("squeue", queued("RUNNING", submitted=NEXT_YEAR))
+    action = planned(world, "17")
+    assert isinstance(action, JobAction)
+    assert "--job-name=other" in action.steps[0].argv
+    for answer in (
+        queued("RUNNING", submitted=TODAY),
+        "echo 'slurm_load_jobs error: Invalid job id' >&2; exit 1",
+    ):
+        world.client("squeue", answer)
+        request = planned(world, "17")
+        assert isinstance(request, LaunchRequest)
+        assert request.parent_run_id == RUN
+    world.client("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(UserError, match="Unable to contact"):
+        planned(world, "17")
+    assert isinstance(planned(world, RUN), LaunchRequest)  # the id of a run needs nobody's word
+
+
+def test_a_script_that_cannot_be_kept_is_told_in_words_and_nothing_is_submitted(world: World) -> None:
+    cache = world.root / "cache"
+    cache.write_text("no directory")
+    kept = str(cache / "resubmit" / "17.sh")
+    action = JobAction(Verb.RESUBMIT, (Step(("sbatch", kept), ("17",)),), script="x", script_file=kept)
+    with pytest.raises(UserError, match="cache"):
+        perform_resubmit(action, world.env)
+    assert not (world.root / "sbatch.args").exists()
+    cache.unlink()
+    assert perform_resubmit(action, world.env).notes[0] == "the new job is 17"

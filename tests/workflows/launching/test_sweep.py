@@ -1,0 +1,190 @@
+"""A sweep: a group of runs that is planned, submitted and shown as one. Slurm's clients are scripts that answer as the real ones do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coach.analysis.comparing.steady_state import Estimate
+from coach.analysis.comparing.sweep_table import OUT_OF_MEMORY, Member, table
+from coach.analysis.comparing.two_runs import Measured
+from coach.config import Limits
+from coach.launch.resources import Site
+from coach.model.errors import UserError
+from coach.model.judging.finding import Finding, Severity, Subject
+from coach.model.launching.launch import LaunchRequest, Plan
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_files import read_run
+from coach.workflows.launching.prepare import with_defaults
+from coach.workflows.launching.sweep import plan_all, read_group, submit
+from tests.launch.examples import CLUSTER, MACHINE
+from tests.workflows.test_launching import World
+
+COUNTING = """
+n=$(($(cat "$FAKE/count" 2> /dev/null || echo 16) + 1)); echo $n > "$FAKE/count"
+echo "$@" >> "$FAKE/sbatch.all"
+[ $n -le ${LAST_JOB:-99} ] || { echo 'sbatch: error: Invalid qos specification' >&2; exit 1; }
+echo $n
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.client("sbatch", COUNTING)
+    world.client("scancel", 'echo "$@" >> "$FAKE/scancel.all"')
+    return world
+
+
+def plan(world: World, recipe: str = "scale", site: Site = CLUSTER, **request: object) -> Plan:
+    asked = LaunchRequest(recipe, python="python3", **request)  # type: ignore[arg-type] # a test says any field
+    return plan_all(
+        with_defaults(asked, world.settings), world.settings, world.env, world.io, site, 1795271000.0
+    )
+
+
+def ranks(planned: Plan) -> list[tuple[int, int]]:
+    return [(each.resources.num_nodes, each.resources.nproc_per_node) for each in (planned, *planned.others)]
+
+
+def test_a_sweep_is_one_plan_with_a_run_for_each_value(world: World) -> None:
+    planned = plan(world, "sweep_workers", site=MACHINE)
+    assert [each.parameters["num_workers"] for each in (planned, *planned.others)] == [0, 1, 2, 4]
+    assert len({each.run_id for each in (planned, *planned.others)}) == 4
+    assert "4 runs, one after the other: num_workers = 0, 1, 2, 4" in planned.notes[0]
+    assert planned.run_json["sweep"] == {
+        "group_id": planned.run_id,
+        "parameter": "num_workers",
+        "value": 0,
+        "index": 0,
+        "size": 4,
+    }
+    assert planned.run_json["expects"] == ["GPU005"]
+
+
+def test_values_are_said_by_the_plural_or_by_the_parameter_s_own_name(world: World) -> None:
+    for said in ({"batch_sizes": "8, 16"}, {"batch_size": "8,16"}):
+        planned = plan(world, "sweep_batch", set=said)
+        assert [each.parameters["batch_size"] for each in (planned, *planned.others)] == [8, 16]
+    assert plan(world, "sweep_batch", set={"batch_size": "8", "lr": "0.1"}).parameters["lr"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"world_sizes": "1,two"}, "expected a whole number"),
+        ({"world_sizes": "0"}, "must be at least 1"),
+        ({"world_sizes": "1", "world_size": "2"}, "both are the values of the sweep"),
+        ({"world_sizes": ",".join(map(str, range(1, 40)))}, "at most 32 runs"),
+        ({"world_sizes": "7,1000"}, "1000 ranks: "),
+        ({"word_sizes": "1"}, "has no parameter 'word_sizes'"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_anything_is_submitted(
+    world: World, said: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        plan(world, set=said)
+
+
+def test_ranks_are_put_on_as_few_nodes_as_have_room_for_them(world: World) -> None:
+    gpus = plan(world, set={"world_sizes": "1,2,4,8"}, partition="gpu")
+    assert ranks(gpus) == [(1, 1), (1, 2), (1, 4), (2, 4)]
+    assert [each.resources.gpus_per_node for each in (gpus, *gpus.others)] == [1, 2, 4, 4]
+    assert ranks(plan(world, set={"world_sizes": "16,32"}, partition="cpu")) == [(1, 16), (2, 16)]
+
+
+def test_nodes_and_ranks_that_were_said_are_kept(world: World) -> None:
+    assert ranks(plan(world, set={"world_sizes": "2,4"}, partition="cpu", num_nodes=2)) == [(2, 1), (2, 2)]
+    with pytest.raises(UserError, match="1 ranks: not with so many nodes"):
+        plan(world, set={"world_sizes": "1"}, partition="cpu", num_nodes=2)
+
+
+def test_a_group_is_submitted_whole_each_run_waiting_for_the_one_before(world: World) -> None:
+    planned = plan(world, set={"world_sizes": "1,2,4"})
+    done = submit(planned, world.settings, world.env, world.io)
+    assert [each.job_id for each in done] == ["17", "18", "19"]
+    options = [row.split()[:-1] for row in (world.root / "sbatch.all").read_text().splitlines()]
+    assert options == [
+        ["--parsable"],
+        ["--parsable", "--dependency=afterany:17"],
+        ["--parsable", "--dependency=afterany:18"],
+    ]
+    run = read_run(world.io, Path(done[2].run_dir))
+    assert run.sweep is not None
+    assert (run.sweep.group_id, run.sweep.value, run.sweep.size) == (done[0].run_id, 4, 3)
+
+
+def test_a_group_of_which_one_run_is_refused_is_taken_back(world: World) -> None:
+    world.env["LAST_JOB"] = "18"
+    with pytest.raises(
+        UserError, match=r"run 3 of 3 was refused, those before it were cancelled.*Invalid qos"
+    ):
+        submit(plan(world, set={"world_sizes": "1,2,4"}), world.settings, world.env, world.io)
+    assert (world.root / "scancel.all").read_text().split() == ["18", "17"]
+    left = [read_run(world.io, path) for path in world.settings.runs_root.iterdir() if path.name[0] != "."]
+    assert {run.state for run in left} == {"CANCELLED"}
+
+
+def test_the_site_s_limit_counts_the_whole_group(world: World) -> None:
+    world.settings = replace(world.settings, limits=Limits(max_running=2))
+    plan(world, set={"world_sizes": "1,2"})
+    with pytest.raises(
+        UserError, match="3 runs beside 0 that are pending or running: the site allows at most 2"
+    ):
+        plan(world, set={"world_sizes": "1,2,4"})
+
+
+def test_a_fix_mends_one_run_of_a_group_and_not_all(world: World) -> None:
+    assert plan(world, "sweep_batch", parent_run_id="x", set={"batch_size": 8}).others == ()
+
+
+def test_the_table_is_found_by_the_group_and_by_each_of_its_runs(world: World) -> None:
+    done = submit(plan(world, set={"world_sizes": "1,2"}), world.settings, world.env, world.io)
+    for text in (done[0].run_id, done[1].run_id):
+        group = read_group(text, world.settings, world.io, "slurm", user_name())
+        assert (group.recipe, group.parameter) == ("scale", "world_size")
+        assert [(point.value, point.throughput, point.result) for point in group.points] == [
+            (1, None, "PENDING"),
+            (2, None, "PENDING"),
+        ]
+    with pytest.raises(UserError, match="not a group of runs"):
+        read_group("20261121-142233-ddp-4f2a", world.settings, world.io, "slurm", user_name())
+
+
+def member(
+    value: int, rate: float | None, ranks: int = 1, state: str = "COMPLETED", cause: str = ""
+) -> Member:
+    throughput = Estimate(rate, 1.0, 20) if rate is not None else None
+    finding = None
+    if cause:
+        finding = Finding("MEM001", "oom", cause, Severity.INFO, 1.0, True, None, Subject(), "", (), (), None)
+    return Member(f"run-{value}", value, state, Measured(ranks, throughput, None, None, None), finding)
+
+
+def test_efficiency_over_ranks_is_against_the_fewest() -> None:
+    points = table("world_size", [member(2, 180.0, 2), member(1, 100.0, 1), member(4, 300.0, 4)])
+    assert [point.efficiency for point in points] == pytest.approx([0.9, 1.0, 0.75])
+    assert [point.ratio for point in points] == pytest.approx([1.0, 100 / 180, 300 / 180])
+
+
+def test_a_batch_that_does_not_fit_is_a_result_and_another_failure_is_not() -> None:
+    points = table(
+        "batch_size",
+        [
+            member(64, 500.0),
+            member(4096, None, state="FAILED", cause="cuda_oom"),
+            member(128, 1000.0),
+            member(256, None, state="FAILED"),
+        ],
+    )
+    assert [point.result for point in points] == ["measured", OUT_OF_MEMORY, "measured", "FAILED"]
+    assert [point.is_result for point in points] == [True, True, True, False]
+    assert [point.efficiency for point in points] == [0.5, None, 1.0, None]
+
+
+def test_a_group_without_any_measurement_has_no_numbers() -> None:
+    (point,) = table("world_size", [member(1, None, state="PENDING")])
+    assert (point.ratio, point.efficiency, point.result) == (None, None, "PENDING")

@@ -1,0 +1,246 @@
+"""The bar for coach: what counts as found, as mended and as silent, and how many runs there are at once.
+
+Runs that miss a bar cannot be ordered from real trainings, so they are told; runs for real are in tests/drills and tests/cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from coach.config import Settings
+from coach.launch.resources import Site
+from coach.lookback.history import History
+from coach.model.errors import UserError
+from coach.model.judging.finding import Finding, Fix, Severity, Subject
+from coach.model.launching.launch import LaunchRequest, Submitted
+from coach.model.launching.site import Limits
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.sources.io import SystemIo
+from coach.sources.machine.this_machine import read_machine
+from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
+from coach.workflows.watching.launch_watch import Launches, Watched
+from tests.rules.examples import history, run, steps
+from tests.waiting import wait_until
+
+TYPED = Fix("workers", {"num_workers": 2})
+
+
+def finding(cause: str, *fixes: Fix, severity: Severity = Severity.WARNING) -> Finding:
+    return Finding(
+        *("GPU005", "input-bound", cause, severity, 0.9, True, None, Subject(), "it waited", (), fixes, None)
+    )
+
+
+def watched(
+    *findings: Finding, state: str = "COMPLETED", live_s: float | None = None, past: History | None = None
+) -> Watched:
+    made = replace(run(), state=state, recipe="baseline", launch={"recipe": "baseline"})
+    snapshot = TargetSnapshot("made", 1.0, run=made)
+    return Watched(
+        Submitted("made", "/runs/made", "made", state), snapshot, past or History(), findings, live_s
+    )
+
+
+class Told:
+    """Launches whose runs are told beforehand: by recipe, `child` for what a fix made."""
+
+    def __init__(self, runs: Mapping[str, Watched | UserError], directory: Path) -> None:
+        self._runs, self._directory = runs, directory
+        self.asked: list[str] = []
+        self.pythons: list[str | None] = []
+        self.most_at_once = self._num_active = 0
+        self._lock = threading.Lock()
+        self.is_stopped = False
+        self.before: Callable[[], object] = lambda: None
+        self.later: dict[str, list[Watched | UserError]] = {}
+        """What comes of the same launch the next times."""
+
+    def run(
+        self, request: LaunchRequest, parent: Run | None = None, causes: Any = (), on_launched: Any = None
+    ) -> Watched:
+        name = request.recipe if parent is None else "child"
+        with self._lock:
+            self.asked.append(name)
+            self.pythons.append(request.python)
+            self._num_active += 1
+            self.most_at_once = max(self.most_at_once, self._num_active)
+        self.before()
+        with self._lock:
+            self._num_active -= 1
+        num_asked, later = self.asked.count(name), self.later.get(name, [])
+        told = self._runs[name] if num_asked == 1 or not later else later[num_asked - 2]
+        if isinstance(told, UserError):
+            raise told
+        if on_launched is not None:
+            on_launched(Submitted(name, str(self._directory), name, "PENDING"))
+        return told
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def results(
+    launches: Told, *names: str, backend: str = "local", limits: Limits | None = None
+) -> list[DrillResult]:
+    settings = Settings(Path("/runs"), Path("/cache"), Path("/"), limits=limits or Limits())
+    site = Site(backend, (), (read_machine(),))
+    given = LaunchRequest("", backend, python="/opt/torch/bin/python")
+    return list(run_drills(choose(names), given, cast(Launches, launches), settings, site, SystemIo({})))
+
+
+def only(tmp_path: Path, name: str, runs: Mapping[str, Watched | UserError]) -> DrillResult:
+    (result,) = results(Told(runs, tmp_path), name)
+    return result
+
+
+STUCK = watched(finding("input_bound", TYPED), live_s=7.0)
+
+
+def test_a_drill_that_is_found_live_and_whose_fix_makes_it_healthy_meets_its_bar(tmp_path: Path) -> None:
+    told = Told({"idle_hands": STUCK, "baseline": watched(), "child": watched()}, tmp_path)
+    (result,) = results(told, "idle_hands")
+    assert told.asked == ["idle_hands", "baseline", "child"]
+    assert told.pythons[:2] == ["/opt/torch/bin/python"] * 2, "a child takes it over from its parent"
+    assert (result.found, result.seconds_to_finding, result.mended_by) == ("input_bound", 7.0, "workers")
+    assert (result.is_diagnosed, result.is_fixed, result.misses) == (True, True, ())
+    assert (tmp_path / "drill_answer.json").exists(), "its run is no secret: nobody is asked for its cause"
+
+
+def test_another_primary_finding_or_one_that_came_only_after_the_end_misses_the_bar(tmp_path: Path) -> None:
+    runs = {"baseline": watched(), "child": watched()}
+    other = only(tmp_path, "idle_hands", {**runs, "idle_hands": watched(finding("hang", TYPED), live_s=1.0)})
+    assert (other.is_diagnosed, other.found) == (False, "hang")
+    assert other.misses
+    late = only(tmp_path, "idle_hands", {**runs, "idle_hands": watched(finding("input_bound", TYPED))})
+    assert late.is_diagnosed
+    assert late.misses == ("it was found only after the run's end",)
+
+
+def test_a_child_that_is_not_healthy_counts_when_it_is_as_fast_as_the_twin(tmp_path: Path) -> None:
+    twin = watched(past=history(steps([1.0] * 100, step_time_s=0.1, num_samples_global=64)))
+    for step_time_s, is_fixed in ((0.1, True), (0.2, False)):
+        child = watched(
+            finding("input_bound"),
+            past=history(steps([1.0] * 100, step_time_s=step_time_s, num_samples_global=64)),
+        )
+        result = only(tmp_path, "idle_hands", {"idle_hands": STUCK, "baseline": twin, "child": child})
+        assert result.throughput_ratio is not None
+        assert result.throughput_ratio.value == pytest.approx(0.1 / step_time_s)
+        assert result.is_fixed is is_fixed
+        assert bool(result.misses) is not is_fixed
+
+
+def test_what_is_only_worth_knowing_is_found_too_and_has_to_be_gone_from_the_child(tmp_path: Path) -> None:
+    worth_knowing = finding("input_bound", TYPED, severity=Severity.INFO)
+    runs = {"idle_hands": watched(worth_knowing, live_s=1.0), "baseline": watched()}
+    mended = only(tmp_path, "idle_hands", {**runs, "child": watched()})
+    assert (mended.is_diagnosed, mended.is_fixed, mended.misses) == (True, True, ())
+    child = watched(finding("input_bound", severity=Severity.INFO))
+    still = only(tmp_path, "idle_hands", {**runs, "child": child})
+    assert (still.is_diagnosed, still.is_fixed) == (True, False)
+
+
+def test_where_no_fix_helps_the_edit_of_the_code_does_which_makes_the_twin(tmp_path: Path) -> None:
+    broken = watched(finding("input_bound"), state="FAILED")
+    told = Told({"long_epochs": STUCK, "baseline": watched(), "child": broken}, tmp_path)
+    (result,) = results(told, "long_epochs")
+    assert told.asked.count("child") == 1
+    edit = "workers: not enough; edit: take the sleep out of __getitem__"
+    assert (result.is_fixed, result.mended_by) == (True, edit)
+    assert result.misses == ()
+
+
+def test_a_fix_in_words_that_comes_first_is_an_edit_and_no_other_is_tried_for_it(tmp_path: Path) -> None:
+    in_words = watched(finding("input_bound", Fix("make each sample cheaper"), TYPED), live_s=7.0)
+    told = Told({"long_epochs": in_words, "baseline": watched()}, tmp_path)
+    (result,) = results(told, "long_epochs")
+    assert result.mended_by == "edit: take the sleep out of __getitem__"
+    without_edit = {"idle_hands": in_words, "baseline": watched(), "child": watched()}
+    assert only(tmp_path, "idle_hands", without_edit).mended_by == "workers"
+
+
+def test_a_child_that_needs_another_fix_gets_it_until_the_chain_has_to_end(tmp_path: Path) -> None:
+    again = watched(finding("input_bound", Fix("more workers", {"num_workers": 4})))
+    runs = {"idle_hands": STUCK, "baseline": watched()}
+    told = Told({**runs, "child": again}, tmp_path)
+    told.later = {"child": [watched()]}
+    (result,) = results(told, "idle_hands")
+    assert (result.mended_by, result.is_fixed) == ("workers; more workers", True)
+    told = Told({**runs, "child": again}, tmp_path)
+    told.later = {"child": [UserError("no further fix: 4 fixes in a row")]}
+    (result,) = results(told, "idle_hands")
+    assert (result.is_fixed, result.misses) == (
+        False,
+        ("what mends it was refused: no further fix: 4 fixes in a row",),
+    )
+
+
+def test_a_twin_in_which_something_is_found_is_no_twin(tmp_path: Path) -> None:
+    loud = watched(finding("slow_storage"))
+    result = only(tmp_path, "idle_hands", {"idle_hands": STUCK, "baseline": loud, "child": watched()})
+    assert [miss for miss in result.misses if "not silent" in miss and "slow_storage" in miss]
+
+
+def test_a_twin_of_several_drills_is_run_once(tmp_path: Path) -> None:
+    broken = {
+        "spare_part": watched(finding("ddp_unused_parameters"), state="FAILED"),
+        "busy_line": watched(finding("port_in_use"), state="FAILED"),
+    }
+    told = Told({**broken, "ddp": watched()}, tmp_path)
+    found = results(told, "spare_part", "busy_line")
+    assert told.asked.count("ddp") == 1
+    assert [result.misses for result in found] == [(), ()]
+
+
+def test_what_is_not_here_is_skipped_and_what_is_refused_is_not(tmp_path: Path) -> None:
+    assert "needs" in (only(tmp_path, "generous_memory", {}).skipped or "")
+    refused = UserError("recipe spelling needs deepspeed: not found")
+    assert only(tmp_path, "spelling", {"spelling": refused}).skipped == refused.message
+    refusal = only(tmp_path, "idle_hands", {"idle_hands": UserError("no room")})
+    assert (refusal.skipped, refusal.is_diagnosed) == (None, False)
+    assert refusal.misses == ("it was refused: no room",)
+
+
+def test_a_drill_that_there_is_not_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--only idle_hand: no such drill"):
+        choose(["idle_hand"])
+
+
+@pytest.mark.parametrize(("backend", "max_running", "at_once"), [("local", 4, 1), ("slurm", 2, 2)])
+def test_no_more_run_at_once_than_the_site_allows_and_one_on_this_machine(
+    backend: str, max_running: int, at_once: int, tmp_path: Path
+) -> None:
+    names = ("missing_piece", "lost_helper", "many_handles", "heavy_start")
+    refused = {name: UserError("no") for name in names}
+    told = Told(refused, tmp_path)
+    together = threading.Barrier(at_once)
+    told.before = lambda: together.wait(60)
+    results(told, *names, backend=backend, limits=Limits(max_running=max_running))
+    assert told.most_at_once == at_once
+    assert told.is_stopped
+
+
+def test_nothing_more_is_launched_when_nobody_waits_any_longer(tmp_path: Path) -> None:
+    names = ("missing_piece", "lost_helper", "many_handles", "heavy_start")
+    told = Told({name: UserError("no") for name in names}, tmp_path)
+    settings = Settings(Path("/runs"), Path("/cache"), Path("/"))
+    site = Site("local", (), (read_machine(),))
+    going_on = threading.Event()
+    told.before = lambda: len(told.asked) == 1 or going_on.wait(60)
+    given = LaunchRequest("", "local")
+    coming = run_drills(choose(names), given, cast(Launches, told), settings, site, SystemIo({}))
+    next(coming)
+    wait_until(lambda: len(told.asked) == 2, what="the second has begun")
+    closing = threading.Thread(target=coming.close)
+    closing.start()
+    wait_until(lambda: told.is_stopped, what="what runs is told to stop")
+    going_on.set()
+    closing.join(60)
+    assert len(told.asked) == 2

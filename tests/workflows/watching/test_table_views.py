@@ -1,0 +1,57 @@
+"""How the tables are looked at is kept; what is wrong in the file is told and does not count."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coach.model.errors import UserError
+from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore
+
+
+def test_a_view_is_the_same_at_the_next_start(tmp_path: Path) -> None:
+    views = {"queue": View('name:"café 5"', "-gpu", "id,gpu"), "nodes": View()}
+    ViewStore(tmp_path / "cache").keep(views)
+    assert ViewStore(tmp_path / "cache").read() == (views, None)
+
+
+def test_at_the_first_start_there_is_none_and_nothing_wrong(tmp_path: Path) -> None:
+    assert ViewStore(tmp_path).read() == ({}, None)
+
+
+@pytest.mark.parametrize("said", [b"", b"\x00\xff", b"[" * 100_000, b'{"tables": {"queue"'])
+def test_a_damaged_file_is_told_in_one_line_and_does_not_count(tmp_path: Path, said: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(said)
+    views, problem = ViewStore(tmp_path).read()
+    assert views == {}
+    assert problem is not None
+    assert problem.endswith("not what coach wrote; it does not count")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"tables": [1]}',
+        '{"tables": {"queue": 3}}',
+        "7",
+        '{"tables": {"queue": {"filter": 5, "sort": "\\u001b[31m", "columns": "' + "x" * 2000 + '"}}}',
+    ],
+)
+def test_what_somebody_else_wrote_into_it_does_no_harm(tmp_path: Path, said: str) -> None:
+    (tmp_path / FILE_NAME).write_text(said)
+    views, problem = ViewStore(tmp_path).read()
+    assert views in ({}, {"queue": View()})
+    assert problem is None
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE_NAME)
+    assert ViewStore(tmp_path).read()[0] == {}
+
+
+def test_a_place_that_cannot_be_written_is_an_error_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(UserError, match="cannot be written"):
+        ViewStore(tmp_path / "cache").keep({"queue": View()})
