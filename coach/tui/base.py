@@ -112,7 +112,9 @@ class Context:
     def forget_jobs_of_runs(self) -> None:
         """Drop the findings of a job that was judged before its run was known: the run has the same ones."""
         judged = self.found.keys() | self.diagnoses.keys()
-        for run in self.snapshot.runs:
+        # What follows a run knows its job before the list of runs was read again.
+        followed = (target.run for target in self.snapshot.targets.values() if target.run is not None)
+        for run in (*self.snapshot.runs, *followed):
             if run.job_id is None or run.job_id == run.run_id or run.job_id not in judged:
                 continue
             job = self.job(run.job_id) or self.ended_jobs.get(run.job_id)

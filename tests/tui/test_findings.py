@@ -134,6 +134,21 @@ async def test_over_a_screen_of_one_run_stands_its_own_finding_or_that_it_is_els
         await driver.until(lambda: "✖ GPU003 99" in driver.text().splitlines()[0], "the worst of all again")
 
 
+async def test_what_was_found_on_the_job_of_the_run_on_screen_is_not_elsewhere() -> None:
+    """The job was judged as a foreign one until its run was known; the list of runs is read more rarely."""
+    snapshot = make_snapshot()
+    judged = {RUN_ID: replace(snapshot.diagnoses[RUN_ID], findings=()), "17": grave("17")}
+    targets = {**snapshot.targets, "17": TargetSnapshot("17", NOW_S, job=make_job())}
+    early = replace(snapshot, runs=(), targets=MappingProxyType(targets), diagnoses=MappingProxyType(judged))
+    session = FakeSession(snapshot, {RUN_ID: make_history()})
+    async with opened(session, size=(80, 24)) as driver:
+        await driver.press("r", "enter")
+        await driver.reaches("run")
+        session.push(early)
+        await driver.until(lambda: "NUM001" not in driver.text().splitlines()[0], "the new diagnosis")
+        assert "elsewhere" not in driver.text().splitlines()[0]
+
+
 async def test_over_a_job_stands_what_concerns_it() -> None:
     session = with_foreign_job()
     async with opened(session, size=(80, 24)) as driver:
