@@ -60,13 +60,13 @@ def test_a_teacher_sees_who_trains_who_waits_and_who_has_nothing(
 
     env = user_coach.env({"COACH_LAUNCH_SHARE": str(shared), "COACH_COHORT_ROSTER": str(roster)})
     terminal = open_terminal(user_coach.argv(), columns=80, rows=24, env=env, as_user=user_coach.user)
-    terminal.wait_for("slurm ·", 60)
+    terminal.wait_for("slurm ·", timeout_s=60)
 
     def is_open() -> bool:
         terminal.send("L")
         return "› cohort" in terminal.screen()
 
     wait_until(is_open, 60, "the cohort's screen", every_s=0.5)
-    terminal.wait_for("✖ NUM001", 60)
-    terminal.wait_for("▲ nothing yet: absent", 10)
+    terminal.wait_for("✖ NUM001", timeout_s=60)
+    terminal.wait_for("▲ nothing yet: absent", timeout_s=10)
     slurm.run(["scancel", "--user", learner], as_root=True)

@@ -111,11 +111,11 @@ def pid_of(coach: InstalledCoach) -> int:
 
 
 def open_run(terminal: Terminal) -> None:
-    terminal.wait_for("ddp", 60)
-    terminal.wait_for("RPC/min", 60)
+    terminal.wait_for("ddp", timeout_s=60)
+    terminal.wait_for("RPC/min", timeout_s=60)
     terminal.send("Enter")
-    terminal.wait_for("loss", 30)
-    terminal.wait_for("step", 30)
+    terminal.wait_for("loss", timeout_s=30)
+    terminal.wait_for("step", timeout_s=30)
 
 
 def test_it_opens_a_run_of_64_ranks_within_two_gigabytes_of_address_space_and_of_memory(
@@ -154,7 +154,7 @@ def test_the_default_view_costs_two_percent_of_a_core_with_all_its_clients(
     for _ in range(3):
         slurm.submit("sleep 900")
     terminal = open_terminal(user_coach.argv(), env=user_coach.env(), as_user=user_coach.user)
-    terminal.wait_for("RPC/min of 24", 60)
+    terminal.wait_for("RPC/min of 24", timeout_s=60)
     pid = pid_of(user_coach)
     first_s, spent = _cpu_s(pid), [_cpu_s(pid)]
     start_s = time.monotonic()

@@ -40,8 +40,8 @@ def test_after_ten_minutes_of_coach_sbatch_still_answers_at_once(
     job = strict_slurm.submit("sleep 900", "--job-name=patient")
     strict_slurm.wait_state(job, "RUNNING")
     terminal = open_terminal(coach.argv(), columns=80, rows=24, env=coach.env(), as_user=user)
-    terminal.wait_for("patient", 60)
-    terminal.wait_for("RPC/min of 1", 60)
+    terminal.wait_for("patient", timeout_s=60)
+    terminal.wait_for("RPC/min of 1", timeout_s=60)
     counted, start_s = [rpcs_of_user(strict_slurm)], time.monotonic()
     for minute in range(1, MINUTES + 1):
         terminal.send("j" if minute % 2 else "k")

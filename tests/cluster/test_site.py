@@ -89,7 +89,7 @@ def test_from_three_refusals_to_running_it_takes_six_keys_and_the_second_launch_
     press("1")
     terminal.wait_for(PLAN)
     press("Enter")
-    terminal.wait_for("RUNNING", 30)
+    terminal.wait_for("RUNNING", timeout_s=30)
     assert len(keys) <= 6, keys
     assert asked_of_slurm(site_slurm) == [("RUNNING", "teaching", RESERVATION)]
     (first,) = Path(site_coach.surroundings["SCRATCH"]).glob("coach/runs/*/job.sh")

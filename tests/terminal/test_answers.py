@@ -30,7 +30,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal = open_terminal(
         user_coach.argv(), columns=80, rows=24, env=user_coach.env(), as_user=user_coach.user
     )
-    terminal.wait_for("free 3 of 6 a100", 30)
+    terminal.wait_for("free 3 of 6 a100", timeout_s=30)
     terminal.wait_for(f"· after {array}")
     terminal.wait_for("3 PD 1 R")
     terminal.send("u")
@@ -45,14 +45,14 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal.wait_for("LEFT/START")
 
     terminal.send("W")
-    screen = terminal.wait_for("free 3 of 6 a100 on 2 nodes, at most 2 on one node")
-    assert "2 idle but not free: it is drained" in screen
+    terminal.wait_for(
+        "free 3 of 6 a100 on 2 nodes, at most 2 on one node", "2 idle but not free: it is drained"
+    )
     terminal.send("Escape")
     terminal.wait_for("LEFT/START")
 
     terminal.send("BTab", "Down", "Enter")
-    screen = terminal.wait_for(f"job {array}_0 of")
-    assert "1 free of 2 a100" in screen
+    terminal.wait_for(f"job {array}_0 of", "1 free of 2 a100")
     terminal.send("Escape")
     terminal.wait_for("LEFT/START")
     terminal.send("Home", "Enter")
@@ -62,8 +62,7 @@ def test_a_user_with_an_array_that_waits_learns_all_four_by_single_keys(
     terminal.wait_for("LEFT/START")
 
     terminal.send("H")
-    screen = terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"))
-    assert "accounting does not tell" in screen
+    terminal.wait_for(re.compile(rf"{ended} +ended +COMPLETED"), "accounting does not tell")
     terminal.send("Enter")
     terminal.wait_for("the queue, when it was last seen there")
     terminal.send("q")

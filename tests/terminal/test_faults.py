@@ -32,8 +32,8 @@ def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes
     slurm.submit("sleep 300", "--job-name=survivor")
     env = user_coach.env({"COACH_POLL_JOBS_INTERVAL_S": "2"})
     terminal = open_terminal(user_coach.argv(), columns=80, rows=24, env=env, as_user=user_coach.user)
-    terminal.wait_for("survivor", 60)
-    terminal.wait_for("RUNNING", 30)
+    terminal.wait_for("survivor", timeout_s=60)
+    terminal.wait_for("RUNNING", timeout_s=30)
     (controller,) = (each for each in slurm.processes() if each.name == "slurmctld")
     controller.signal(signal.SIGSTOP)
     most = 0
@@ -70,12 +70,11 @@ def test_a_slow_controller_is_said_and_asked_more_rarely(
     terminal = open_terminal(
         user_coach.argv(), columns=80, rows=24, env=user_coach.env(more), as_user=user_coach.user
     )
-    terminal.wait_for("patient", 60)
+    terminal.wait_for("patient", timeout_s=60)
     flag.touch()
-    screen = terminal.wait_for("controller slow, backing off", 30)
-    assert "patient" in screen
+    screen = terminal.wait_for("controller slow, backing off", "patient", timeout_s=30)
     assert "✖" not in screen, "an answer that is late is an answer"
-    terminal.wait_for(re.compile(r"jobs 1\d s"), 30)  # the interval is 2 s
+    terminal.wait_for(re.compile(r"jobs 1\d s"), timeout_s=30)  # the interval is 2 s
 
 
 def test_a_launched_job_is_in_the_queue_within_five_seconds_although_the_minute_is_spent(
@@ -83,12 +82,12 @@ def test_a_launched_job_is_in_the_queue_within_five_seconds_although_the_minute_
 ) -> None:
     env = user_coach.env({"COACH_POLL_JOBS_INTERVAL_S": "2", "COACH_LAUNCH_CPUS_PER_TASK": "1"})
     terminal = open_terminal(user_coach.argv(), columns=100, rows=30, env=env, as_user=user_coach.user)
-    terminal.wait_for(re.compile(r"1[3-8] RPC/min of 24"), 60)
+    terminal.wait_for(re.compile(r"1[3-8] RPC/min of 24"), timeout_s=60)
     submit_plan(terminal, "1", is_slurm=True, max_steps="3000", num_workers="0", width="8")
     accepted_s = time.monotonic()
     terminal.wait_for("RPC/min")
     terminal.send("Escape")
-    terminal.wait_for(re.compile(r"▸ +\d+ +baseline +nobody"), 5)
+    terminal.wait_for(re.compile(r"▸ +\d+ +baseline +nobody"), timeout_s=5)
     assert time.monotonic() - accepted_s < 5.0
 
 

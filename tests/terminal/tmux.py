@@ -113,16 +113,22 @@ class Terminal:
         """What is painted now, with the escape sequences of colours and attributes."""
         return self._tmux("capture-pane", "-p", "-e")
 
-    def wait_for(self, wanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
-        """Wait until a text, or a match of a pattern, is painted; the screen then. Fails with the screen as it was at the end."""
-        pattern = wanted if isinstance(wanted, re.Pattern) else re.compile(re.escape(wanted))
+    def wait_for(self, *wanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
+        """Wait until texts, or matches of patterns, are painted at the same time; the screen then.
+
+        A screen is painted piece by piece: whatever a test wants to see together, it waits for together.
+        Fails with the screen as it was at the end.
+        """
+        patterns = [_pattern(each) for each in wanted]
         return self._wait_screen(
-            lambda screen: pattern.search(screen) is not None, f"to see {wanted!r}", timeout_s
+            lambda screen: all(pattern.search(screen) is not None for pattern in patterns),
+            f"to see {' and '.join(map(repr, wanted))}",
+            timeout_s,
         )
 
     def wait_gone(self, unwanted: str | re.Pattern[str], timeout_s: float = 15.0) -> str:
         """Wait until a text, or every match of a pattern, has left the screen; the screen then."""
-        pattern = unwanted if isinstance(unwanted, re.Pattern) else re.compile(re.escape(unwanted))
+        pattern = _pattern(unwanted)
         return self._wait_screen(
             lambda screen: pattern.search(screen) is None, f"{unwanted!r} to go", timeout_s
         )
@@ -201,6 +207,10 @@ class Terminal:
         )
         assert result.returncode == 0, f"tmux {command[0]}: {result.stderr.strip()}"
         return result.stdout
+
+
+def _pattern(wanted: str | re.Pattern[str]) -> re.Pattern[str]:
+    return wanted if isinstance(wanted, re.Pattern) else re.compile(re.escape(wanted))
 
 
 def _word(text: str) -> str:
