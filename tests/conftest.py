@@ -27,6 +27,7 @@ import pytest
 from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
 from tests.cluster.slurm import SlurmCluster, booted
+from tests.ignored_signals import let_children_hear
 from tests.installed import SHARED, InstalledCoach, build_environment, build_wheel, own_environment
 from tests.ordinary_user import User, make_open_directory, make_user
 from tests.requirements import REQUIREMENTS
@@ -39,6 +40,7 @@ _SLURM_CLIENTS = re.compile(
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder that would import it)."""
+    let_children_hear()
     os.environ["COACH_AS_ROOT"] = "1"
     if not hasattr(config, "workerinput"):
         os.environ[SHARED] = str(make_open_directory("coach-shared"))
