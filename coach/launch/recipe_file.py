@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from typing import Any
 from coach.analysis.spelling.environment import read_environment
 from coach.launch import parameters
 from coach.launch.drill_table import read_drill
+from coach.launch.parameter_table import read_parameter
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
 from coach.launch.table_reader import TableReader
@@ -37,7 +38,6 @@ MAX_RESTARTS = 100
 """More failures of one run than that are no accident."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
-_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _TRAINER = re.compile(r"[a-z][a-z0-9_]*\.py", re.ASCII)
 _REQUIREMENT = 'a requirement such as ">=2.6" or ">=2.6,<3"'
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
@@ -48,7 +48,6 @@ _RECIPE_KEYS = (
     *("environment", "ranks", "max_restarts", "sweep", "drill", "remedies", "parameters_of", "parameters"),
 )
 _DEVICES = ("single", "multiple", "one process")
-_PARAMETER_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
 _SWEEP_KEYS = ("parameter", "values")
 _REMEDIES = ("shard", "rank_per_device")
 
@@ -181,7 +180,7 @@ class _Reader(TableReader):
         base = self._base(table, trainers)
         own: Mapping[str, Any] = self.get(table, "parameters", dict, "a table", {})
         tables = _merged(base.get("parameters", {}), own)
-        read = MappingProxyType({key: self._parameter(key, tables[key]) for key in tables})
+        read = MappingProxyType({key: read_parameter(self, key, tables[key]) for key in tables})
         return Recipe(
             name=name,
             title=self.get(table, "title", str, "text"),
@@ -294,47 +293,3 @@ class _Reader(TableReader):
         if problems:
             raise problems[0]
         return environment
-
-    def _parameter(self, name: str, table: Any) -> Parameter:
-        where = f"parameters.{name}"
-        if not isinstance(table, dict) or not _PARAMETER_NAME.fullmatch(name):
-            raise self.error(where, f"{where}: expected a table with a name of small letters, digits and _")
-        self.check_keys(where, table, _PARAMETER_KEYS)
-        kind = self.get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
-        if kind not in parameters.TYPES:
-            raise self.error(
-                f"{where}.type", f"{where}.type = {kind!r}: expected one of {', '.join(parameters.TYPES)}"
-            )
-        if "default" not in table:
-            raise self.error(where, f"{where}: the key default is missing")
-        free = Parameter(name, kind, "", "")
-        choices = self.get(table, f"{where}.choices", list, "a list", [])
-        at = f"{self.at(f'{where}.choices')}: {where}.choices"
-        limited = Parameter(
-            name=name,
-            type=kind,
-            default="",
-            help=self.get(table, f"{where}.help", str, "text", ""),
-            unit=self.get(table, f"{where}.unit", str, "text", ""),
-            above=self.number(table, f"{where}.above"),
-            min=self.number(table, f"{where}.min"),
-            max=self.number(table, f"{where}.max"),
-            choices=tuple(parameters.convert(free, choice, at) for choice in choices),
-            usual=self._usual(table, f"{where}.usual"),
-        )
-        at = f"{self.at(f'{where}.default')}: {where}.default"
-        default = table["default"]
-        if kind != "str" and isinstance(default, str):
-            raise UserError(f"{at} = {default!r}: expected a value of type {kind}, without quotes")
-        return replace(limited, default=parameters.convert(limited, default, at))
-
-    def _usual(self, table: Mapping[str, Any], key: str) -> tuple[float, float] | None:
-        pair = self.get(table, key, list, "[LOW, HIGH]", None)
-        if pair is None:
-            return None
-        is_pair = len(pair) == 2 and all(
-            isinstance(end, (int, float)) and not isinstance(end, bool) for end in pair
-        )
-        if not is_pair or pair[0] > pair[1]:
-            raise self.error(key, f"{key} = {pair!r}: expected [LOW, HIGH]")
-        return (float(pair[0]), float(pair[1]))

@@ -1,0 +1,63 @@
+"""The table [parameters.NAME] of a recipe, checked key by key and read into a frozen value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coach.launch import parameters
+from coach.launch.parameters import Parameter
+from coach.launch.table_reader import TableReader
+from coach.model.errors import UserError
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
+
+
+def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
+    """One table as a value: type and default must be there, all else may."""
+    where = f"parameters.{name}"
+    if not isinstance(table, dict) or not _NAME.fullmatch(name):
+        raise reader.error(where, f"{where}: expected a table with a name of small letters, digits and _")
+    reader.check_keys(where, table, _KEYS)
+    kind = reader.get(table, f"{where}.type", str, f"one of {', '.join(parameters.TYPES)}")
+    if kind not in parameters.TYPES:
+        raise reader.error(
+            f"{where}.type", f"{where}.type = {kind!r}: expected one of {', '.join(parameters.TYPES)}"
+        )
+    if "default" not in table:
+        raise reader.error(where, f"{where}: the key default is missing")
+    free = Parameter(name, kind, "", "")
+    choices = reader.get(table, f"{where}.choices", list, "a list", [])
+    at = f"{reader.at(f'{where}.choices')}: {where}.choices"
+    limited = Parameter(
+        name=name,
+        type=kind,
+        default="",
+        help=reader.get(table, f"{where}.help", str, "text", ""),
+        unit=reader.get(table, f"{where}.unit", str, "text", ""),
+        above=reader.number(table, f"{where}.above"),
+        min=reader.number(table, f"{where}.min"),
+        max=reader.number(table, f"{where}.max"),
+        choices=tuple(parameters.convert(free, choice, at) for choice in choices),
+        usual=_usual(reader, table, f"{where}.usual"),
+    )
+    at = f"{reader.at(f'{where}.default')}: {where}.default"
+    default = table["default"]
+    if kind != "str" and isinstance(default, str):
+        raise UserError(f"{at} = {default!r}: expected a value of type {kind}, without quotes")
+    return replace(limited, default=parameters.convert(limited, default, at))
+
+
+def _usual(reader: TableReader, table: Mapping[str, Any], key: str) -> tuple[float, float] | None:
+    pair = reader.get(table, key, list, "[LOW, HIGH]", None)
+    if pair is None:
+        return None
+    is_pair = len(pair) == 2 and all(
+        isinstance(end, (int, float)) and not isinstance(end, bool) for end in pair
+    )
+    if not is_pair or pair[0] > pair[1]:
+        raise reader.error(key, f"{key} = {pair!r}: expected [LOW, HIGH]")
+    return (float(pair[0]), float(pair[1]))
