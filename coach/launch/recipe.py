@@ -15,6 +15,7 @@ from coach.launch import parameters
 from coach.launch.recipe_file import Recipe as Recipe
 from coach.launch.recipe_file import Sweep as Sweep
 from coach.launch.recipe_file import read_recipe_file
+from coach.launch.trainer_arguments import TrainerArguments
 from coach.model.errors import UserError
 from coach.model.launching.launch import Scalar
 
@@ -74,9 +75,9 @@ def resolve_parameters(
     return parameters.resolve(recipe.name, recipe.parameters, said)
 
 
-def read_recipe(path: Path, data: Path | None = None) -> Recipe:
+def read_recipe(path: Path, data: Path | None = None, arguments: TrainerArguments | None = None) -> Recipe:
     """Read one recipe. Its trainer lies beside it, or in the trainers/ of `data`."""
-    return read_recipe_file(path, (data or data_dir()) / "trainers")
+    return read_recipe_file(path, (data or data_dir()) / "trainers", arguments)
 
 
 def is_shipped(recipe: Recipe) -> bool:
@@ -109,9 +110,10 @@ def _drill_paths(data: Path) -> list[Path]:
 def _read_all(paths: Iterable[Path], data: Path | None) -> tuple[list[Recipe], list[UserError]]:
     recipes: list[Recipe] = []
     problems: list[UserError] = []
+    arguments = TrainerArguments((data or data_dir()) / "trainers")
     for path in paths:
         try:
-            recipes.append(read_recipe(path, data))
+            recipes.append(read_recipe(path, data, arguments))
         except UserError as problem:
             problems.append(problem)
     return recipes, problems

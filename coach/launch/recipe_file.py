@@ -23,6 +23,7 @@ from coach.launch.parameter_table import read_parameter
 from coach.launch.parameters import Parameter
 from coach.launch.spelling import parse_time
 from coach.launch.table_reader import TableReader
+from coach.launch.trainer_arguments import TrainerArguments, declares_options
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment
 from coach.model.launching.launch import Scalar
@@ -133,8 +134,11 @@ class Recipe:
         return (self.own_trainers or trainers) / self.trainer
 
 
-def read_recipe_file(path: Path, trainers: Path) -> Recipe:
-    """Read one recipe. Its trainer lies beside it, or is one of `trainers`."""
+def read_recipe_file(path: Path, trainers: Path, arguments: TrainerArguments | None = None) -> Recipe:
+    """Read one recipe. Its trainer lies beside it, or is one of `trainers`.
+
+    `arguments` is what reads the trainers, if it is to remember them for the next recipe.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -143,17 +147,26 @@ def read_recipe_file(path: Path, trainers: Path) -> Recipe:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
-    return _Reader(path, text).recipe(table, trainers)
+    return _Reader(path, text, arguments or TrainerArguments(trainers)).recipe(table, trainers)
 
 
 def _merged(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Inherited parameters with what the recipe itself says of them, and its own ones."""
-    merged = {key: {**values, **own.get(key, {})} for key, values in inherited.items()}
+    merged = {key: _changed(values, own.get(key, {})) for key, values in inherited.items()}
     return {**merged, **{key: values for key, values in own.items() if key not in merged}}
+
+
+def _changed(values: Any, own: Any) -> Any:
+    """One inherited table with the recipe's own keys; what is no table is refused where tables are read."""
+    return {**values, **own} if isinstance(values, dict) and isinstance(own, dict) else own
 
 
 class _Reader(TableReader):
     """Checks one parsed file key by key."""
+
+    def __init__(self, path: Path, text: str, arguments: TrainerArguments) -> None:
+        super().__init__(path, text)
+        self._arguments = arguments
 
     def recipe(self, table: Mapping[str, Any], trainers: Path) -> Recipe:
         self.check_keys("", table, _RECIPE_KEYS)
@@ -211,23 +224,40 @@ class _Reader(TableReader):
         )
 
     def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
-        """The recipe that `parameters_of` names; empty where none is named.
+        """What `parameters_of` names, a recipe or a trainer; empty where none is named.
 
         What this one says itself wins, key by key.
         """
         if "parameters_of" not in table:
             return {}
         name = self.matching(table, "parameters_of", _NAME, "a recipe's name")
+        if _TRAINER.fullmatch(name):
+            return {"parameters": self._declared(name, self.path.parent, trainers)}
         places = (self.path.parent / f"{name}.toml", trainers.parent / "recipes" / f"{name}.toml")
-        base = next((place for place in places if place.is_file()), None)
-        if base is None or base == self.path:
+        path = next((place for place in places if place.is_file()), None)
+        if path is None or path == self.path:
             raise self.error("parameters_of", f"parameters_of = {name!r}: no such recipe")
         try:
-            return tomllib.loads(base.read_text(encoding="utf-8"))
+            base = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise self.error(
-                "parameters_of", f"parameters_of = {name!r}: {base} cannot be read: {error}"
+                "parameters_of", f"parameters_of = {name!r}: {path} cannot be read: {error}"
             ) from None
+        trainer = base.get("parameters_of")
+        if not isinstance(trainer, str) or not _TRAINER.fullmatch(trainer):
+            return base
+        declared = self._declared(trainer, path.parent, trainers)
+        return {**base, "parameters": _merged(declared, base.get("parameters", {}))}
+
+    def _declared(self, trainer: str, beside: Path, trainers: Path) -> Mapping[str, Any]:
+        """The parameters that a trainer declares: the one beside its recipe, else coach's of the same name.
+
+        A user may put a script that declares nothing in the place of a copied trainer: it gets the same options.
+        """
+        paths = [place / trainer for place in (beside, trainers) if (place / trainer).is_file()]
+        if not paths:
+            raise self.error("parameters_of", f"parameters_of = {trainer!r}: no such trainer")
+        return self._arguments.of(next(filter(declares_options, paths), paths[0]))
 
     def _remedies(
         self, table: Mapping[str, Any], known: Mapping[str, Parameter]
