@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -158,7 +159,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     recipe = (data_dir() / "recipes" / "baseline.toml").read_text()
     words = json.dumps(FIRST)[1:-1]
     for key in ("title", "summary", "teaches", "expect", "duration"):
-        recipe = recipe.replace(f'\n{key} = "', f'\n{key} = "{words}', 1)
+        recipe = re.sub(rf'\n{key} = ("""\\\n|")', lambda begins: begins[0] + words, recipe, count=1)
     (own / "own.toml").write_text(
         recipe.replace('key = "1"\n', "").replace('name = "baseline"', 'name = "own"')
     )

@@ -13,6 +13,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from common.arguments import TrainerParser
 from common.checkpoint import (
     load_checkpoint,
     newest_checkpoint,
@@ -25,18 +26,16 @@ from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
     TrainerError,
-    boolean,
     describe_process,
     finish,
     pick_device,
     print_rank0,
     require_single_process,
     run,
-    run_dir_by_hand,
 )
 from common.metrics import MetricsLog
 from common.models import GPT, count_parameters, loss_of
-from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from common.schedule import scaled_lr, warmed_up
 from common.text import load_text
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -68,50 +67,78 @@ PEAKS = {
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
-    parser.add_argument("--batch_size", type=int, default=8, help="sequences of one micro-batch")
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
+    parser = TrainerParser(__doc__)
+    parser.add_shared("lr", "batch_size", "epochs", "max_steps", "max_seconds", "num_workers", "seed")
+    parser.add_shared("gradient_accumulation")
+    parser.add_shared("optimizer", "warmup_steps", "lr_scaling", "checkpoint_every")
     parser.add_argument(
-        "--max_steps", type=int, default=40, help="optimizer steps; 0: until the epochs are done"
+        "--layers",
+        type=int,
+        default=4,
+        min=1,
+        usual=(1, 96),
+        unit="blocks",
+        help="Blocks of attention and MLP",
     )
-    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
-        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
+        "--heads",
+        type=int,
+        default=4,
+        min=1,
+        usual=(1, 128),
+        unit="heads",
+        help="Heads of each attention; they share the embedding, which has to be a multiple",
     )
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--gradient_accumulation", type=int, default=1, help="micro-batches per optimizer step"
+        "--embedding",
+        type=int,
+        default=128,
+        min=1,
+        usual=(16, 16384),
+        unit="numbers",
+        help="Numbers that stand for one position",
     )
-    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="adamw")
-    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
     parser.add_argument(
-        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
+        "--sequence_length",
+        type=int,
+        default=256,
+        min=1,
+        usual=(16, 131072),
+        unit="bytes",
+        help="Bytes that see each other",
     )
-    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
-    parser.add_argument("--layers", type=int, default=4, help="blocks of attention and MLP")
-    parser.add_argument("--heads", type=int, default=4, help="of each attention; they share the embedding")
-    parser.add_argument("--embedding", type=int, default=128, help="numbers for each position")
-    parser.add_argument("--sequence_length", type=int, default=256, help="bytes that see each other")
-    parser.add_argument("--kernel", choices=["math", "flash", "efficient", "default"], default="default")
-    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="of the products")
-    parser.add_argument("--compile", type=boolean, default=False, help="true or false, for all but attention")
     parser.add_argument(
-        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
+        "--kernel",
+        default="default",
+        choices=["math", "flash", "efficient", "default"],
+        help="Implementation of attention: the matrix in memory (math), or never whole (flash, efficient); default: torch chooses",
     )
-    parser.add_argument("--eval_every_epoch", type=boolean, default=False, help="true or false")
-    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
     parser.add_argument(
-        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
+        "--precision",
+        default="bf16",
+        choices=["bf16", "fp32"],
+        help="Of the products; flash attention on a GPU needs bf16",
     )
-    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
-    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
-    parser.add_argument("--data_dir", help="not used: the text is Python's own library")
-    parser.add_argument("--cache_dir", help="not used")
     parser.add_argument(
-        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
+        "--compile",
+        type=bool,
+        default=False,
+        help="Compile the model, which takes about a minute; false starts at once",
     )
-    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    parser.add_shared("num_train_samples")
+    parser.add_shared("eval_every_epoch", "target_accuracy", "log_metrics")
+    parser.change("lr", default=0.0003, usual=(1e-05, 0.1))
+    parser.change(
+        "batch_size", default=8, usual=(1, 512), unit="sequences", help="Sequences of one micro-batch"
+    )
+    parser.change("max_steps", default=40)
+    parser.change("optimizer", default="adamw")
+    parser.change("num_train_samples", unit="sequences")
+    parser.change("eval_every_epoch", default=False)
+    parser.add_shared("tensorboard")
+    parser.add_places()
+    parser.change("data_dir", help="not used: the text is Python's own library")
+    parser.change("cache_dir", help="not used")
     return parser.parse_args()
 
 

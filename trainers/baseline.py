@@ -11,6 +11,7 @@ import argparse
 import time
 
 import torch
+from common.arguments import TrainerParser
 from common.checkpoint import (
     load_checkpoint,
     newest_checkpoint,
@@ -22,62 +23,29 @@ from common.data import ResumableSampler, SeededSamples, leave_signals_to_traine
 from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
-    boolean,
     describe_process,
     finish,
     pick_device,
     print_rank0,
     require_single_process,
     run,
-    run_dir_by_hand,
 )
 from common.metrics import MetricsLog
-from common.models import MODELS, build_model, count_parameters, loss_of
-from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from common.models import build_model, count_parameters, loss_of
+from common.schedule import scaled_lr, warmed_up
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--batch_size", type=int, default=64, help="samples of one micro-batch on one rank")
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the data")
-    parser.add_argument(
-        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
-    )
-    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
-    parser.add_argument(
-        "--num_workers", type=int, default=2, help="processes that load data, per rank; 0: none"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--gradient_accumulation", type=int, default=1, help="micro-batches per optimizer step"
-    )
-    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
-    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
-    parser.add_argument(
-        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
-    )
-    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
-    parser.add_argument("--model", choices=list(MODELS), default="simplecnn")
-    parser.add_argument("--width", type=int, default=64, help="channels of the first convolution")
-    parser.add_argument(
-        "--num_train_samples", type=int, default=0, help="train on the first ones only; 0: all"
-    )
-    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
-    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
-    parser.add_argument(
-        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
-    )
-    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
-    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
-    parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
-    parser.add_argument("--cache_dir", help="where generated data is kept")
-    parser.add_argument(
-        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
-    )
-    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    parser = TrainerParser(__doc__)
+    parser.add_shared("lr", "batch_size", "epochs", "max_steps", "max_seconds", "num_workers", "seed")
+    parser.add_shared("gradient_accumulation")
+    parser.add_shared("optimizer", "warmup_steps", "lr_scaling", "checkpoint_every")
+    parser.add_shared("model", "width", "num_train_samples")
+    parser.add_shared("eval_every_epoch", "target_accuracy", "log_metrics")
+    parser.add_shared("tensorboard")
+    parser.add_places()
     return parser.parse_args()
 
 

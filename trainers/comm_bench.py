@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
+from common.arguments import TrainerParser
 from common.distributed import (
     STOPPED_EARLY,
     StopSignal,
@@ -27,7 +28,6 @@ from common.distributed import (
     print_rank0,
     require_torchrun,
     run,
-    run_dir_by_hand,
     self_check,
 )
 from common.metrics import MetricsLog
@@ -39,18 +39,35 @@ BYTES_PER_NUMBER = 4  # float32
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--max_steps", type=int, default=20, help="timed all-reduces of every size")
-    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
-    parser.add_argument("--max_mib", type=int, default=64, help="largest message; the smallest is 1 KiB")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where the results go")
-    parser.add_argument("--data_dir", help="not used: nothing is trained")
-    parser.add_argument("--cache_dir", help="not used")
+    parser = TrainerParser(__doc__)
     parser.add_argument(
-        "--gpus_per_node", type=int, help="GPUs allotted; 0: use the CPU; unset: see environment"
+        "--max_steps",
+        type=int,
+        default=20,
+        min=1,
+        usual=(5, 1000),
+        unit="rounds",
+        help="Timed all-reduces of every size, after two that are not timed",
     )
-    parser.add_argument("--resume_from", help="not used: a measurement starts anew")
+    parser.add_shared("max_seconds")
+    parser.change("max_seconds", help="Time after which no further size is begun; 0: however long it takes")
+    parser.add_argument(
+        "--max_mib",
+        type=int,
+        default=64,
+        min=1,
+        usual=(1, 1024),
+        unit="MiB",
+        help="Largest message; the smallest is 1 KiB, each is four times the one before",
+    )
+    parser.add_shared("seed")
+    parser.change("seed", help="Seed of the numbers that the ring adds up")
+    parser.add_places()
+    parser.change("run_dir", help="where the results go")
+    parser.change("data_dir", help="not used: nothing is trained")
+    parser.change("cache_dir", help="not used")
+    parser.change("gpus_per_node", help="GPUs allotted; 0: use the CPU; unset: see environment")
+    parser.change("resume_from", help="not used: a measurement starts anew")
     return parser.parse_args()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from common.arguments import TrainerParser
 from common.checkpoint import restore_rng_state, rng_state
 from common.data import ResumableSampler, SeededSamples, leave_signals_to_trainer, load_data, steps_of
 from common.distributed import (
@@ -20,7 +21,6 @@ from common.distributed import (
     StopSignal,
     TrainerError,
     any_rank_by_now,
-    boolean,
     describe_process,
     finish,
     gather,
@@ -29,12 +29,11 @@ from common.distributed import (
     print_rank0,
     require_torchrun,
     run,
-    run_dir_by_hand,
     self_check,
 )
 from common.metrics import MetricsLog
 from common.models import build_model, count_parameters, loss_of, parts_of
-from common.schedule import SCALING_RULES, scaled_lr, warmed_up
+from common.schedule import scaled_lr, warmed_up
 from common.sharded import (
     groups_of,
     load_checkpoint,
@@ -51,47 +50,35 @@ from torch.utils.data import DataLoader, DistributedSampler, Subset
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--batch_size", type=int, default=8, help="samples of one micro-batch")
-    parser.add_argument("--epochs", type=int, default=1, help="passes over the data")
+    parser = TrainerParser(__doc__)
+    parser.add_shared("lr", "batch_size", "epochs", "max_steps", "max_seconds", "num_workers", "seed")
+    parser.add_shared("microbatches")
+    parser.add_shared("optimizer", "warmup_steps", "lr_scaling", "checkpoint_every")
+    parser.add_shared("model", "width", "num_train_samples")
+    parser.add_shared("eval_every_epoch", "target_accuracy", "log_metrics")
+    parser.change_shared("gpt_in_parts")
+    parser.change("batch_size", default=8)
+    parser.change("num_train_samples", default=1280)
     parser.add_argument(
-        "--max_steps", type=int, default=0, help="optimizer steps; 0: until the epochs are done"
+        "--tp",
+        type=int,
+        default=2,
+        min=1,
+        usual=(1, 8),
+        unit="ranks",
+        help="Ranks that share each layer; divides the 4 heads. Neighbours, so that they lie in one node",
     )
-    parser.add_argument("--max_seconds", type=int, default=0, help="seconds; 0: however long it takes")
     parser.add_argument(
-        "--num_workers", type=int, default=0, help="processes that load data, per rank; 0: none"
+        "--pp",
+        type=int,
+        default=2,
+        min=1,
+        usual=(1, 64),
+        unit="stages",
+        help="Stages that share the layers, at most as many as layers and micro-batches. What remains of the ranks are copies for other data",
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--microbatches", type=int, default=4, help="per optimizer step, in the pipe together"
-    )
-    parser.add_argument("--tp", type=int, default=2, help="ranks that share each layer")
-    parser.add_argument("--pp", type=int, default=2, help="stages that share the layers")
-    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
-    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which the learning rate rises")
-    parser.add_argument(
-        "--lr_scaling", choices=SCALING_RULES, default="none", help="of --lr with the global batch"
-    )
-    parser.add_argument("--checkpoint_every", type=int, default=0, help="steps; 0: only at the end")
-    parser.add_argument("--model", choices=["gpt"], default="gpt")
-    parser.add_argument("--width", type=int, default=64, help="half the embedding")
-    parser.add_argument(
-        "--num_train_samples", type=int, default=1280, help="train on the first ones only; 0: all"
-    )
-    parser.add_argument("--eval_every_epoch", type=boolean, default=True, help="true or false")
-    parser.add_argument("--target_accuracy", type=float, default=0.0, help="time to it is recorded; 0: none")
-    parser.add_argument(
-        "--log_metrics", type=boolean, default=True, help="false leaves out the records of steps"
-    )
-    parser.add_argument("--tensorboard", type=boolean, default=False, help="write for TensorBoard as well")
-    parser.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
-    parser.add_argument("--data_dir", help="folder with cifar-10-batches-py")
-    parser.add_argument("--cache_dir", help="where generated data is kept")
-    parser.add_argument(
-        "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
-    )
-    parser.add_argument("--resume_from", help="checkpoint of another run to start from")
+    parser.add_shared("tensorboard")
+    parser.add_places()
     return parser.parse_args()
 
 

@@ -84,7 +84,9 @@ class Training:
         self.ranks: dict[int, int] = {}  # a descriptor that can be read once the process has ended: its pid
         self.ends_at = time.monotonic() + DEADLINE_S
         source = source_of(name)
-        taken = re.findall(r'add_argument\(\s*"--(\w+)"', source)
+        taken = [*re.findall(r'add_argument\(\s*"--(\w+)"', source), "run_dir", "cache_dir", "gpus_per_node"]
+        for names in re.findall(r"add_shared\((.*?)\)", source, re.DOTALL):
+            taken += re.findall(r"\w+", names)
         flags = {**FLAGS, **FLAGS_OF.get(name, {}), "max_steps": num_steps}
         flags |= {"run_dir": self.folder, "cache_dir": folder / "cache"}
         argv = [str(TRAINERS / name), *(f"--{key}={flags[key]}" for key in flags if key in taken)]

@@ -108,7 +108,8 @@ assert written.read().count(b"\\n") == 2
 """
 
 REFUSED = """
-from common.distributed import boolean, gpus_were_allotted
+from common.arguments import boolean
+from common.distributed import gpus_were_allotted
 assert not gpus_were_allotted({})
 assert not gpus_were_allotted({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_GPUS_ON_NODE": "0"})
 assert not gpus_were_allotted({"CUDA_VISIBLE_DEVICES": "NoDevFiles"})

@@ -1,57 +1,54 @@
-"""A recipe and its trainer say the same: what `coach recipes` shows is what a trainer started by hand would do. Read, not run."""
+"""A recipe and its trainer say the same: what `coach recipes` shows is what a trainer started by hand would do.
+
+The trainer's own parser is asked, and compared with what coach read from the trainer's text. torch is not needed: of a trainer
+`parse_arguments` alone is run.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
-from collections.abc import Mapping
+import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coach.launch.recipe import Recipe, read_recipe
+from coach.launch.trainer_arguments import PASSED_BY_COACH, TrainerArguments
 from tests.installed import REPOSITORY
 
+TRAINERS = REPOSITORY / "trainers"
 RECIPES = sorted((REPOSITORY / "recipes").glob("*.toml"))
-TYPES = {"int": "int", "float": "float", "boolean": "bool"}
-PLACES = {"run_dir", "data_dir", "cache_dir", "gpus_per_node", "resume_from"}
-"""Options that every launch passes on, whatever the recipe."""
+DRILLS = sorted((REPOSITORY / "recipes" / "drills").glob("*.toml"))
+ARGUMENTS = runpy.run_path(str(TRAINERS / "common" / "arguments.py"))
+TYPES = {int: "int", float: "float", None: "str", ARGUMENTS["boolean"]: "bool"}
+MAX_LINES = 40
+MAX_WIDTH = 110
+PROSE = ("title", "summary", "teaches", "expect", "duration", "mend", "help")
 
 
-def options_of(trainer: Path) -> dict[str, dict[str, Any]]:
-    """Option → its keywords, as the trainer's argparse calls say them."""
-    shared = _shared_choices()
-    calls = [node for node in ast.walk(ast.parse(trainer.read_text())) if isinstance(node, ast.Call)]
-    return {
-        ast.literal_eval(call.args[0]).removeprefix("--"): {
-            word.arg: _value(word.value, shared) for word in call.keywords if word.arg is not None
-        }
-        for call in calls
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+class Asked(ARGUMENTS["TrainerParser"]):  # type: ignore[misc] # a class that was loaded from a file
+    """The parser of common/arguments.py, which gives back itself in the place of what it parsed."""
+
+    def parse_args(self, *_: Any) -> Asked:  # type: ignore[override]
+        return self
+
+
+def options_of(trainer: Path) -> dict[str, argparse.Action]:
+    """Option → what the trainer's own parser has for it."""
+    tree = ast.parse(trainer.read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    own = [function for function in functions if function.name == "parse_arguments"]
+    space: dict[str, Any] = {
+        "argparse": argparse,
+        "TrainerParser": Asked,
+        "__doc__": ast.get_docstring(tree),
     }
-
-
-def _value(node: ast.expr, shared: Mapping[str, list[str]]) -> Any:
-    """What a keyword says; what only the running trainer knows, as its source says it."""
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return shared.get(ast.unparse(node), ast.unparse(node))
-
-
-def _shared_choices() -> dict[str, list[str]]:
-    """The lists of trainers/common as trainers name them: a list by its name, the keys of a table as `list(NAME)`."""
-    found: dict[str, list[str]] = {}
-    for path in (REPOSITORY / "trainers" / "common").glob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-                continue
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            items = node.value.keys if isinstance(node.value, ast.Dict) else getattr(node.value, "elts", [])
-            words = [item.value for item in items if isinstance(item, ast.Constant)]
-            name = ast.unparse(target)
-            found[f"list({name})" if isinstance(node.value, ast.Dict) else name] = words
-    return found
+    exec(compile(ast.Module(own, []), str(trainer), "exec"), space)
+    actions: list[argparse.Action] = space["parse_arguments"]()._actions
+    return {action.dest: action for action in actions if action.dest != "help"}
 
 
 @pytest.fixture(params=RECIPES, ids=[path.stem for path in RECIPES])
@@ -64,21 +61,38 @@ def test_a_recipe_is_found_by_its_name(recipe: Recipe) -> None:
 
 
 def test_a_recipe_and_its_trainer_have_the_same_parameters(recipe: Recipe) -> None:
-    options = options_of(REPOSITORY / "trainers" / recipe.trainer)
-    assert set(options) >= PLACES
-    assert set(recipe.parameters) == set(options) - PLACES
+    options = options_of(TRAINERS / recipe.trainer)
+    assert set(options) >= PASSED_BY_COACH
+    assert set(recipe.parameters) == set(options) - PASSED_BY_COACH
     assert {"max_steps", "seed"} <= set(recipe.parameters)
 
 
-def test_a_recipe_and_its_trainer_agree_on_types_choices_and_defaults(recipe: Recipe) -> None:
-    options = options_of(REPOSITORY / "trainers" / recipe.trainer)
+def test_a_recipe_and_its_trainer_agree_on_types_choices_defaults_and_help(recipe: Recipe) -> None:
+    options = options_of(TRAINERS / recipe.trainer)
+    table = tomllib.loads(recipe.path.read_text(encoding="utf-8"))
+    own = table.get("parameters", {})
     for name, parameter in recipe.parameters.items():
         option = options[name]
-        assert TYPES.get(option.get("type", ""), "str") == parameter.type, name
-        assert tuple(option.get("choices", ())) == parameter.choices, name
+        assert TYPES[option.type] == parameter.type, name  # type: ignore[index]
+        assert tuple(option.choices or ()) == parameter.choices, name
         # Another recipe of the same trainer: a sweep, with runs as short as a table needs, or one with restarts, and checkpoints for them.
-        is_another = recipe.sweep is not None or recipe.max_restarts is not None
-        assert option["default"] == parameter.default or is_another, name
+        is_another = table["parameters_of"] != recipe.trainer
+        assert option.help == parameter.help or is_another or "help" in own[name], name
+        assert option.default == parameter.default or is_another, name
+
+
+@pytest.mark.parametrize("path", [*RECIPES, *DRILLS], ids=lambda path: path.stem)
+def test_a_recipe_holds_what_is_its_own_and_no_more(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_LINES
+    prose = [line for line in text.splitlines() if line.startswith(PROSE) or " = " not in line]
+    assert [line for line in prose if len(line) > MAX_WIDTH] == []
+    table = tomllib.loads(text)
+    of = table["parameters_of"]
+    said = TrainerArguments(TRAINERS).of(TRAINERS / (of if of.endswith(".py") else f"{of}.py"))
+    for name, own in table.get("parameters", {}).items():
+        repeated = [key for key in own if key in said[name] and own[key] == said[name][key]]
+        assert not repeated, f"parameters.{name}: {of} says the same of {', '.join(repeated)}"
 
 
 def test_what_a_recipe_does_by_default_is_usual(recipe: Recipe) -> None:
@@ -87,9 +101,27 @@ def test_what_a_recipe_does_by_default_is_usual(recipe: Recipe) -> None:
             assert parameter.usual[0] <= parameter.default <= parameter.usual[1], name
 
 
+def test_the_choices_that_trainers_share_are_those_of_the_code() -> None:
+    def keys_of_the_first_table(name: str) -> list[Any]:
+        tree = ast.parse((TRAINERS / "common" / name).read_text(encoding="utf-8"))
+        table = next(node for node in ast.walk(tree) if isinstance(node, ast.Dict))
+        return [ast.literal_eval(key) for key in table.keys if key is not None]
+
+    shared = ARGUMENTS["SHARED"]
+    assert list(shared["model"]["choices"]) == keys_of_the_first_table("models.py")
+    assert list(shared["lr_scaling"]["choices"]) == keys_of_the_first_table("schedule.py")
+
+
+def test_every_shared_option_and_change_is_taken_by_two_trainers_or_more() -> None:
+    """What one trainer alone takes stands in that trainer."""
+    texts = [path.read_text(encoding="utf-8") for path in TRAINERS.glob("*.py")]
+    for name in (*ARGUMENTS["SHARED"], *ARGUMENTS["CHANGES"]):
+        assert sum(f'"{name}"' in text for text in texts) > 1, name
+
+
 def test_every_trainer_has_a_recipe() -> None:
     """Of its own name, except where that would hide a module of Python's: profile."""
-    found = {path.name for path in (REPOSITORY / "trainers").glob("*.py")} - {"__init__.py"}
+    found = {path.name for path in TRAINERS.glob("*.py")} - {"__init__.py"}
     trainers = {name for name in found if not name.startswith("drill_")}
     launched = {(recipe.trainer, recipe.name) for recipe in map(read_recipe, RECIPES)}
     expected = {(trainer, trainer.removesuffix(".py")) for trainer in trainers - {"profiled.py"}}

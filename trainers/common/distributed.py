@@ -6,7 +6,6 @@ when to stop, an interpreter that aborts while gloo's threads are still at work.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import multiprocessing
 import os
@@ -118,22 +117,6 @@ class StopSignal:
     def reason(self) -> str:
         """`signal`, also where another rank was asked, or `max_seconds`."""
         return "max_seconds" if self.name is None and time.monotonic() >= self._ends else "signal"
-
-
-def run_dir_by_hand() -> str:
-    """Where a trainer that was started without --run_dir writes: a new folder, the same one for all ranks of one torchrun."""
-    started = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    label = time.strftime("%Y%m%d-%H%M%S") if started == "none" else started[:8]
-    return os.path.join("runs", f"{os.path.basename(sys.argv[0]).partition('.')[0]}-{label}")
-
-
-def boolean(text: str) -> bool:
-    """The value of a flag that is true or false."""
-    if text.lower() in ("true", "1", "yes", "on"):
-        return True
-    if text.lower() in ("false", "0", "no", "off"):
-        return False
-    raise argparse.ArgumentTypeError(f"true or false was expected, not {text!r}")
 
 
 def print_rank0(*texts: object) -> None:

@@ -6,8 +6,6 @@ import math
 
 from common.distributed import print_rank0
 
-SCALING_RULES = ["none", "linear", "sqrt"]
-
 REFERENCE_BATCH_SIZE = 64
 """The global batch for which the recipes' learning rates were chosen."""
 

@@ -248,7 +248,8 @@ With coach: a plan to look at, a run that is watched, diagnosed and compared lik
     coach launch {folder}
 
 - `{recipe.trainer}` is the training, from top to bottom. `common/` is what it imports.
-- `{recipe.name}.toml` says what can be set and what is usual. A new option of the trainer needs a table there.
+- `{recipe.name}.toml` says what is launched. Where its `parameters_of` names the trainer, an option that you add to
+  `parse_arguments` can be set at once; else it needs a table `[parameters.NAME]` there.
 - With a launch travel the scripts and JSON files of this folder, and its packages (folders with an `__init__.py`).
 - `recipes = ["{folder}"]` in coach's config.toml shows it on the Recipes screen.
 """

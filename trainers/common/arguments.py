@@ -1,0 +1,263 @@
+"""The options that trainers share, each said once: type, default, limits, usual range, unit and help.
+
+A trainer names the ones that it takes, says what it changes of them, and adds its own:
+
+    parser = TrainerParser(__doc__)
+    parser.add_shared("lr", "batch_size", "epochs")
+    parser.change("epochs", default=15)
+    parser.add_argument("--bucket_cap_mb", type=int, default=25, min=1, usual=(1, 200), unit="MB", help="...")
+    parser.add_places()
+
+coach reads the same lines as the parameters of the recipe: as text, without running them. So every value is written out,
+and this module needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import Any, Dict
+
+
+def boolean(text: str) -> bool:
+    """The value of a flag that is true or false."""
+    if text.lower() in ("true", "1", "yes", "on"):
+        return True
+    if text.lower() in ("false", "0", "no", "off"):
+        return False
+    raise argparse.ArgumentTypeError(f"true or false was expected, not {text!r}")
+
+
+SHARED: Dict[str, Dict[str, Any]] = {
+    "lr": {
+        "type": float,
+        "default": 0.01,
+        "above": 0,
+        "usual": (1e-4, 0.5),
+        "help": "Learning rate of SGD with momentum 0.9, or of AdamW",
+    },
+    "batch_size": {
+        "type": int,
+        "default": 64,
+        "min": 1,
+        "usual": (8, 4096),
+        "unit": "samples",
+        "help": "Samples of one micro-batch",
+    },
+    "epochs": {
+        "type": int,
+        "default": 3,
+        "min": 1,
+        "usual": (1, 300),
+        "unit": "epochs",
+        "help": "Passes over the training data; not looked at when max_steps is set",
+    },
+    "max_steps": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "unit": "steps",
+        "help": "Optimizer steps to train for, however many epochs they take; 0: until the epochs are done",
+    },
+    "max_seconds": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "unit": "s",
+        "help": "Time after which the run saves and ends, start-up included; 0: however long it takes",
+    },
+    "num_workers": {
+        "type": int,
+        "default": 2,
+        "min": 0,
+        "usual": (0, 32),
+        "unit": "processes",
+        "help": "Processes that load data; 0: the trainer loads its data itself",
+    },
+    "seed": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "max": 2147483647,
+        "help": "Seed of initial parameters, order, augmentation and dropout",
+    },
+    "gradient_accumulation": {
+        "type": int,
+        "default": 1,
+        "min": 1,
+        "usual": (1, 64),
+        "unit": "micro-batches",
+        "help": "Micro-batches of one optimizer step",
+    },
+    "optimizer": {
+        "default": "sgd",
+        "choices": ("sgd", "adamw"),
+        "help": "SGD with momentum 0.9, or AdamW",
+    },
+    "warmup_steps": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "unit": "steps",
+        "help": "Steps in which the learning rate rises to lr",
+    },
+    "lr_scaling": {
+        "default": "none",
+        "choices": ("none", "linear", "sqrt"),
+        "help": "How lr grows with the samples of one update, from 64 on: not at all, in proportion, or by the square root",
+    },
+    "checkpoint_every": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "unit": "steps",
+        "help": "Steps between two checkpoints; 0: only at the end, and when a signal announces the end",
+    },
+    "model": {
+        "default": "simplecnn",
+        "choices": ("simplecnn", "resnet18", "gpt"),
+        "help": "SimpleCNN or ResNet-18 on images, or a GPT on bytes of text",
+    },
+    "width": {
+        "type": int,
+        "default": 64,
+        "min": 1,
+        "usual": (8, 512),
+        "unit": "channels",
+        "help": "Channels of the first convolution; 64 is the workshop's model of 2,474,506 parameters",
+    },
+    "num_train_samples": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "unit": "samples",
+        "help": "Train on the first ones only; 0: all",
+    },
+    "eval_every_epoch": {
+        "type": bool,
+        "default": True,
+        "help": "Measure loss and accuracy on the test set after every epoch",
+    },
+    "target_accuracy": {
+        "type": float,
+        "default": 0.0,
+        "min": 0,
+        "max": 1,
+        "unit": "share of answers",
+        "help": "The time until the test set is answered this well is recorded; 0: no target",
+    },
+    "log_metrics": {
+        "type": bool,
+        "default": True,
+        "help": "Write a record of every step; false only to measure what that costs",
+    },
+    "tensorboard": {
+        "type": bool,
+        "default": False,
+        "help": "Write what the records of steps and evaluations say for TensorBoard as well, to tensorboard/ in the run;"
+        " needs the package tensorboard",
+    },
+    "microbatches": {
+        "type": int,
+        "default": 4,
+        "min": 1,
+        "usual": (2, 256),
+        "unit": "micro-batches",
+        "help": "Micro-batches of one optimizer step, in the pipe at the same time; fewer idle shares with more of them",
+    },
+    "ranks": {
+        "type": int,
+        "default": 0,
+        "min": 0,
+        "usual": (0, 64),
+        "unit": "ranks",
+        "help": "Ranks that the framework starts on this node; 0: one for each GPU, or 2 where the launch uses no GPU",
+    },
+}
+"""Name → its keywords: those of argparse, and what only a launch looks at (`FOR_A_LAUNCH`)."""
+
+CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
+    "gpt_in_parts": {
+        "batch_size": {"usual": (1, 512), "help": "Sequences of one micro-batch"},
+        "epochs": {"default": 1},
+        "num_workers": {
+            "default": 0,
+            "help": "Processes that load data for each rank; 0: the rank does it itself, which for text in memory is"
+            " the fastest",
+        },
+        "seed": {
+            "help": "Seed of initial parameters and order; the same on every rank, as they share one model",
+        },
+        "model": {
+            "default": "gpt",
+            "choices": ("gpt",),
+            "help": "A GPT of 4 blocks with 4 heads each, on bytes of text; the split is made for its layers",
+        },
+        "width": {
+            "min": 2,
+            "usual": (8, 1024),
+            "unit": "half the embedding",
+            "help": "Half of the embedding, which 4 heads share; 64 is the workshop's model of 875,264 parameters",
+        },
+        "num_train_samples": {
+            "default": 2560,
+            "help": "Train on the first sequences only, of 128 bytes each; 0: all 28,124",
+        },
+    },
+}
+"""What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks share one GPT."""
+
+FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
+"""`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""
+
+
+class TrainerParser(argparse.ArgumentParser):
+    """An argument parser whose options also say their limits, their usual range and their unit."""
+
+    def __init__(self, documentation: str) -> None:
+        super().__init__(description=documentation.splitlines()[0], allow_abbrev=False)
+
+    def add_argument(self, *names: str, **keywords: Any) -> argparse.Action:
+        return super().add_argument(*names, **_for_argparse(keywords))
+
+    def add_shared(self, *names: str) -> None:
+        """Take these of the shared options."""
+        for name in names:
+            self.add_argument(f"--{name}", **SHARED[name])
+
+    def change(self, name: str, **keywords: Any) -> None:
+        """Say what this trainer changes of an option that it has."""
+        option = self._option_string_actions[f"--{name}"]
+        for keyword, value in _for_argparse(keywords).items():
+            setattr(option, keyword, value)
+
+    def change_shared(self, name: str) -> None:
+        """Make the changes of this name."""
+        for option, keywords in CHANGES[name].items():
+            self.change(option, **keywords)
+
+    def add_places(self) -> None:
+        """Take what every launch passes on, whatever the recipe: where to read and write, and on what to train."""
+        self.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
+        self.add_argument("--data_dir", help="folder with cifar-10-batches-py")
+        self.add_argument("--cache_dir", help="where generated data is kept")
+        self.add_argument(
+            "--gpus_per_node", type=int, help="GPUs allotted; 0: train on the CPU; unset: see environment"
+        )
+        self.add_argument("--resume_from", help="checkpoint of another run to start from")
+
+
+def _for_argparse(keywords: Dict[str, Any]) -> Dict[str, Any]:
+    known = {keyword: value for keyword, value in keywords.items() if keyword not in FOR_A_LAUNCH}
+    if known.get("type") is bool:
+        known["type"] = boolean  # bool("false") is True
+    return known
+
+
+def run_dir_by_hand() -> str:
+    """Where a trainer that was started without --run_dir writes: a new folder, the same one for all ranks of one torchrun."""
+    started = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    label = time.strftime("%Y%m%d-%H%M%S") if started == "none" else started[:8]
+    return os.path.join("runs", f"{os.path.basename(sys.argv[0]).partition('.')[0]}-{label}")
