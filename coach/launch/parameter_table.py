@@ -11,6 +11,7 @@ from coach.launch import parameters
 from coach.launch.parameters import Parameter
 from coach.launch.table_reader import TableReader
 from coach.model.errors import UserError
+from coach.model.launching.launch import Scalar
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _KEYS = ("type", "default", "above", "min", "max", "choices", "usual", "help", "unit")
@@ -31,7 +32,6 @@ def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
         raise reader.error(where, f"{where}: the key default is missing")
     free = Parameter(name, kind, "", "")
     choices = reader.get(table, f"{where}.choices", list, "a list", [])
-    at = f"{reader.at(f'{where}.choices')}: {where}.choices"
     limited = Parameter(
         name=name,
         type=kind,
@@ -41,14 +41,21 @@ def read_parameter(reader: TableReader, name: str, table: Any) -> Parameter:
         above=reader.number(table, f"{where}.above"),
         min=reader.number(table, f"{where}.min"),
         max=reader.number(table, f"{where}.max"),
-        choices=tuple(parameters.convert(free, choice, at) for choice in choices),
+        choices=tuple(_converted(reader, free, choice, f"{where}.choices") for choice in choices),
         usual=_usual(reader, table, f"{where}.usual"),
     )
-    at = f"{reader.at(f'{where}.default')}: {where}.default"
-    default = table["default"]
+    key, default = f"{where}.default", table["default"]
     if kind != "str" and isinstance(default, str):
-        raise UserError(f"{at} = {default!r}: expected a value of type {kind}, without quotes")
-    return replace(limited, default=parameters.convert(limited, default, at))
+        raise reader.error(key, f"{key} = {default!r}: expected a value of type {kind}, without quotes")
+    return replace(limited, default=_converted(reader, limited, default, key))
+
+
+def _converted(reader: TableReader, parameter: Parameter, value: Any, key: str) -> Scalar:
+    """The value in the parameter's type. The key's line is looked for only where it is told."""
+    try:
+        return parameters.convert(parameter, value, key)
+    except UserError:
+        return parameters.convert(parameter, value, f"{reader.at(key)}: {key}")
 
 
 def _usual(reader: TableReader, table: Mapping[str, Any], key: str) -> tuple[float, float] | None:
