@@ -20,20 +20,20 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.snapshot import Snapshot, Watch
 from coach.tui import messages
-from coach.tui.arranging import put_keys_first
+from coach.tui.arrangement import put_keys_first
 from coach.tui.at_once import done_at_once
-from coach.tui.base import CoachScreen
-from coach.tui.desk import FINISH_TIMEOUT_S
-from coach.tui.drilling import DrillingApp
-from coach.tui.following import Following
-from coach.tui.keys import Mode
-from coach.tui.leaving import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
-from coach.tui.live import Opening, demo_recording_path, open_live, open_recorded
-from coach.tui.looking import Looking
+from coach.tui.attention import UserAttention
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.controllers.drills import DrillingApp
+from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
+from coach.tui.follow_list import FollowList
+from coach.tui.keys.table import Mode
 from coach.tui.palette import Commands, commands_of
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.terminal_input import PatientDriver
 from coach.tui.theme import NIGHT
+from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
+from coach.tui.worker import FINISH_TIMEOUT_S
 
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _LIKE_BEFORE = frozenset(
@@ -90,8 +90,8 @@ class CoachApp(DrillingApp):
         self.register_theme(NIGHT)
         self.theme = NIGHT.name
         self._watch: Watch | None = None
-        self._following = Following(self.context)
-        self._looking = Looking(opening.session, clock)
+        self._following = FollowList(self.context)
+        self._looking = UserAttention(opening.session, clock)
         self._terminal_modes = terminal_modes()
 
     def get_driver_class(self) -> type[Driver]:

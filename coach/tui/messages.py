@@ -11,8 +11,8 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
 from coach.model.training.stacks import StacksPlan
-from coach.tui.asked import Question
-from coach.tui.session import RelaunchOffer
+from coach.tui.ports import RelaunchOffer
+from coach.tui.question import Question
 
 
 class Updated(Message):

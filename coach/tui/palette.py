@@ -14,11 +14,11 @@ from textual.app import SystemCommand
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from coach.tui.base import CoachScreen
-from coach.tui.key import ASKS, Key
-from coach.tui.keys import Mode
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.keys.key import ASKS, Key
+from coach.tui.keys.table import Mode
+from coach.tui.ports import RecipeKey
 from coach.tui.render.text import printable
-from coach.tui.session import RecipeKey
 
 _MAX_CHARACTERS = 200
 """A name may be as long as its author likes."""

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from coach.config import load
 from coach.tui.app import CoachApp
-from coach.tui.arranging import put_keys_first
-from coach.tui.live import open_live
+from coach.tui.arrangement import put_keys_first
 from coach.tui.screens.cluster import ClusterScreen
+from coach.tui.wiring import open_live
 from coach.workflows.watching import live_session as watch
 
 BEAT_S = 0.004

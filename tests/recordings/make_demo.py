@@ -137,7 +137,7 @@ def relaunch(run_id: str) -> str:
     from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.machine.user import user_name
-    from coach.tui.live import LiveLauncher
+    from coach.tui.wiring import LiveLauncher
     from coach.workflows.watching.live_session import read_once, resolve_target
 
     settings, io, user = load_settings(), SystemIo(scrubbed_environment(os.environ)), user_name()

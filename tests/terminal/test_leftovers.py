@@ -103,13 +103,13 @@ def test_ended_from_outside_the_screens_give_the_terminal_back(
 
 STUCK = """
 import threading
-from coach.tui import leaving
+from coach.tui import exit_signals
 from textual.app import App
-leaving.LEAVE_TIMEOUT_S = 0.2
-modes = leaving.terminal_modes()
+exit_signals.LEAVE_TIMEOUT_S = 0.2
+modes = exit_signals.terminal_modes()
 class Stuck(App):
     def on_mount(self):
-        leaving.leave_at_signals(self, modes)
+        exit_signals.leave_at_signals(self, modes)
         self.notify("it stands")
     def on_unmount(self):
         threading.Event().wait()

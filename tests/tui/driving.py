@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from textual.pilot import Pilot
 
 from coach.tui.app import CoachApp
-from coach.tui.keys import Mode
-from coach.tui.live import Opening
+from coach.tui.keys.table import Mode
+from coach.tui.wiring import Opening
 from coach.workflows.watching.table_views import ViewStore
 from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_history, make_snapshot
 

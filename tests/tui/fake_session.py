@@ -33,7 +33,7 @@ from coach.model.training.run import Checkpoint, Run
 from coach.model.training.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
 from coach.sources.slurm.overlap_step import StreamSource
-from coach.tui.session import OnUpdate, RecipeKey, RelaunchOffer
+from coach.tui.ports import OnUpdate, RecipeKey, RelaunchOffer
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
 from coach.workflows.launching.foreign_fix import ForeignFixes, FoundScript, foreign_fixes

@@ -10,9 +10,9 @@ import pytest
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
-from coach.tui.guard import GUARD_S
-from coach.tui.key import EVERYWHERE
-from coach.tui.keys import Mode, keys_of
+from coach.tui.key_guard import GUARD_S
+from coach.tui.keys.key import EVERYWHERE
+from coach.tui.keys.table import Mode, keys_of
 from tests.tui.driving import opened
 from tests.tui.fake_session import (
     CHILD_ID,

@@ -14,7 +14,7 @@ from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import Verb
 from coach.tui import screens
-from coach.tui.base import CoachScreen
+from coach.tui.bases.screen import CoachScreen
 from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (

@@ -15,8 +15,8 @@ from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
 from coach.model.training.telemetry import GpuSample, HostSample, Rung
-from coach.tui.guard import GUARD_S
-from coach.tui.keys import Mode
+from coach.tui.key_guard import GUARD_S
+from coach.tui.keys.table import Mode
 from coach.tui.messages import ActionConfirmed
 from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coach.tui.key import EVERYWHERE
-from coach.tui.keys import KEYS, Mode, keys_of, launch_keys, reason_off
-from coach.tui.session import RecipeKey
+from coach.tui.keys.key import EVERYWHERE
+from coach.tui.keys.table import KEYS, Mode, keys_of, launch_keys, reason_off
+from coach.tui.ports import RecipeKey
 
 
 def test_a_letter_means_the_same_on_every_screen() -> None:

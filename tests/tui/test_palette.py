@@ -6,8 +6,8 @@ import pytest
 from textual.command import CommandList
 
 from coach.tui.app import CoachApp
-from coach.tui.keys import Mode
-from coach.tui.session import RecipeKey
+from coach.tui.keys.table import Mode
+from coach.tui.ports import RecipeKey
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeLauncher
 

@@ -11,7 +11,7 @@ from textual import events
 from coach.launch.refusal import Choice, Refused
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.tui.guard import GUARD_S
+from coach.tui.key_guard import GUARD_S
 from coach.tui.screens.plan import PlanField, PlanScreen
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeLauncher, make_plan

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coach.model.launching.launch import SweepPoint
-from coach.tui.guard import GUARD_S
-from coach.tui.keys import Mode
+from coach.tui.key_guard import GUARD_S
+from coach.tui.keys.table import Mode
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeSession, make_history, make_run, make_snapshot, make_target
 

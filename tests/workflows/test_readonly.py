@@ -13,7 +13,7 @@ import pytest
 
 from coach.config import Lock, Settings
 from coach.model.errors import UserError
-from coach.tui.keys import Mode, keys_of, reason_off
+from coach.tui.keys.table import Mode, keys_of, reason_off
 from coach.workflows.readonly import held_back, is_held_back, refuse_if_readonly, why_readonly
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coach.tui.asked import Asked
+from coach.tui.question import Asked
 from coach.tui.render.text import Line, Span, age, line, printable, strong
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coach.model.judging.finding import Finding
+from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
 from coach.tui.render.finding import evidence_text, subject_text
 from coach.tui.render.severity import severity_span, severity_tone
 from coach.tui.render.text import BLANK, Line, Span, Tone, clip, line, muted, plural, printable, strong, wrap
-from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 
 _MAX_LOST = 3
 """The checkpoint that counts, and the newest that do not."""

@@ -8,7 +8,7 @@ from typing import Any
 from coach.analysis.measured.provenance import provenance
 from coach.lookback.history import History
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
-from coach.tui.asked import Asked
+from coach.tui.question import Asked
 from coach.tui.render.asked import asked_line
 from coach.tui.render.text import UNKNOWN, Line, Span, clip, line, muted, plural, printable, strong
 

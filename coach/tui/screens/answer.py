@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.tui.asking import AskingScreen
-from coach.tui.base import Context
-from coach.tui.key import Key
-from coach.tui.keys import bindings_of
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.key import Key
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import AnswerGiven
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
 from coach.tui.render.runs import short_id
@@ -21,7 +21,7 @@ from coach.workflows.teaching.drill_answer import Judgement
 _LOOKING = "looking at the run…"
 
 
-class AnswerScreen(AskingScreen):
+class AnswerScreen(DecisionScreen):
     """Above the causes, below what is told; the causes go when there is nothing left to find."""
 
     PLACE = "answer"

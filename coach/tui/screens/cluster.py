@@ -16,10 +16,11 @@ from coach.analysis.queueing.arrays import group_id, is_part
 from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.model.slurm.cluster import Job, Node
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.arranging import Arranged
-from coach.tui.base import Context
-from coach.tui.choosing import ChoosingScreen, Chosen
-from coach.tui.keys import bindings_of
+from coach.tui.arrangement import Arranged
+from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
+from coach.tui.bases.screen import Context
+from coach.tui.bases.table_views import TableViewScreen
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import Done, FindingsOpened, JobOpened, NodeOpened, RunOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
@@ -52,7 +53,6 @@ from coach.tui.render.queue import (
 )
 from coach.tui.render.table import Rows
 from coach.tui.table_view import TableView
-from coach.tui.viewing import ViewingScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
@@ -60,7 +60,7 @@ from coach.tui.widgets.lines import LinesView
 MAX_VERDICTS = 5
 
 
-class ClusterScreen(ViewingScreen, ChoosingScreen):
+class ClusterScreen(TableViewScreen, JobChoiceScreen):
     """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes its room from the nodes, and
     neither focus nor cursor from anybody."""
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.teaching.cohort import Cohort
-from coach.tui.asked import Asked, Question
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
-from coach.tui.listing import ListingScreen
+from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import RunOpened, Wanted
+from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.cohort import COHORT_COLUMNS, cohort_rows, cohort_title, row_key, verdict_lines
 from coach.tui.render.text import printable
@@ -23,7 +23,7 @@ REREAD_S = 30.0
 """No run says something more often, and hundreds of files are opened each time."""
 
 
-class CohortScreen(ListingScreen):
+class CohortScreen(ListScreen):
     """Reads the directory again every half minute while it is on top and somebody is awake."""
 
     PLACE = "cohort"

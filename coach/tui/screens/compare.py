@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.training.run import Run
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.widgets.lines import LinesView
 
 

@@ -12,9 +12,9 @@ from coach.analysis.spelling.slurm import whole_minutes
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Verb
-from coach.tui.asking import AskingScreen
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import ActionConfirmed, LimitEntered
 from coach.tui.render.action import action_lines, heading
 from coach.tui.render.text import line, muted
@@ -22,7 +22,7 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.text_field import TextField
 
 
-class ConfirmScreen(AskingScreen):
+class ConfirmScreen(DecisionScreen):
     """One action on one job or many. A new time limit is typed here first."""
 
     PLACE = "confirm"

@@ -8,8 +8,8 @@ from textual.widget import Widget
 
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.plan import error_lines
 from coach.tui.render.text import Line, Span, line

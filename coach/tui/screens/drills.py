@@ -8,9 +8,9 @@ from textual.widget import Widget
 
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
-from coach.tui.listing import ListingScreen
+from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import AnswerOpened, DrillsWanted, PlanOpened
 from coach.tui.render.drills import DRILL_COLUMNS, drill_lines, drill_rows
 from coach.tui.render.text import plural, printable
@@ -20,7 +20,7 @@ from coach.tui.widgets.lines import LinesView
 from coach.workflows.teaching.drills import DrillEntry
 
 
-class DrillsScreen(ListingScreen):
+class DrillsScreen(ListScreen):
     """Above the drills, below what is known of the one under the cursor."""
 
     PLACE = "drills"

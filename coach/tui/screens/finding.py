@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.analysis.judging.no_finding import why_no_fix
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import FixRequested
 from coach.tui.render.finding import finding_detail, look_line
 from coach.tui.render.runs import short_id

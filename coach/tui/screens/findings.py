@@ -10,18 +10,18 @@ from textual.widget import Widget
 from coach.analysis.judging.no_finding import Look, look_of
 from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
-from coach.tui.asked import Question
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
-from coach.tui.listing import ListingScreen
+from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import FindingsOpened, Wanted
+from coach.tui.question import Question
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class FindingsScreen(ListingScreen):
+class FindingsScreen(ListScreen):
     """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while it is on top."""
 
     PLACE = "findings"

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.tui.asking import AskingScreen
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import FixRequested, RelaunchRequested
+from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
 from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
 from coach.tui.render.runs import short_id
 from coach.tui.render.text import Line
-from coach.tui.session import PARENT_CHOICES, RelaunchOffer
 from coach.tui.widgets.lines import LinesView
 
 _MAKING = "making the changed launch…"
 _TRIES = "tries it for a few steps beside this run"
 
 
-class FixScreen(AskingScreen):
+class FixScreen(DecisionScreen):
     """One fix of one run."""
 
     PLACE = "fix"

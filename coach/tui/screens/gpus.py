@@ -8,8 +8,8 @@ from textual.widget import Widget
 
 from coach.analysis.measured.gpu_quantities import GpuKey, measured_quantities
 from coach.lookback.history import History
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.render.gpu_history import history_lines
 from coach.tui.render.gpus import (
     grid_lines,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 

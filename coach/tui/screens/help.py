@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import MOVES, bindings_of, keys_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import MOVES, bindings_of, keys_of
 from coach.tui.render.help import help_lines
 from coach.tui.widgets.lines import LinesView
 

@@ -10,22 +10,22 @@ from coach.analysis.query.job_fields import past_job_vocabulary
 from coach.analysis.query.language import in_order
 from coach.model.slurm.accounting import PastJob
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.asked import Asked, Question
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import Context
+from coach.tui.bases.table_views import TableViewScreen
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import PastJobOpened, RunOpened, Wanted
+from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
 from coach.tui.render.text import Line, Span, line, plural, printable, wrap
 from coach.tui.table_view import TableView
-from coach.tui.viewing import ViewingScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.tui.widgets.lines import LinesView
 from coach.workflows.jobs.ended_jobs import PastJobs
 
 
-class HistoryScreen(ViewingScreen):
+class HistoryScreen(TableViewScreen):
     """Asked once when it opens: accounting where it answers, else the run directories and what was seen in the queue."""
 
     PLACE = "history"

@@ -12,11 +12,11 @@ from coach.analysis.queueing.free_gpus import GpuSlot, allocation_map
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import GpuAllocation, Job, is_final
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.asked import Question
-from coach.tui.base import Context
-from coach.tui.choosing import ChoosingScreen, Chosen
-from coach.tui.keys import Mode, bindings_of
+from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import Mode, bindings_of
 from coach.tui.messages import FixRequested, GpusOpened, ScreenShown, Wanted
+from coach.tui.question import Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.finding import findings_lines, look_line
 from coach.tui.render.history import efficiency_lines
@@ -28,7 +28,7 @@ from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
-class JobScreen(ChoosingScreen):
+class JobScreen(JobChoiceScreen):
     """Facts first, then what is asked once: for a waiting job its place, for a running one its GPUs."""
 
     PLACE = "job"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from textual.widget import Widget
 
 from coach.model.training.log import LogFile, LogTail
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.render.text import clip, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView

@@ -9,10 +9,10 @@ from textual.widget import Widget
 from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
 from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.asked import Asked, Question
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import Wanted
+from coach.tui.question import Asked, Question
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
 from coach.tui.render.asked import asked_line
 from coach.tui.render.text import BLANK, Line, line, muted

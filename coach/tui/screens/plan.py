@@ -14,9 +14,9 @@ from textual.widgets import Static
 from coach.launch.refusal import Choice, Refused, field_named
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.tui.asking import AskingScreen
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import PlanRequested, SubmitRequested
 from coach.tui.render.plan import (
     LOCKED,
@@ -121,7 +121,7 @@ class PlanRow(Horizontal):
         self.input.choices = choices
 
 
-class PlanScreen(AskingScreen):
+class PlanScreen(DecisionScreen):
     """Every edit makes the plan again; what is submitted is what is shown."""
 
     PLACE = "plan"

@@ -14,9 +14,9 @@ from coach.launch import parameters
 from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
-from coach.tui.base import Context
-from coach.tui.keys import bindings_of
-from coach.tui.listing import ListingScreen
+from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import PlanOpened, ScriptRequested
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
@@ -54,7 +54,7 @@ class ParameterField(TextField):
         self.said = value
 
 
-class RecipesScreen(ListingScreen):
+class RecipesScreen(ListScreen):
     """Left the ladder, right what is known of the step under the cursor, and its form."""
 
     PLACE = "recipes"

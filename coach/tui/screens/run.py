@@ -10,10 +10,10 @@ from textual.widget import Widget
 from coach.analysis.comparing.steady_state import newest_step
 from coach.analysis.judging.no_finding import why_no_fix
 from coach.model.snapshot import TargetSnapshot
-from coach.tui.base import Context
-from coach.tui.choosing import ChoosingScreen, Chosen
-from coach.tui.key import Key
-from coach.tui.keys import Mode, bindings_of
+from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.key import Key
+from coach.tui.keys.table import Mode, bindings_of
 from coach.tui.messages import (
     AnswerOpened,
     CompareOpened,
@@ -41,7 +41,7 @@ from coach.tui.widgets.log_tail import LogView
 WIDE = 110
 
 
-class RunScreen(ChoosingScreen):
+class RunScreen(JobChoiceScreen):
     """One run, live."""
 
     PLACE = "run"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.tui.base import Context
-from coach.tui.choosing import ChoosingScreen, Chosen
-from coach.tui.keys import bindings_of
-from coach.tui.listing import ListingScreen
+from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
+from coach.tui.bases.list import ListScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import CompareOpened, GroupOpened, RunOpened
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
@@ -17,7 +17,7 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class RunsScreen(ListingScreen, ChoosingScreen):
+class RunsScreen(ListScreen, JobChoiceScreen):
     """All runs under the runs root."""
 
     PLACE = "runs"

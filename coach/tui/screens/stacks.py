@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.training.stacks import Stacks, StacksPlan
-from coach.tui.asking import AskingScreen
-from coach.tui.base import Context
-from coach.tui.key import Key
-from coach.tui.keys import bindings_of
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import Context
+from coach.tui.keys.key import Key
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import StacksRequested, StacksWanted
 from coach.tui.render.stacks import question_lines, stacks_lines
 from coach.tui.render.text import Line, clip, line, muted, printable, strong
@@ -20,7 +20,7 @@ _PLANNING = "looking how the job can be entered…"
 _TAKING = "taking the stacks of every rank, fifteen seconds at most…"
 
 
-class StacksScreen(AskingScreen):
+class StacksScreen(DecisionScreen):
     """`S` takes them again: two pictures some seconds apart tell a slow rank from one that hangs."""
 
     PLACE = "stacks"

@@ -8,11 +8,11 @@ from functools import partial
 from textual.widget import Widget
 
 from coach.analysis.queueing.free_gpus import free_by_partition
-from coach.tui.arranging import Arranged
-from coach.tui.asked import Asked, Question
-from coach.tui.base import CoachScreen, Context
-from coach.tui.keys import bindings_of
+from coach.tui.arrangement import Arranged
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.table import bindings_of
 from coach.tui.messages import Done, Wanted
+from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.cluster import FreeGpus
 from coach.tui.render.where import where_lines

@@ -10,9 +10,9 @@ from enum import Enum
 
 from textual.binding import Binding, BindingType
 
-from coach.tui.job_keys import JOB_KEYS
-from coach.tui.key import ASKS, EVERYWHERE, JOBS, LISTS, SHOWS, Key
-from coach.tui.session import RecipeKey
+from coach.tui.keys.jobs import JOB_KEYS
+from coach.tui.keys.key import ASKS, EVERYWHERE, JOBS, LISTS, SHOWS, Key
+from coach.tui.ports import RecipeKey
 
 
 class Mode(Enum):

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from coach.analysis.judging.ranking import RECENT_S
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run
-from coach.tui.asked import Question
-from coach.tui.base import Context
-from coach.tui.keys import Mode
+from coach.tui.bases.screen import Context
+from coach.tui.keys.table import Mode
+from coach.tui.question import Question
 
 MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
@@ -23,7 +23,7 @@ SETTLE_S = 15.0
 """Ended jobs are read once, so many at a time, and for so long after their first diagnosis: a log's last lines are taken when no more come."""
 
 
-class Following:
+class FollowList:
     """Keeps which jobs are one's own until the queue is another one: everybody's may be tens of thousands."""
 
     def __init__(self, context: Context) -> None:

@@ -19,8 +19,8 @@ from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
-from coach.tui.keys import Mode
-from coach.tui.session import Launcher, RecipeKey, RelaunchOffer, Session
+from coach.tui.keys.table import Mode
+from coach.tui.ports import Launcher, RecipeKey, RelaunchOffer, Session
 from coach.workflows.watching.table_views import ViewStore
 
 if TYPE_CHECKING:

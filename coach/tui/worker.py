@@ -18,7 +18,7 @@ FINISH_TIMEOUT_S = 15.0
 """How long leaving waits for a submission or cancellation that is under way: longer than Slurm's clients take to give up."""
 
 
-class Desk:
+class Worker:
     """`deliver` carries a finished piece of work back to the screens' thread."""
 
     def __init__(self, deliver: Callable[[Callable[[], object]], object]) -> None:

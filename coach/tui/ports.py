@@ -1,6 +1,6 @@
 """What the screens need from the rest of coach, as protocols.
 
-The screens are written against these two; `live.py` fills them with the real workflows, and the tests with scripted fakes.
+The screens are written against these two; `wiring.py` fills them with the real workflows, and the tests with scripted fakes.
 """
 
 from __future__ import annotations

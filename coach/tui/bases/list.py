@@ -1,16 +1,16 @@
 """What the screens share that are one table with a filter line below: `/` asks for words, Enter opens a row, Esc shows all again.
 
-Screens whose filters are kept from one start to the next, with columns and an order, are of another kind (viewing.py).
+Screens whose filters are kept from one start to the next, with columns and an order, are of another kind (table_views.py).
 """
 
 from __future__ import annotations
 
-from coach.tui.base import CoachScreen
+from coach.tui.bases.screen import CoachScreen
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class ListingScreen(CoachScreen):
+class ListScreen(CoachScreen):
     """A screen with a KeyedTable and a FilterLine."""
 
     @property

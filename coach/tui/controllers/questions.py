@@ -10,10 +10,10 @@ from typing import Any
 
 from coach.model.errors import UserError
 from coach.tui import messages
-from coach.tui.acting import ActingApp
-from coach.tui.asked import Asked, Question
-from coach.tui.desk import Desk
-from coach.tui.keys import Mode
+from coach.tui.controllers.job_actions import ActingApp
+from coach.tui.keys.table import Mode
+from coach.tui.question import Asked, Question
+from coach.tui.worker import Worker
 
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE)
 
@@ -33,7 +33,7 @@ class AnsweringApp(ActingApp):
             self._answer(question, Asked(None, "this machine has no queue", context.now_s))
             return
         self._answer(question, Asked(known.value, None, known.time_s, is_under_way=True))
-        desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        desk = Worker(lambda callback: self.post_message(messages.Done(callback)))
         desk.do(
             self._work(question),
             lambda value: self._answer(question, Asked(value, None, context.now_s)),

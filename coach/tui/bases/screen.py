@@ -19,15 +19,15 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import Snapshot
 from coach.model.training.run import Run
-from coach.tui.asked import Answers, Question
-from coach.tui.key import Key
-from coach.tui.keys import Mode, keys_of, reason_off
+from coach.tui.keys.key import Key
+from coach.tui.keys.table import Mode, keys_of, reason_off
 from coach.tui.messages import ScreenAsked, ScreenShown
+from coach.tui.ports import Session
+from coach.tui.question import Answers, Question
 from coach.tui.render.finding import fix_word
 from coach.tui.render.findings import withheld_line, worst_line
 from coach.tui.render.header import ages_line, asleep_line, banner_lines, spending_line, top_line
 from coach.tui.render.text import BLANK, Line, Span, line, muted, printable
-from coach.tui.session import Session
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.status_bar import Banner, KeyBar, TopBar
 from coach.tui.widgets.text_field import TextField

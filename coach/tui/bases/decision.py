@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from coach.model.errors import UserError
-from coach.tui.base import CoachScreen, Context
-from coach.tui.guard import Guard
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.key_guard import KeyGuard
 from coach.tui.render.plan import error_lines
 from coach.tui.render.text import Line, Span, line, muted
 
 _MAX_ERROR_LINES = 8
 
 
-class AskingScreen(CoachScreen):
+class DecisionScreen(CoachScreen):
     """A screen whose one key does something. The key counts only when it arrived after the question was painted."""
 
     def __init__(self, context: Context, crumbs: tuple[str, ...], busy: str) -> None:
         """`busy` says what is being done until the question can be asked."""
         super().__init__(context, crumbs)
-        self._guard = Guard()
+        self._guard = KeyGuard()
         self._error: UserError | None = None
         self._busy: str | None = busy
         self.is_done = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 GUARD_S = 0.3
 
 
-class Guard:
+class KeyGuard:
     """Closed until armed, then open for keys that arrive GUARD_S later."""
 
     def __init__(self) -> None:

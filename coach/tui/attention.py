@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coach.model.politeness import Attention
-from coach.tui.session import Session
+from coach.tui.ports import Session
 
 
-class Looking:
+class UserAttention:
     """Told of keys and focus; tells the session."""
 
     def __init__(self, session: Session, clock: Callable[[], float]) -> None:

@@ -13,19 +13,19 @@ from coach.model.judging.finding import Diagnosis
 from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui import messages
-from coach.tui.asking import AskingScreen
-from coach.tui.base import CoachScreen, Context
-from coach.tui.desk import Desk
-from coach.tui.key import SHOWS
-from coach.tui.keys import Mode, launch_keys
-from coach.tui.live import Opening
-from coach.tui.session import RecipeKey, RelaunchOffer
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.keys.key import SHOWS
+from coach.tui.keys.table import Mode, launch_keys
+from coach.tui.ports import RecipeKey, RelaunchOffer
+from coach.tui.wiring import Opening
+from coach.tui.worker import Worker
 
 if TYPE_CHECKING:
     from coach.tui.screens.recipes import RecipesScreen
 
 T = TypeVar("T")
-S = TypeVar("S", bound=AskingScreen)
+S = TypeVar("S", bound=DecisionScreen)
 READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or changed")
 
 
@@ -48,7 +48,7 @@ class ActionApp(App[None]):
         self._view_store = opening.views
         if opening.views is not None:
             self.context.views, self.context.views_problem = opening.views.read()
-        self.desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        self.desk = Worker(lambda callback: self.post_message(messages.Done(callback)))
         self._recipes: tuple[RecipeKey, ...] | None = None
         self._standing = opening.standing
         self.note_standing()
@@ -95,7 +95,7 @@ class ActionApp(App[None]):
         if self.screen is screen:
             self.pop_screen()
             return True
-        if isinstance(screen, AskingScreen):
+        if isinstance(screen, DecisionScreen):
             screen.is_done = True
         return False
 
@@ -218,7 +218,7 @@ class ActionApp(App[None]):
         )
 
     def on_submit_requested(self, message: messages.SubmitRequested) -> None:
-        if (screen := self._asker(message, AskingScreen)) is not None:
+        if (screen := self._asker(message, DecisionScreen)) is not None:
             self._change(
                 screen,
                 lambda: self.launcher.submit(message.plan),
@@ -289,7 +289,7 @@ class ActionApp(App[None]):
         )
 
     def on_relaunch_requested(self, message: messages.RelaunchRequested) -> None:
-        if (screen := self._asker(message, AskingScreen)) is not None:
+        if (screen := self._asker(message, DecisionScreen)) is not None:
             offer: RelaunchOffer = message.offer
             self._change(
                 screen,
@@ -359,7 +359,7 @@ class ActionApp(App[None]):
         backend = (
             "auto" if is_recorded else self.backend
         )  # of this machine, not of where the recording was made
-        looking = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        looking = Worker(lambda callback: self.post_message(messages.Done(callback)))
         looking.do(
             lambda: self.launcher.examine(backend),
             lambda report: screen.set_report(report) if screen.is_attached else None,
@@ -371,7 +371,7 @@ class ActionApp(App[None]):
 
     def _ask(
         self,
-        screen: AskingScreen,
+        screen: DecisionScreen,
         work: Callable[[], T],
         show: Callable[[T], object],
         is_wanted: Callable[[], bool] = lambda: True,
@@ -383,7 +383,7 @@ class ActionApp(App[None]):
             lambda error: screen.refuse(error) if screen.is_attached and is_wanted() else None,
         )
 
-    def _change(self, screen: AskingScreen, work: Callable[[], T], on_done: Callable[[T], object]) -> None:
+    def _change(self, screen: DecisionScreen, work: Callable[[], T], on_done: Callable[[T], object]) -> None:
         """Work that changes something. What came of it is told, even when its screen was left meanwhile."""
         if self.context.mode is not Mode.LIVE:
             screen.refuse(READ_ONLY)

@@ -12,7 +12,7 @@ from coach.analysis.jobs.eligible_jobs import why_not
 from coach.model.slurm.cluster import Job
 from coach.model.slurm.job_action import Verb
 from coach.model.training.run import Run
-from coach.tui.base import CoachScreen
+from coach.tui.bases.screen import CoachScreen
 from coach.tui.messages import ActionRequested, LogOpened, StacksOpened
 from coach.tui.render.queue import is_own
 
@@ -32,7 +32,7 @@ class Chosen:
     why_not_mine: str | None = None
 
 
-class ChoosingScreen(CoachScreen):
+class JobChoiceScreen(CoachScreen):
     """A screen with jobs to which something can be done."""
 
     def chosen(self) -> Sequence[Chosen]:

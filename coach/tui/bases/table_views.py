@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coach.tui.base import CoachScreen, Context
+from coach.tui.bases.screen import CoachScreen, Context
 from coach.tui.messages import ViewsChanged
 from coach.tui.table_view import TableView
 from coach.tui.widgets.filter_line import FilterLine
@@ -17,7 +17,7 @@ from coach.tui.widgets.keyed_table import KeyedTable
 _FILTER = 'filter: text, state:pending, gpu:>0, user:me, -word, "two words"; coach jobs --help has them all'
 
 
-class ViewingScreen(CoachScreen):
+class TableViewScreen(CoachScreen):
     """A screen with such tables."""
 
     def __init__(

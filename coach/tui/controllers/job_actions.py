@@ -15,11 +15,11 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.tui import messages
-from coach.tui.actions import READ_ONLY, ActionApp
-from coach.tui.asking import AskingScreen
-from coach.tui.base import CoachScreen
-from coach.tui.desk import Desk
-from coach.tui.keys import Mode
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.controllers.launches import READ_ONLY, ActionApp
+from coach.tui.keys.table import Mode
+from coach.tui.worker import Worker
 
 if TYPE_CHECKING:
     from coach.sources.slurm.overlap_step import StreamSource
@@ -66,7 +66,7 @@ class ActingApp(ActionApp):
             self._open_plan(planned.recipe, lambda: planned, planned)
 
     def on_action_confirmed(self, message: messages.ActionConfirmed) -> None:
-        screen, action = self._asker(message, AskingScreen), message.action
+        screen, action = self._asker(message, DecisionScreen), message.action
         if screen is None:
             return
         if action.verb is Verb.SHELL and self.context.mode is Mode.LIVE:
@@ -79,7 +79,7 @@ class ActingApp(ActionApp):
             screen, lambda: self.launcher.perform(action), lambda outcome: self._tell(screen, outcome.words)
         )
 
-    def _begin_measuring(self, screen: AskingScreen, action: JobAction) -> None:
+    def _begin_measuring(self, screen: DecisionScreen, action: JobAction) -> None:
         (job_id, *_) = action.job_ids
         run = self.context.run_of_job(job_id)
         target = run.run_id if run is not None else job_id
@@ -134,9 +134,9 @@ class ActingApp(ActionApp):
         else:
             screen.refuse(READ_ONLY)
 
-    def _aside(self, screen: AskingScreen, work: Callable[[], T], show: Callable[[T], object]) -> None:
+    def _aside(self, screen: DecisionScreen, work: Callable[[], T], show: Callable[[T], object]) -> None:
         """Work that takes long and changes nothing: no launch waits for it."""
-        desk = Desk(lambda callback: self.post_message(messages.Done(callback)))
+        desk = Worker(lambda callback: self.post_message(messages.Done(callback)))
         desk.do(
             work,
             lambda result: show(result) if screen.is_attached else None,

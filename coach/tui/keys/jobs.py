@@ -1,11 +1,11 @@
 """The keys of jobs and of their tables: what can be done to a job, asked about it, and how a table is looked at.
 
-Apart from the others only because together they are too many for one page: keys.KEYS has them all.
+Apart from the others only because together they are too many for one page: table.KEYS has them all.
 """
 
 from __future__ import annotations
 
-from coach.tui.key import JOBS, LISTS, SHOWS, VIEWS, Key
+from coach.tui.keys.key import JOBS, LISTS, SHOWS, VIEWS, Key
 
 JOB_KEYS: tuple[Key, ...] = (
     Key(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from coach.tui import messages
-from coach.tui.answers import AnsweringApp
+from coach.tui.controllers.questions import AnsweringApp
 from coach.workflows.teaching.drill_answer import Judgement
 
 
