@@ -27,8 +27,9 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.controllers.drills import DrillingApp
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.palette import Commands, commands_of
+from coach.tui.screen_specs import HOME, Follows, by_name
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.terminal_input import PatientDriver
 from coach.tui.theme import NIGHT
@@ -36,11 +37,6 @@ from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recor
 from coach.tui.worker import FINISH_TIMEOUT_S
 
 _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
-_LIKE_BEFORE = frozenset(
-    {"help", "plan", "confirm", "doctor", "recipes", "drills", "job", "node", "where", "history", "stacks"}
-    | {"cohort"}
-)
-"""Screens that leave what is followed as it was. A job's adds its own job, in the first place."""
 
 
 def open_screens(
@@ -146,14 +142,12 @@ class CoachApp(DrillingApp):
         self._looking.focus(False)
 
     def _follow(self) -> None:
-        """Follow what the screen on top shows; on the list of runs, the newest ones."""
-        top = self.top
-        targets = top.TARGETS if top is not None else ()
-        self._looking.follow(bool(targets))
-        if top is not None and top.PLACE in ("runs", "cluster", "findings"):
-            targets = self._following.targets(top.PLACE)
-        elif top is None or top.PLACE in _LIKE_BEFORE:
-            targets = tuple(dict.fromkeys((*targets, *(self._watch.targets if self._watch else ()))))
+        """Follow what the screen on top declares."""
+        top, before = self.top, self._watch.targets if self._watch is not None else ()
+        named = top.targets if top is not None else ()
+        self._looking.follow(bool(named))
+        follows = top.spec.follows if top is not None else Follows.BEFORE
+        targets = self._following.targets(follows, named, before)
         watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
         if watch != self._watch:
             self._watch = watch
@@ -175,33 +169,23 @@ class CoachApp(DrillingApp):
     def on_screen_shown(self) -> None:
         self._follow()
 
-    def action_open_runs(self) -> None:
-        from coach.tui.screens.runs import RunsScreen
-
-        self.push_screen(RunsScreen(self.context))
-
-    def action_open_recipes(self) -> None:
-        from coach.tui.screens.recipes import RecipesScreen
-
-        screen = RecipesScreen(self.context)
-        self.push_screen(screen)
-        self.read_recipes(screen)
+    def action_open_screen(self, name: str) -> None:
+        """Open a screen about everything."""
+        self.push_screen(by_name()[name].load()(self.context))
 
     def action_open_help(self) -> None:
         from coach.tui.screens.help import HelpScreen
 
         top = self.top
-        if top is not None and top.PLACE != "help":
-            self.push_screen(HelpScreen(self.context, top.PLACE, top.crumbs))
+        if top is not None:
+            self.push_screen(HelpScreen(self.context, top.spec, top.crumbs))
 
     def action_refresh_data(self) -> None:
-        if self.top is not None and self.top.PLACE == "doctor":
-            self.action_open_doctor()
+        top = self.top
+        if top is None or top.ask_again():
             return
         self.context.session.refresh_soon()
-        self.ask_anew()
-        if self.top is not None:
-            self.top.note("reading everything again")
+        top.note("reading everything again")
 
     def action_go_back(self) -> None:
         top = self.top
@@ -212,7 +196,7 @@ class CoachApp(DrillingApp):
             return
         if top.go_back():
             return
-        if top.PLACE != "cluster":
+        if top.spec is not HOME:
             self.pop_screen()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from coach.analysis.judging.ranking import RECENT_S
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import Mode
+from coach.tui.context import Context
+from coach.tui.mode import Mode
 from coach.tui.question import Question
+from coach.tui.screen_specs import Follows
 
 MAX_FOLLOWED = 6
 """Runs that the list of runs follows, newest first, to know their findings."""
@@ -30,13 +31,21 @@ class FollowList:
         self._context = context
         self._judged_s: dict[str, float] = {}
         """When an ended job was judged first."""
-        self._own: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
+        self._own_jobs: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
 
-    def targets(self, place: str) -> tuple[str, ...]:
-        """What to follow while this screen is on top."""
+    def targets(self, follows: Follows, named: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
+        """What to follow while a screen is on top that names some targets; `before` it, others were followed."""
+        if follows is Follows.TARGETS:
+            return named
+        if follows is Follows.BEFORE:
+            return tuple(dict.fromkeys((*named, *before)))
+        return self._own(follows)
+
+    def _own(self, follows: Follows) -> tuple[str, ...]:
+        """One's own runs and jobs, though no screen of theirs is open."""
         context = self._context
         newest = sorted(context.snapshot.runs, key=lambda run: run.run_id, reverse=True)
-        if place == "runs":
+        if follows is Follows.NEWEST_RUNS:
             return tuple(run.run_id for run in newest[:MAX_FOLLOWED])
         active = [run.run_id for run in newest if not is_final(context.state_of(run))]
         foreign = self._foreign()
@@ -46,7 +55,7 @@ class FollowList:
             live = [*live[start:], *live[:start]][:MAX_LIVE]
         # A failed job is judged before the completed ones.
         ended = [job.job_id for job in sorted(foreign, key=_has_completed) if is_final(job.state)]
-        if place == "findings" or (place == "cluster" and self._can_read_foreign):
+        if follows is Follows.RECENT_JOBS or self._can_read_foreign:
             ended += self._ended_within_a_day(newest)
         context.unread = [name for name in dict.fromkeys(ended) if not self._is_settled(name)]
         return (*live, *context.unread[:MAX_ENDED])
@@ -84,12 +93,14 @@ class FollowList:
         context = self._context
         if not self._can_read_foreign:
             return ()
-        if self._own[0] is not context.snapshot.jobs:
+        if self._own_jobs[0] is not context.snapshot.jobs:
             own = (job for job in context.snapshot.jobs if job.user == context.user and job.raw_job_id)
-            self._own = (context.snapshot.jobs, tuple(own))
+            self._own_jobs = (context.snapshot.jobs, tuple(own))
         numbers = {run.job_id for run in context.snapshot.runs}
         return tuple(
-            job for job in self._own[1] if job.job_id not in numbers or context.run_of_job(job.job_id) is None
+            job
+            for job in self._own_jobs[1]
+            if job.job_id not in numbers or context.run_of_job(job.job_id) is None
         )
 
 

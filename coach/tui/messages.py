@@ -95,6 +95,14 @@ class PlanOpened(ScreenAsked):
         self.title = title
 
 
+class RecipesWanted(ScreenAsked):
+    """Read all recipes."""
+
+
+class ReportWanted(ScreenAsked):
+    """Look at this place, as the doctor does."""
+
+
 class DrillsWanted(ScreenAsked):
     """Read the drills, and how far their user is."""
 

@@ -15,8 +15,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from coach.tui.bases.screen import CoachScreen
-from coach.tui.keys.key import ASKS, Key
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from coach.tui.render.text import printable
 
@@ -60,17 +59,12 @@ def commands_of(
     launches = set(screen.context.launch_keys)
     offered = screen.keys()
     for key in offered:
-        if key in launches or key.id == "palette" or _answers(key) or screen.reason_off(key) is not None:
+        if key in launches or key.id == "palette" or key.is_answer or screen.reason_off(key) is not None:
             continue
         yield _command(key.description, key.label, key.tooltip, partial(act, screen, key.action))
     if screen.context.mode is Mode.LIVE:
         for recipe in recipes:
             yield _command(f"launch {recipe.word}", recipe.key, recipe.title, partial(launch, recipe))
-
-
-def _answers(key: Key) -> bool:
-    """True if the key says yes to a question that is being asked."""
-    return key.is_change and key.places <= ASKS
 
 
 def _command(title: str, label: str | None, text: str, callback: Callable[[], object]) -> SystemCommand:

@@ -19,7 +19,7 @@ from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.ports import Launcher, RecipeKey, RelaunchOffer, Session
 from coach.workflows.watching.table_views import ViewStore
 

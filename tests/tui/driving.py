@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textual.pilot import Pilot
 
 from coach.tui.app import CoachApp
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.wiring import Opening
 from coach.workflows.watching.table_views import ViewStore
 from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_history, make_snapshot
@@ -42,7 +42,7 @@ class Driver:
 
     @property
     def place(self) -> str:
-        return getattr(self.app.screen, "PLACE", "")
+        return self.app.top.spec.name if self.app.top is not None else ""
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

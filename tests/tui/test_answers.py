@@ -9,7 +9,7 @@ import pytest
 from coach.model.errors import UserError
 from coach.model.slurm.accounting import Efficiency, Part, PastJob, PriorityFactors
 from coach.model.slurm.cluster import GpuAllocation, Job
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (

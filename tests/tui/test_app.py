@@ -11,8 +11,9 @@ from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis
 from coach.model.slurm.cluster import Job
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.key import EVERYWHERE
-from coach.tui.keys.table import Mode, keys_of
+from coach.tui.keys.table import keys_of
+from coach.tui.mode import Mode
+from coach.tui.screen_specs import by_name
 from tests.tui.driving import opened
 from tests.tui.fake_session import (
     CHILD_ID,
@@ -341,7 +342,11 @@ async def test_the_list_of_runs_keeps_a_finding_that_was_once_known() -> None:
 
 @pytest.mark.parametrize(
     "place",
-    sorted(EVERYWHERE - {"help", "plan", "confirm", "fix", "finding", "compare", "job", "stacks", "answer"}),
+    sorted(
+        by_name().keys()
+        - {"help", "plan", "confirm", "fix", "foreign_fix", "finding", "compare", "group"}
+        - {"job", "stacks", "answer"}
+    ),
 )
 async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None:
     path: dict[str, list[str]] = {
@@ -363,7 +368,7 @@ async def test_help_lists_every_key_that_works_on_the_screen(place: str) -> None
         await driver.press(*path[place])
         await driver.reaches(place)
         bound = {binding.key for _, binding, *_ in driver.app.screen.active_bindings.values()}
-        wanted = keys_of(place, driver.app.context.launch_keys)
+        wanted = keys_of(by_name()[place], driver.app.context.launch_keys)
         assert {key.key for key in wanted} <= bound | {"ctrl+p"}
         await driver.press("question_mark")
         await driver.reaches("help")

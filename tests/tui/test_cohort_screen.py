@@ -8,7 +8,7 @@ import pytest
 
 from coach.model.errors import UserError
 from coach.model.judging.finding import Severity
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.screens.cohort import REREAD_S
 from tests.tui.driving import opened
 from tests.tui.fake_session import NOW_S, RUN_ID, FakeLauncher, make_cohort, make_summary

@@ -12,7 +12,7 @@ from coach.config import Settings
 from coach.model.snapshot import Snapshot, Watch
 from coach.recorder import open_recording
 from coach.tui.app import CoachApp
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.wiring import demo_recording_path, open_recorded
 from coach.workflows.watching.live_session import WatchSession
 from coach.workflows.watching.recording import open_replay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     RUN_ID,

@@ -15,6 +15,7 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import Verb
 from coach.tui import screens
 from coach.tui.bases.screen import CoachScreen
+from coach.tui.screen_specs import HOME
 from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
@@ -71,7 +72,7 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "label": f"{text}vasp",
         "verb": Verb.CANCEL,
         "index": 0,
-        "place": "cluster",
+        "of": HOME,
         "crumbs": ("cluster", text),
         "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
         "request": poisoned(LaunchRequest("ddp"), text),

@@ -16,8 +16,8 @@ from coach.model.snapshot import SourceStatus, TargetSnapshot
 from coach.model.training.log import LogFile, LogTail
 from coach.model.training.telemetry import GpuSample, HostSample, Rung
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.table import Mode
 from coach.tui.messages import ActionConfirmed
+from coach.tui.mode import Mode
 from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import NOW_S, RUN_ID, FakeLauncher, FakeSession, make_job, make_snapshot

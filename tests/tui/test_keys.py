@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coach.tui.keys.key import EVERYWHERE
-from coach.tui.keys.table import KEYS, Mode, keys_of, launch_keys, reason_off
+from coach.tui.keys.table import KEYS, keys_of, launch_keys, reason_off
+from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
+from coach.tui.screen_specs import by_name
 
 
 def test_a_letter_means_the_same_on_every_screen() -> None:
@@ -18,20 +19,20 @@ def test_a_letter_means_the_same_on_every_screen() -> None:
     }
 
 
-@pytest.mark.parametrize("place", sorted(EVERYWHERE))
+@pytest.mark.parametrize("place", sorted(by_name()))
 def test_no_key_is_bound_twice_on_a_screen(place: str) -> None:
-    keys = [key.key for key in keys_of(place)]
+    keys = [key.key for key in keys_of(by_name()[place])]
     assert len(keys) == len(set(keys))
     assert "escape" in keys
 
 
 @pytest.mark.parametrize("place", ["confirm", "fix"])
 def test_enter_answers_no_question_that_cannot_be_undone(place: str) -> None:
-    assert "enter" not in {key.key for key in keys_of(place)}
+    assert "enter" not in {key.key for key in keys_of(by_name()[place])}
 
 
 def test_read_only_takes_launch_cancel_and_fix_away_and_says_why() -> None:
-    off = {key.id for key in keys_of("run") if reason_off(key, Mode.READONLY)}
+    off = {key.id for key in keys_of(by_name()["run"]) if reason_off(key, Mode.READONLY)}
     assert off == {
         "cancel",
         "fix",
@@ -52,5 +53,5 @@ def test_read_only_takes_launch_cancel_and_fix_away_and_says_why() -> None:
 
 def test_launch_keys_work_where_one_looks_and_not_where_one_is_asked() -> None:
     more = launch_keys([RecipeKey("1", "baseline", "One device")])
-    assert "launch_1" in {key.id for key in keys_of("run", more)}
-    assert "launch_1" not in {key.id for key in keys_of("plan", more)}
+    assert "launch_1" in {key.id for key in keys_of(by_name()["run"], more)}
+    assert "launch_1" not in {key.id for key in keys_of(by_name()["plan"], more)}

@@ -6,7 +6,7 @@ import pytest
 from textual.command import CommandList
 
 from coach.tui.app import CoachApp
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeLauncher

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from coach.model.launching.launch import SweepPoint
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import FakeSession, make_history, make_run, make_snapshot, make_target
 
@@ -111,7 +111,7 @@ async def test_a_sweep_is_one_table_from_any_of_its_runs() -> None:
         await driver.press("r")
         await driver.sees("world_size 2")
         await driver.press("c")
-        await driver.reaches("compare")
+        await driver.reaches("group")
         await driver.sees("a run for each world_size")
         assert "100%" in driver.text()
         assert set(driver.session.watches[-1].targets) == set(ids)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from coach.model.errors import UserError
 from coach.model.training.stacks import StacksPlan
 from coach.tui.key_guard import GUARD_S
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_job, make_run, make_snapshot
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coach.config import Lock, Settings
 from coach.tui.app import CoachApp
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.wiring import LiveLauncher, Opening, _standing
 from tests.tui.driving import Clock, Driver
 from tests.tui.fake_session import FakeLauncher, FakeSession, make_snapshot

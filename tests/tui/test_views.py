@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coach.model.slurm.accounting import Efficiency, PastJob
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore

@@ -13,7 +13,9 @@ import pytest
 
 from coach.config import Lock, Settings
 from coach.model.errors import UserError
-from coach.tui.keys.table import Mode, keys_of, reason_off
+from coach.tui.keys.table import keys_of, reason_off
+from coach.tui.mode import Mode
+from coach.tui.screen_specs import by_name
 from coach.workflows.readonly import held_back, is_held_back, refuse_if_readonly, why_readonly
 
 
@@ -50,7 +52,7 @@ def test_a_user_s_own_wish_and_a_site_s_lock_are_named_by_their_place(settings: 
 
 
 def test_on_the_screens_every_key_that_changes_something_says_why_it_is_off() -> None:
-    off = {key.id: reason_off(key, Mode.ROOT) for key in keys_of("run")}
+    off = {key.id: reason_off(key, Mode.ROOT) for key in keys_of(by_name()["run"])}
     assert "you are root" in (off["cancel"] or "")
     assert off["quit"] is None
 

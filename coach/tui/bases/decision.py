@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from coach.model.errors import UserError
-from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.key_guard import KeyGuard
 from coach.tui.render.plan import error_lines
 from coach.tui.render.text import Line, Span, line, muted

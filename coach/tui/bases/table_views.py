@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coach.tui.bases.screen import CoachScreen, Context
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.messages import ViewsChanged
 from coach.tui.table_view import TableView
 from coach.tui.widgets.filter_line import FilterLine

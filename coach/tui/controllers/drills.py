@@ -12,11 +12,6 @@ from coach.workflows.teaching.drill_answer import Judgement
 class DrillingApp(AnsweringApp):
     """The part of the app that trains its user."""
 
-    def action_open_drills(self) -> None:
-        from coach.tui.screens.drills import DrillsScreen
-
-        self.push_screen(DrillsScreen(self.context))
-
     def on_drills_wanted(self, message: messages.DrillsWanted) -> None:
         from coach.tui.screens.drills import DrillsScreen
 

@@ -18,7 +18,7 @@ from coach.tui import messages
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.controllers.launches import READ_ONLY, ActionApp
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.worker import Worker
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from textual.app import App, ScreenStackError
 
@@ -14,15 +14,14 @@ from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.snapshot import Snapshot, TargetSnapshot
 from coach.tui import messages
 from coach.tui.bases.decision import DecisionScreen
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.key import SHOWS
-from coach.tui.keys.table import Mode, launch_keys
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
+from coach.tui.keys.table import launch_keys
+from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey, RelaunchOffer
+from coach.tui.screen_specs import Kind
 from coach.tui.wiring import Opening
 from coach.tui.worker import Worker
-
-if TYPE_CHECKING:
-    from coach.tui.screens.recipes import RecipesScreen
 
 T = TypeVar("T")
 S = TypeVar("S", bound=DecisionScreen)
@@ -123,7 +122,7 @@ class ActionApp(App[None]):
     def action_launch(self, key: str) -> None:
         """Open the plan of the recipe of this key."""
         top = self.top
-        if top is None or top.PLACE not in SHOWS:
+        if top is None or Kind.SHOW not in top.spec.kinds:
             return
         recipe = next((r for r in self._recipes or () if r.key == key), None)
         if self._recipes is not None and recipe is None:
@@ -181,8 +180,12 @@ class ActionApp(App[None]):
 
     # Recipes
 
-    def read_recipes(self, screen: RecipesScreen) -> None:
-        """Read all recipes for the screen that lists them."""
+    def on_recipes_wanted(self, message: messages.RecipesWanted) -> None:
+        from coach.tui.screens.recipes import RecipesScreen
+
+        screen = message.asked_by
+        if not isinstance(screen, RecipesScreen):
+            return
         self.desk.do(
             self.launcher.recipe_pages,
             lambda found: screen.set_pages(*found) if screen.is_attached else None,
@@ -346,19 +349,15 @@ class ActionApp(App[None]):
 
         self.push_screen(GpusScreen(self.context, message.target, message.label))
 
-    def action_open_doctor(self) -> None:
-        """Look at this place: on a new screen, or again on the one that shows it."""
+    def on_report_wanted(self, message: messages.ReportWanted) -> None:
+        """Look at this place: of this machine, not of where a recording was made."""
         from coach.tui.screens.doctor import DoctorScreen
 
-        top = self.top
-        screen = top if isinstance(top, DoctorScreen) else DoctorScreen(self.context)
-        if screen is not top:
-            self.push_screen(screen)
-        screen.begin()
+        screen = message.asked_by
+        if not isinstance(screen, DoctorScreen):
+            return
         is_recorded = self.context.mode in (Mode.REPLAY, Mode.DEMO)
-        backend = (
-            "auto" if is_recorded else self.backend
-        )  # of this machine, not of where the recording was made
+        backend = "auto" if is_recorded else self.backend
         looking = Worker(lambda callback: self.post_message(messages.Done(callback)))
         looking.do(
             lambda: self.launcher.examine(backend),

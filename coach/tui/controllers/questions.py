@@ -11,7 +11,7 @@ from typing import Any
 from coach.model.errors import UserError
 from coach.tui import messages
 from coach.tui.controllers.job_actions import ActingApp
-from coach.tui.keys.table import Mode
+from coach.tui.mode import Mode
 from coach.tui.question import Asked, Question
 from coach.tui.worker import Worker
 
@@ -60,11 +60,6 @@ class AnsweringApp(ActingApp):
         if self.top is not None and question in self.top.questions:
             self.top.refresh_all()
 
-    def ask_anew(self) -> None:
-        """Ask again what the screen on top shows."""
-        for question in self.top.questions if self.top is not None else ():
-            self.on_wanted(messages.Wanted(question, is_anew=True))
-
     def on_node_opened(self, message: messages.NodeOpened) -> None:
         if self._is_overtaken(message):
             return
@@ -78,26 +73,6 @@ class AnsweringApp(ActingApp):
         from coach.tui.screens.job import JobScreen
 
         self.push_screen(JobScreen(self.context, message.past.job.job_id, message.past))
-
-    def action_open_history(self) -> None:
-        from coach.tui.screens.history import HistoryScreen
-
-        self.push_screen(HistoryScreen(self.context))
-
-    def action_open_cohort(self) -> None:
-        from coach.tui.screens.cohort import CohortScreen
-
-        self.push_screen(CohortScreen(self.context))
-
-    def action_open_findings(self) -> None:
-        from coach.tui.screens.findings import FindingsScreen
-
-        self.push_screen(FindingsScreen(self.context))
-
-    def action_open_where(self) -> None:
-        from coach.tui.screens.where import WhereScreen
-
-        self.push_screen(WhereScreen(self.context))
 
 
 def _said(error: UserError) -> str:

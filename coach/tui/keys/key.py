@@ -1,21 +1,13 @@
-"""What a key is, and the sorts of places where keys work.
-
-Apart from the tables of keys, which are made of it.
-"""
+"""What a key is. The tables of keys are made of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LISTS = frozenset({"cluster", "runs", "recipes", "drills", "history", "findings", "cohort"})
-SHOWS = LISTS | {"run", "gpus", "job", "log", "node", "where", "finding", "compare"}
-ASKS = frozenset({"plan", "confirm", "fix", "stacks", "answer"})
-JOBS = frozenset({"cluster", "run", "job"})
-VIEWS = frozenset({"cluster", "history"})
-EVERYWHERE = SHOWS | ASKS | {"help", "doctor"}
+from coach.tui.screen_specs import Kind, ScreenSpec
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """One key. `action` is the method on the screen or, with `app.`, on the app."""
 
@@ -23,13 +15,24 @@ class Key:
     key: str
     label: str
     """As it is shown: `Enter`, `Tab`, `x`."""
-    word: str
+    word: str = ""
     """One word for the footer; empty: not shown there."""
     description: str
-    tooltip: str
-    places: frozenset[str]
+    tooltip: str = ""
+    places: frozenset[Kind | str]
+    """The screens where it works: kinds, and names of single ones."""
     action: str
+    opens: str | None = None
+    """The screen that it opens, where it does not work."""
     is_change: bool = False
-    """Whether it leads to something being launched, cancelled or relaunched."""
+    """True if it leads to something being launched, cancelled or relaunched."""
+    is_answer: bool = False
+    """True if it says yes to the question on the screen."""
     is_priority: bool = False
-    """Whether it works even while a field is edited."""
+    """True if it works even while a field is edited."""
+
+    def works_on(self, spec: ScreenSpec) -> bool:
+        """True if it is a key of this screen; it may be off there all the same."""
+        if spec.name == self.opens:
+            return False
+        return spec.name in self.places or not self.places.isdisjoint(spec.kinds)

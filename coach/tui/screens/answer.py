@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.tui.bases.decision import DecisionScreen
-from coach.tui.bases.screen import Context
+from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import bindings_of
 from coach.tui.messages import AnswerGiven
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
 from coach.tui.render.runs import short_id
@@ -21,16 +20,13 @@ from coach.workflows.teaching.drill_answer import Judgement
 _LOOKING = "looking at the run…"
 
 
-class AnswerScreen(DecisionScreen):
+class AnswerScreen(DecisionScreen, screen="answer"):
     """Above the causes, below what is told; the causes go when there is nothing left to find."""
-
-    PLACE = "answer"
-    BINDINGS = bindings_of("answer")
 
     def __init__(self, context: Context, run_id: str) -> None:
         super().__init__(context, ("cluster", f"run {short_id(run_id)}", "answer"), _LOOKING)
         self.run_id = run_id
-        self.TARGETS = (run_id,)
+        self.targets = (run_id,)
         self._judgement: Judgement | None = None
 
     def compose_body(self) -> Iterator[Widget]:

@@ -18,9 +18,8 @@ from coach.model.slurm.cluster import Job, Node
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.arrangement import Arranged
 from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
-from coach.tui.bases.screen import Context
 from coach.tui.bases.table_views import TableViewScreen
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import Done, FindingsOpened, JobOpened, NodeOpened, RunOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
@@ -60,12 +59,9 @@ from coach.tui.widgets.lines import LinesView
 MAX_VERDICTS = 5
 
 
-class ClusterScreen(TableViewScreen, JobChoiceScreen):
+class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
     """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes its room from the nodes, and
     neither focus nor cursor from anybody."""
-
-    PLACE = "cluster"
-    BINDINGS = bindings_of("cluster")
 
     def __init__(self, context: Context) -> None:
         self._queue_view: TableView[Job] = TableView(

@@ -8,8 +8,7 @@ from textual.widget import Widget
 
 from coach.model.teaching.cohort import Cohort
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import RunOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
@@ -23,11 +22,9 @@ REREAD_S = 30.0
 """No run says something more often, and hundreds of files are opened each time."""
 
 
-class CohortScreen(ListScreen):
+class CohortScreen(ListScreen, screen="cohort"):
     """Reads the directory again every half minute while it is on top and somebody is awake."""
 
-    PLACE = "cohort"
-    BINDINGS = bindings_of("cohort")
     questions = (Question.COHORT,)
 
     def __init__(self, context: Context) -> None:

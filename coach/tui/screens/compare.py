@@ -7,22 +7,19 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.model.training.run import Run
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.widgets.lines import LinesView
 
 
-class CompareScreen(CoachScreen):
+class CompareScreen(CoachScreen, screen="compare"):
     """Two runs, the parent or the older one first."""
-
-    PLACE = "compare"
-    BINDINGS = bindings_of("compare")
 
     def __init__(self, context: Context, before: str, after: str) -> None:
         super().__init__(context, ("cluster", "compare"))
         self._before = before
         self._after = after
-        self.TARGETS = (before, after)
+        self.targets = (before, after)
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")

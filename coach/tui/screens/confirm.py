@@ -13,8 +13,7 @@ from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.tui.bases.decision import DecisionScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import ActionConfirmed, LimitEntered
 from coach.tui.render.action import action_lines, heading
 from coach.tui.render.text import line, muted
@@ -22,11 +21,8 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.text_field import TextField
 
 
-class ConfirmScreen(DecisionScreen):
+class ConfirmScreen(DecisionScreen, screen="confirm"):
     """One action on one job or many. A new time limit is typed here first."""
-
-    PLACE = "confirm"
-    BINDINGS = bindings_of("confirm")
 
     def __init__(self, context: Context, verb: Verb, targets: tuple[str, ...], label: str) -> None:
         title = f"{verb} {targets[0]}" if len(targets) == 1 else f"{verb} {len(targets)} jobs"

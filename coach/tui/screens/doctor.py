@@ -8,19 +8,17 @@ from textual.widget import Widget
 
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
+from coach.tui.messages import ReportWanted
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.plan import error_lines
 from coach.tui.render.text import Line, Span, line
 from coach.tui.widgets.lines import LinesView
 
 
-class DoctorScreen(CoachScreen):
+class DoctorScreen(CoachScreen, screen="doctor"):
     """Looks at this place, never at what a recording shows."""
-
-    PLACE = "doctor"
-    BINDINGS = bindings_of("doctor")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "doctor"))
@@ -32,11 +30,13 @@ class DoctorScreen(CoachScreen):
 
     def on_mount(self) -> None:
         self.query_one("#body").focus()
+        self.post_message(ReportWanted())
 
-    def begin(self) -> None:
-        """It is being looked at."""
+    def ask_again(self) -> bool:
         self._report = self._error = None
         self.refresh_all()
+        self.post_message(ReportWanted())
+        return True
 
     def set_report(self, report: Report) -> None:
         self._report = report

@@ -9,8 +9,7 @@ from textual.widget import Widget
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import AnswerOpened, DrillsWanted, PlanOpened
 from coach.tui.render.drills import DRILL_COLUMNS, drill_lines, drill_rows
 from coach.tui.render.text import plural, printable
@@ -20,11 +19,8 @@ from coach.tui.widgets.lines import LinesView
 from coach.workflows.teaching.drills import DrillEntry
 
 
-class DrillsScreen(ListScreen):
+class DrillsScreen(ListScreen, screen="drills"):
     """Above the drills, below what is known of the one under the cursor."""
-
-    PLACE = "drills"
-    BINDINGS = bindings_of("drills")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "drills"))

@@ -7,25 +7,22 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.analysis.judging.no_finding import why_no_fix
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.messages import FixRequested
 from coach.tui.render.finding import finding_detail, look_line
 from coach.tui.render.runs import short_id
 from coach.tui.widgets.lines import LinesView
 
 
-class FindingScreen(CoachScreen):
+class FindingScreen(CoachScreen, screen="finding"):
     """Reads like `coach check`."""
-
-    PLACE = "finding"
-    BINDINGS = bindings_of("finding")
 
     def __init__(self, context: Context, run_id: str) -> None:
         kind = "run" if context.run(run_id) is not None else "job"
         super().__init__(context, ("cluster", f"{kind} {short_id(run_id)}", "findings"))
         self.run_id = run_id
-        self.TARGETS = (run_id,)
+        self.targets = (run_id,)
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")

@@ -11,8 +11,7 @@ from coach.analysis.judging.no_finding import Look, look_of
 from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import FindingsOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
@@ -21,11 +20,9 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class FindingsScreen(ListScreen):
+class FindingsScreen(ListScreen, screen="findings"):
     """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while it is on top."""
 
-    PLACE = "findings"
-    BINDINGS = bindings_of("findings")
     questions = (Question.PAST_JOBS,)
 
     def __init__(self, context: Context) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from textual.widget import Widget
 
 from coach.tui.bases.decision import DecisionScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import FixRequested, RelaunchRequested
 from coach.tui.ports import PARENT_CHOICES, RelaunchOffer
 from coach.tui.render.fix import change_lines, diff_lines, parent_lines, why_lines
@@ -20,17 +19,14 @@ _MAKING = "making the changed launch…"
 _TRIES = "tries it for a few steps beside this run"
 
 
-class FixScreen(DecisionScreen):
+class FixScreen(DecisionScreen, screen="fix"):
     """One fix of one run."""
-
-    PLACE = "fix"
-    BINDINGS = bindings_of("fix")
 
     def __init__(self, context: Context, run_id: str, index: int) -> None:
         super().__init__(context, ("cluster", f"run {short_id(run_id)}", "fix"), _MAKING)
         self.run_id = run_id
         self.index = index
-        self.TARGETS = (run_id,)
+        self.targets = (run_id,)
         self._offer: RelaunchOffer | None = None
         self._choice = PARENT_CHOICES[0]
         self._is_trial = False

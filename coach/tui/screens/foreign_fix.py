@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from coach.model.errors import UserError
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.render.foreign_fix import foreign_fix_lines
 from coach.tui.render.plan import error_lines
 from coach.tui.render.text import line, muted
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from coach.workflows.launching.foreign_fix import ForeignFixes
 
 
-class ForeignFixScreen(CoachScreen):
+class ForeignFixScreen(CoachScreen, screen="foreign_fix"):
     """Reads like `coach fix JOB`."""
-
-    PLACE = "finding"
-    BINDINGS = bindings_of("finding")
 
     def __init__(self, context: Context, job_id: str) -> None:
         super().__init__(context, ("cluster", f"job {job_id}", "fix"))

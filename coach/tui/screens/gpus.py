@@ -8,8 +8,8 @@ from textual.widget import Widget
 
 from coach.analysis.measured.gpu_quantities import GpuKey, measured_quantities
 from coach.lookback.history import History
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.render.gpu_history import history_lines
 from coach.tui.render.gpus import (
     grid_lines,
@@ -35,15 +35,12 @@ MAX_GRID = 16
 """More GPUs on several nodes are shown as a heat map."""
 
 
-class GpusScreen(CoachScreen):
+class GpusScreen(CoachScreen, screen="gpus"):
     """One job's GPUs, live."""
-
-    PLACE = "gpus"
-    BINDINGS = bindings_of("gpus")
 
     def __init__(self, context: Context, target: str, label: str) -> None:
         super().__init__(context, ("cluster", label, "gpus"))
-        self.TARGETS = (target,)
+        self.targets = (target,)
         self._target = target
         self._view = 0
         self._quantity = 0

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
@@ -16,11 +16,8 @@ MAX_FOLLOWED = 12
 """Each run that is followed is several files that are read again and again; the command shows larger groups."""
 
 
-class GroupScreen(CoachScreen):
+class GroupScreen(CoachScreen, screen="group"):
     """A line for each value. The runs of the group are followed while it is on top."""
-
-    PLACE = "compare"
-    BINDINGS = bindings_of("compare")
 
     def __init__(self, context: Context, group_id: str) -> None:
         super().__init__(context, ("cluster", "sweep"))
@@ -28,7 +25,7 @@ class GroupScreen(CoachScreen):
 
         self._group_id = group_id
         self._runs = group_of(group_id, context.snapshot.runs)
-        self.TARGETS = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
+        self.targets = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")

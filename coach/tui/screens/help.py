@@ -6,21 +6,20 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import MOVES, bindings_of, keys_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
+from coach.tui.keys.table import MOVES, keys_of
 from coach.tui.render.help import help_lines
+from coach.tui.screen_specs import ScreenSpec
 from coach.tui.widgets.lines import LinesView
 
 
-class HelpScreen(CoachScreen):
+class HelpScreen(CoachScreen, screen="help"):
     """Made of the key table alone."""
 
-    PLACE = "help"
-    BINDINGS = bindings_of("help")
-
-    def __init__(self, context: Context, place: str, crumbs: tuple[str, ...]) -> None:
+    def __init__(self, context: Context, of: ScreenSpec, crumbs: tuple[str, ...]) -> None:
         super().__init__(context, (*crumbs, "keys"))
-        self._of = place
+        self._of = of
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="body")
@@ -33,4 +32,4 @@ class HelpScreen(CoachScreen):
             (key.label, key.description, key.tooltip, self.reason_off(key))
             for key in keys_of(self._of, self.context.launch_keys)
         ]
-        self.pane("#body").set_lines(help_lines(self._of, rows, MOVES, self.app.size.width - 2))
+        self.pane("#body").set_lines(help_lines(self._of.word, rows, MOVES, self.app.size.width - 2))

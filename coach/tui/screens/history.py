@@ -10,9 +10,8 @@ from coach.analysis.query.job_fields import past_job_vocabulary
 from coach.analysis.query.language import in_order
 from coach.model.slurm.accounting import PastJob
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.bases.screen import Context
 from coach.tui.bases.table_views import TableViewScreen
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import PastJobOpened, RunOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
@@ -25,11 +24,9 @@ from coach.tui.widgets.lines import LinesView
 from coach.workflows.jobs.ended_jobs import PastJobs
 
 
-class HistoryScreen(TableViewScreen):
+class HistoryScreen(TableViewScreen, screen="history"):
     """Asked once when it opens: accounting where it answers, else the run directories and what was seen in the queue."""
 
-    PLACE = "history"
-    BINDINGS = bindings_of("history")
     questions = (Question.PAST_JOBS,)
 
     def __init__(self, context: Context) -> None:

@@ -13,9 +13,9 @@ from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import GpuAllocation, Job, is_final
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import Mode, bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import FixRequested, GpusOpened, ScreenShown, Wanted
+from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.finding import findings_lines, look_line
@@ -28,11 +28,8 @@ from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
-class JobScreen(JobChoiceScreen):
+class JobScreen(JobChoiceScreen, screen="job"):
     """Facts first, then what is asked once: for a waiting job its place, for a running one its GPUs."""
-
-    PLACE = "job"
-    BINDINGS = bindings_of("job")
 
     def __init__(self, context: Context, job_id: str, past: PastJob | None = None) -> None:
         """`past` is a job that has ended, which the queue no longer knows."""
@@ -110,7 +107,7 @@ class JobScreen(JobChoiceScreen):
         diagnosis = self.context.diagnoses.get(self._target)
         if any(finding.fixes for finding in (diagnosis.findings if diagnosis else ())):
             self.post_message(FixRequested(self._target))
-        elif diagnosis is None and self.TARGETS:
+        elif diagnosis is None and self.targets:
             self.note("not looked at yet: its files are being read")
         else:
             self.note(why_no_fix(diagnosis))
@@ -132,8 +129,8 @@ class JobScreen(JobChoiceScreen):
         has_files = run is not None or self.context.mode not in (Mode.REPLAY, Mode.DEMO)
         is_read = has_files and folded.num_tasks == 1 and is_own(job, self.context.user)
         wanted = (self._target,) if is_read and job.state not in ("PENDING", "CONFIGURING") else ()
-        if wanted != self.TARGETS:
-            self.TARGETS = wanted
+        if wanted != self.targets:
+            self.targets = wanted
             self.post_message(ScreenShown())
 
     @property
@@ -144,7 +141,7 @@ class JobScreen(JobChoiceScreen):
     def _verdict_lines(self, width: int) -> list[Line]:
         """The cause on top, or the word for no finding."""
         diagnosis = self.context.diagnoses.get(self._target)
-        if diagnosis is None and not self.TARGETS:
+        if diagnosis is None and not self.targets:
             return []
         if diagnosis is None:
             return [(*look_line(None), muted(" · its files are being read")), BLANK]

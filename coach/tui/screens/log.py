@@ -7,22 +7,19 @@ from collections.abc import Iterator, Sequence
 from textual.widget import Widget
 
 from coach.model.training.log import LogFile, LogTail
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.render.text import clip, line, muted, printable
 from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
 
-class LogScreen(CoachScreen):
+class LogScreen(CoachScreen, screen="log"):
     """A pager that follows."""
-
-    PLACE = "log"
-    BINDINGS = bindings_of("log")
 
     def __init__(self, context: Context, target: str, label: str) -> None:
         super().__init__(context, ("cluster", f"log {target}"))
-        self.TARGETS = (target,)
+        self.targets = (target,)
         self._target = target
         self._label = label
         self._is_stderr_shown = False

@@ -9,8 +9,8 @@ from textual.widget import Widget
 from coach.analysis.queueing.free_gpus import allocation_map, free_gpus
 from coach.model.slurm.cluster import GpuAllocation, Job, Node, is_final
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.messages import Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.allocation import node_fact_lines, node_job_lines, slot_lines
@@ -19,11 +19,8 @@ from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
-class NodeScreen(CoachScreen):
+class NodeScreen(CoachScreen, screen="node"):
     """Asks once which job has which GPU, if any GPU of the node is in use."""
-
-    PLACE = "node"
-    BINDINGS = bindings_of("node")
 
     def __init__(self, context: Context, name: str) -> None:
         super().__init__(context, ("cluster", f"node {name}"))

@@ -15,8 +15,7 @@ from coach.launch.refusal import Choice, Refused, field_named
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest, Plan
 from coach.tui.bases.decision import DecisionScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import PlanRequested, SubmitRequested
 from coach.tui.render.plan import (
     LOCKED,
@@ -121,11 +120,8 @@ class PlanRow(Horizontal):
         self.input.choices = choices
 
 
-class PlanScreen(DecisionScreen):
+class PlanScreen(DecisionScreen, screen="plan"):
     """Every edit makes the plan again; what is submitted is what is shown."""
-
-    PLACE = "plan"
-    BINDINGS = bindings_of("plan")
 
     def __init__(self, context: Context, title: str) -> None:
         super().__init__(context, ("cluster", title), "making the plan…")

@@ -15,9 +15,8 @@ from coach.launch.parameters import Parameter, show
 from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
-from coach.tui.messages import PlanOpened, ScriptRequested
+from coach.tui.context import Context
+from coach.tui.messages import PlanOpened, RecipesWanted, ScriptRequested
 from coach.tui.render.recipes import (
     RECIPE_COLUMNS,
     change_lines,
@@ -54,11 +53,8 @@ class ParameterField(TextField):
         self.said = value
 
 
-class RecipesScreen(ListScreen):
+class RecipesScreen(ListScreen, screen="recipes"):
     """Left the ladder, right what is known of the step under the cursor, and its form."""
-
-    PLACE = "recipes"
-    BINDINGS = bindings_of("recipes")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "recipes"))
@@ -86,6 +82,7 @@ class RecipesScreen(ListScreen):
     def on_mount(self) -> None:
         self.query_one("#form").border_title = " parameters "
         self.table.focus()
+        self.post_message(RecipesWanted())
 
     @property
     def page(self) -> Page | None:

@@ -11,9 +11,8 @@ from coach.analysis.comparing.steady_state import newest_step
 from coach.analysis.judging.no_finding import why_no_fix
 from coach.model.snapshot import TargetSnapshot
 from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
-from coach.tui.bases.screen import Context
+from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import Mode, bindings_of
 from coach.tui.messages import (
     AnswerOpened,
     CompareOpened,
@@ -23,6 +22,7 @@ from coach.tui.messages import (
     GroupOpened,
     JobOpened,
 )
+from coach.tui.mode import Mode
 from coach.tui.render.finding import findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
 from coach.tui.render.run import (
@@ -41,16 +41,13 @@ from coach.tui.widgets.log_tail import LogView
 WIDE = 110
 
 
-class RunScreen(JobChoiceScreen):
+class RunScreen(JobChoiceScreen, screen="run"):
     """One run, live."""
-
-    PLACE = "run"
-    BINDINGS = bindings_of("run")
 
     def __init__(self, context: Context, run_id: str) -> None:
         super().__init__(context, ("cluster", f"run {short_id(run_id)}"))
         self.run_id = run_id
-        self.TARGETS = (run_id,)
+        self.targets = (run_id,)
         self._log: str | None = None
 
     def compose_body(self) -> Iterator[Widget]:

@@ -8,8 +8,7 @@ from textual.widget import Widget
 
 from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
 from coach.tui.bases.list import ListScreen
-from coach.tui.bases.screen import Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.context import Context
 from coach.tui.messages import CompareOpened, GroupOpened, RunOpened
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
@@ -17,11 +16,8 @@ from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class RunsScreen(ListScreen, JobChoiceScreen):
+class RunsScreen(ListScreen, JobChoiceScreen, screen="runs"):
     """All runs under the runs root."""
-
-    PLACE = "runs"
-    BINDINGS = bindings_of("runs")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "runs"))

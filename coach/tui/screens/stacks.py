@@ -8,9 +8,8 @@ from textual.widget import Widget
 
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.tui.bases.decision import DecisionScreen
-from coach.tui.bases.screen import Context
+from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.keys.table import bindings_of
 from coach.tui.messages import StacksRequested, StacksWanted
 from coach.tui.render.stacks import question_lines, stacks_lines
 from coach.tui.render.text import Line, clip, line, muted, printable, strong
@@ -20,11 +19,8 @@ _PLANNING = "looking how the job can be entered…"
 _TAKING = "taking the stacks of every rank, fifteen seconds at most…"
 
 
-class StacksScreen(DecisionScreen):
+class StacksScreen(DecisionScreen, screen="stacks"):
     """`S` takes them again: two pictures some seconds apart tell a slow rank from one that hangs."""
-
-    PLACE = "stacks"
-    BINDINGS = bindings_of("stacks")
 
     def __init__(self, context: Context, target: str, label: str) -> None:
         super().__init__(context, ("cluster", f"stacks {target}"), _PLANNING)

@@ -9,8 +9,8 @@ from textual.widget import Widget
 
 from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.tui.arrangement import Arranged
-from coach.tui.bases.screen import CoachScreen, Context
-from coach.tui.keys.table import bindings_of
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
 from coach.tui.messages import Done, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
@@ -20,11 +20,8 @@ from coach.tui.widgets.lines import LinesView
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
-class WhereScreen(CoachScreen):
+class WhereScreen(CoachScreen, screen="where"):
     """What is free comes with the nodes; one's accounts are asked only where a partition is not open to all."""
-
-    PLACE = "where"
-    BINDINGS = bindings_of("where")
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "where"))

@@ -1,0 +1,116 @@
+"""What the screens share: the session, the last data, and what was learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from coach.analysis.jobs.belonging import is_job_of
+from coach.analysis.judging.ranking import RankedFinding
+from coach.model.judging.finding import Diagnosis
+from coach.model.slurm.cluster import Job
+from coach.model.snapshot import Snapshot
+from coach.model.training.run import Run
+from coach.tui.keys.key import Key
+from coach.tui.mode import Mode
+from coach.tui.ports import Session
+from coach.tui.question import Answers, Question
+from coach.workflows.watching.table_views import View
+
+
+@dataclass(slots=True)
+class Context:
+    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks and the views."""
+
+    session: Session
+    mode: Mode
+    """It can change while coach is open: the site, or the user, sets `readonly`."""
+    user: str | None
+    place: str
+    """Name of what is shown: `slurm · tiger`, `local · ws1`."""
+    clock: Callable[[], float]
+    """Monotonic."""
+    snapshot: Snapshot
+    snapshot_time_s: float
+    """When it arrived, on `clock`."""
+    why_readonly: str | None = None
+    """Who says that nothing may be changed, and why; None when it was said as coach was opened."""
+    key_time_s: float = 0.0
+    """When the key that is being handled arrived, on `clock`."""
+    launch_keys: tuple[Key, ...] = ()
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+    """The last diagnosis of every target that was ever followed."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """The last throughput of every run that was ever followed."""
+    answers: Answers = field(default_factory=Answers)
+    """What was asked on demand."""
+    found: dict[str, tuple[RankedFinding, ...]] = field(default_factory=dict)
+    """The last findings of every target that was ever judged, with what they cost."""
+    unread: list[str] = field(default_factory=list)
+    """Jobs that ended within a day and have not been judged yet."""
+    views: dict[str, View] = field(default_factory=dict)
+    """How the tables are looked at, by their ids."""
+    views_problem: str | None = None
+    """Why they are not as they were kept."""
+    marked: list[str] = field(default_factory=list)
+    are_all_shown: bool = False
+    """Whether the queue is everybody's: only then is it asked for."""
+    asleep_s: float | None = None
+    """How long no key was pressed, once nothing is asked any more because of that."""
+    _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
+    """The jobs by their ids, and of which queue."""
+
+    @property
+    def now_s(self) -> float:
+        """The present in the data's time: what ages are counted from. It goes on between two snapshots."""
+        if not self.snapshot_time_s:
+            return self.snapshot.now_s
+        return self.snapshot.now_s + max(0.0, self.clock() - self.snapshot_time_s)
+
+    @property
+    def ended_jobs(self) -> Mapping[str, Job]:
+        """Those that the queue may have forgotten, by their ids, the newest of each number; none before they were asked for."""
+        told = self.answers[Question.PAST_JOBS].value
+        return {past.job.job_id: past.job for past in reversed(told.jobs if told is not None else ())}
+
+    def run(self, run_id: str) -> Run | None:
+        target = self.snapshot.targets.get(run_id)
+        if target is not None and target.run is not None:
+            return target.run
+        return next((run for run in self.snapshot.runs if run.run_id == run_id), None)
+
+    def job(self, job_id: str | None) -> Job | None:
+        return self.jobs_by_id.get(job_id) if job_id is not None else None
+
+    @property
+    def jobs_by_id(self) -> Mapping[str, Job]:
+        if self._jobs[0] is not self.snapshot.jobs:
+            self._jobs = (self.snapshot.jobs, {job.job_id: job for job in self.snapshot.jobs})
+        return self._jobs[1]
+
+    def run_of_job(self, job_id: str) -> Run | None:
+        job = self.job(job_id)
+        runs = (run for run in self.snapshot.runs if run.job_id == job_id)
+        return next((run for run in runs if job is None or is_job_of(job, run)), None)
+
+    def forget_jobs_of_runs(self) -> None:
+        """Drop the findings of a job that was judged before its run was known: the run has the same ones."""
+        judged = self.found.keys() | self.diagnoses.keys()
+        # What follows a run knows its job before the list of runs was read again.
+        followed = (target.run for target in self.snapshot.targets.values() if target.run is not None)
+        for run in (*self.snapshot.runs, *followed):
+            if run.job_id is None or run.job_id == run.run_id or run.job_id not in judged:
+                continue
+            job = self.job(run.job_id) or self.ended_jobs.get(run.job_id)
+            if job is not None and is_job_of(job, run):
+                self.found.pop(run.job_id, None)
+                self.diagnoses.pop(run.job_id, None)
+
+    def state_of(self, run: Run) -> str | None:
+        """By whoever knows best: what follows the run, then the queue, then its own file."""
+        target = self.snapshot.targets.get(run.run_id)
+        if target is not None and target.state is not None:
+            return target.state
+        job = self.job(run.job_id)
+        return job.state if job is not None and is_job_of(job, run) else run.state

@@ -1,0 +1,68 @@
+"""Keys that change what a screen shows of its subject, or open a part of it."""
+
+from __future__ import annotations
+
+from coach.tui.keys.key import Key
+
+PANE_KEYS: tuple[Key, ...] = (
+    Key(
+        id="stdout",
+        key="o",
+        label="o",
+        word="stdout",
+        description="Show the standard output",
+        tooltip="The end of stdout.log",
+        places=frozenset({"log", "run"}),
+        action="log('stdout.log')",
+    ),
+    Key(
+        id="stderr",
+        key="e",
+        label="e",
+        word="stderr",
+        description="Show the standard error",
+        tooltip="The end of stderr.log",
+        places=frozenset({"log", "run"}),
+        action="log('stderr.log')",
+    ),
+    Key(
+        id="gpus",
+        key="D",
+        label="D",
+        word="gpus",
+        description="The devices: every GPU, their past, the processes",
+        tooltip="With where each number comes from and how old it is; a heat map where there are many",
+        places=frozenset({"job", "run"}),
+        action="gpus",
+    ),
+    Key(
+        id="quantity",
+        key="M",
+        label="M",
+        word="quantity",
+        description="What the heat map shows",
+        tooltip="SM activity, power over limit, utilization, memory, temperature, clock: what is measured",
+        places=frozenset({"gpus"}),
+        action="quantity",
+    ),
+    Key(
+        id="answer",
+        key="N",
+        label="N",
+        word="answer",
+        description="Name the cause of a drill",
+        tooltip="From a short list; a wrong answer says what speaks against it",
+        places=frozenset({"drills", "run"}),
+        action="answer",
+    ),
+    Key(
+        id="view",
+        key="v",
+        label="v",
+        word="view",
+        description="The next view",
+        tooltip="Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, processes",
+        places=frozenset({"gpus", "recipes"}),
+        action="view",
+    ),
+)

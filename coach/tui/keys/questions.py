@@ -1,0 +1,75 @@
+"""Keys of the screens that ask before something is done: a plan, a command, a fix, the short list of a drill."""
+
+from __future__ import annotations
+
+from coach.tui.keys.key import Key
+
+QUESTION_KEYS: tuple[Key, ...] = (
+    Key(
+        id="submit",
+        key="enter",
+        label="Enter",
+        word="submit",
+        description="Submit exactly what is shown",
+        tooltip="Only after the plan has been on the screen for 0.3 s",
+        places=frozenset({"plan"}),
+        action="submit",
+        is_change=True,
+        is_answer=True,
+        is_priority=True,
+    ),
+    Key(
+        id="confirm",
+        key="y",
+        label="y",
+        word="yes",
+        description="Do exactly what is shown",
+        tooltip="Only after the question has been on the screen for 0.3 s; Enter never confirms",
+        places=frozenset({"confirm", "fix", "stacks"}),
+        action="confirm",
+        is_change=True,
+        is_answer=True,
+    ),
+    Key(
+        id="next_fix",
+        key="n",
+        label="n",
+        word="next fix",
+        description="Show the next fix",
+        tooltip="Goes through the fixes of all findings, primary first",
+        places=frozenset({"fix"}),
+        action="next_fix",
+    ),
+    Key(
+        id="trial",
+        key="b",
+        label="b",
+        word="try",
+        description="Try the fix for a few steps",
+        tooltip="A short run with a time limit of its own, to be compared before the whole is launched again; b once more: the whole",
+        places=frozenset({"fix"}),
+        action="toggle_trial",
+    ),
+    Key(
+        id="parent",
+        key="p",
+        label="p",
+        word="parent",
+        description="What becomes of the running parent",
+        tooltip="Cancelled, kept, or waited for",
+        places=frozenset({"fix"}),
+        action="next_choice",
+    ),
+    Key(
+        id="choose",
+        key="enter",
+        label="Enter",
+        word="name it",
+        description="Name this cause, or give up",
+        tooltip="Only after the list has been on the screen for 0.3 s",
+        places=frozenset({"answer"}),
+        action="choose",
+        is_change=True,
+        is_answer=True,
+    ),
+)

@@ -1,0 +1,39 @@
+"""Keys of runs: their fix, and their comparison."""
+
+from __future__ import annotations
+
+from coach.tui.keys.key import Key
+
+RUN_KEYS: tuple[Key, ...] = (
+    Key(
+        id="fix",
+        key="F",
+        label="F",
+        word="fix",
+        description="Show what a fix would change",
+        tooltip="The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its script as a diff; advice where no change mends it",
+        places=frozenset({"finding", "foreign_fix", "job", "run"}),
+        action="fix",
+        is_change=True,
+    ),
+    Key(
+        id="compare",
+        key="c",
+        label="c",
+        word="compare",
+        description="Compare two runs",
+        tooltip="The two marked runs, a run with its parent, or all runs of a sweep",
+        places=frozenset({"run", "runs"}),
+        action="compare",
+    ),
+    Key(
+        id="mark",
+        key="m",
+        label="m",
+        word="mark",
+        description="Mark a run to compare",
+        tooltip="Two marked runs can be compared with c",
+        places=frozenset({"runs"}),
+        action="mark",
+    ),
+)

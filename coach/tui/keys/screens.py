@@ -1,0 +1,85 @@
+"""Keys that open a screen about everything, from any other screen."""
+
+from __future__ import annotations
+
+from coach.tui.keys.key import Key
+from coach.tui.screen_specs import Kind
+
+SCREEN_KEYS: tuple[Key, ...] = (
+    Key(
+        id="where",
+        key="W",
+        label="W",
+        word="where",
+        description="Where a job could start now",
+        tooltip="Free GPUs of each partition by type, the most on one node, time limits, and who may use it",
+        places=frozenset({Kind.SHOW}),
+        action="app.open_screen('where')",
+        opens="where",
+    ),
+    Key(
+        id="history",
+        key="H",
+        label="H",
+        word="history",
+        description="Your jobs that have ended",
+        tooltip="With how well they used what they had",
+        places=frozenset({Kind.SHOW}),
+        action="app.open_screen('history')",
+        opens="history",
+    ),
+    Key(
+        id="runs",
+        key="r",
+        label="r",
+        word="runs",
+        description="All your runs",
+        tooltip="Newest first, with state, finding and parent",
+        places=frozenset({Kind.SHOW}),
+        action="app.open_screen('runs')",
+        opens="runs",
+    ),
+    Key(
+        id="all_findings",
+        key="f",
+        label="f",
+        word="findings",
+        description="The findings of all your jobs",
+        tooltip="What costs most GPU-hours first; jobs that run, and those that ended within a day",
+        places=frozenset({Kind.SHOW, "doctor", "help"}),
+        action="app.open_screen('findings')",
+        opens="findings",
+    ),
+    Key(
+        id="recipes",
+        key="R",
+        label="R",
+        word="recipes",
+        description="All recipes, step by step",
+        tooltip="Lesson, what a step changes, and a form for its parameters",
+        places=frozenset({Kind.SHOW}),
+        action="app.open_screen('recipes')",
+        opens="recipes",
+    ),
+    Key(
+        id="drills",
+        key="P",
+        label="P",
+        word="drills",
+        description="Planted faults to practise on",
+        tooltip="Launch one, name its cause from a short list, be shown the proof and the lesson",
+        places=frozenset({Kind.LIST}),
+        action="app.open_screen('drills')",
+        opens="drills",
+    ),
+    Key(
+        id="cohort",
+        key="L",
+        label="L",
+        description="How everybody of the course stands",
+        tooltip="What their runs share: state, samples/s, finding, drills solved; who waits too long, who has nothing",
+        places=frozenset({Kind.LIST}),
+        action="app.open_screen('cohort')",
+        opens="cohort",
+    ),
+)

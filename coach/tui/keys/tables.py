@@ -1,0 +1,70 @@
+"""Keys of tables: open a row, and change how the table is looked at: filter, order, columns."""
+
+from __future__ import annotations
+
+from coach.tui.keys.key import Key
+from coach.tui.screen_specs import Kind
+
+OPEN_KEYS: tuple[Key, ...] = (
+    Key(
+        id="open",
+        key="enter",
+        label="Enter",
+        word="open",
+        description="Open what the cursor is on",
+        tooltip="A run's screen; a job's or a node's detail; a recipe's plan",
+        places=frozenset({Kind.LIST}),
+        action="open",
+    ),
+    Key(
+        id="findings",
+        key="enter",
+        label="Enter",
+        word="findings",
+        description="All findings, whole",
+        tooltip="Every finding with its proof, and what could not be measured",
+        places=frozenset({"run"}),
+        action="open",
+    ),
+)
+
+TABLE_KEYS: tuple[Key, ...] = (
+    Key(
+        id="filter",
+        key="slash",
+        label="/",
+        word="filter",
+        description="Filter the rows",
+        tooltip="Every word must be true; in the queue also state:pending gpu:>0 user:me -word; Esc clears",
+        places=frozenset({Kind.LIST, "gpus"}),
+        action="filter",
+    ),
+    Key(
+        id="sort",
+        key="s",
+        label="s",
+        word="sort",
+        description="Sort by the next column",
+        tooltip="An arrow stands at the column; after the last one, as at first",
+        places=frozenset({Kind.TABLE}),
+        action="sort",
+    ),
+    Key(
+        id="reverse",
+        key="I",
+        label="I",
+        description="The other way round",
+        tooltip="The largest first, or the smallest",
+        places=frozenset({Kind.TABLE}),
+        action="reverse",
+    ),
+    Key(
+        id="columns",
+        key="C",
+        label="C",
+        description="Choose the columns",
+        tooltip="Their names in the order that you like; none: as at first",
+        places=frozenset({Kind.TABLE}),
+        action="columns",
+    ),
+)

@@ -1,0 +1,50 @@
+"""Every screen is declared once; who adds one writes its file, its renderer and one line."""
+
+from __future__ import annotations
+
+import pkgutil
+
+import pytest
+
+from coach.tui import screen_specs, screens
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.keys.table import KEYS
+from coach.tui.screen_specs import HOME, SCREENS, SHOWS, Follows, ScreenSpec, by_name
+from tests.tui.driving import opened
+
+
+@pytest.mark.parametrize("spec", SCREENS, ids=lambda spec: spec.name)
+def test_a_screen_knows_its_declaration(spec: ScreenSpec) -> None:
+    assert issubclass(spec.load(), CoachScreen)
+    assert spec.load().spec is spec
+
+
+def test_every_file_of_a_screen_is_declared() -> None:
+    files = {module.name for module in pkgutil.iter_modules(screens.__path__)}
+    assert files == {spec.path.partition(":")[0].rpartition(".")[2] for spec in SCREENS}
+    assert len(by_name()) == len(SCREENS)
+
+
+def test_a_key_names_screens_that_there_are() -> None:
+    named = {place for key in KEYS for place in key.places if isinstance(place, str)}
+    opened_by_keys = {key.opens for key in KEYS if key.opens is not None}
+    assert named | opened_by_keys <= by_name().keys()
+
+
+async def test_a_new_screen_needs_its_file_its_renderer_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ScreenSpec("tide", "tests.tui.added_screen:TideScreen", SHOWS, Follows.BEFORE)
+    monkeypatch.setattr(screen_specs, "SCREENS", (*SCREENS, line))
+    async with opened() as driver:
+        followed = driver.session.watches[-1]
+        await driver.app.run_action("open_screen('tide')")
+        await driver.reaches("tide")
+        await driver.sees("2 jobs wait before 3 nodes")
+        assert "slurm · tiger" in driver.text().splitlines()[0]
+        assert driver.session.watches[-1] == followed
+        await driver.press("question_mark")
+        await driver.sees("Keys on the tide screen")
+        await driver.sees("The findings of all your jobs")
+        await driver.press("escape", "1")
+        await driver.reaches("plan")
+        await driver.press("escape", "escape")
+        await driver.reaches(HOME.name)
