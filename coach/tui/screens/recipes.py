@@ -47,7 +47,7 @@ class ParameterField(TextField):
     ]
 
     def __init__(self, launch_name: str, parameter: Parameter, value: str) -> None:
-        super().__init__(value, show(parameter.default), classes="plan-field")
+        super().__init__(value, printable(show(parameter.default)), classes="plan-field")
         self.launch_name = launch_name
         self.parameter = parameter
         self.said = value
@@ -150,7 +150,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
             Horizontal(
                 Static(self._label(parameter), classes="plan-label", markup=False),
                 ParameterField(page.launch_name, parameter, said.get(name, "")),
-                Static(f" {parameter.help}", classes="parameter-help", markup=False),
+                Static(f" {printable(parameter.help)}", classes="parameter-help", markup=False),
                 classes="parameter-row",
             )
             for name, parameter in page.recipe.parameters.items()
@@ -159,7 +159,7 @@ class RecipesScreen(ListScreen, screen="recipes"):
 
     @staticmethod
     def _label(parameter: Parameter) -> str:
-        return f" {parameter.name}"
+        return f" {printable(parameter.name)}"
 
     def _show_meaning(self) -> None:
         field = self.app.focused
