@@ -12,7 +12,6 @@ import pytest
 from tests.installed import REPOSITORY
 
 MAX_LINES = 400
-MAX_APP_LINES = 250
 
 
 def sources() -> list[Path]:
@@ -29,7 +28,6 @@ def test_no_module_is_too_long_to_hold_in_the_head() -> None:
     lengths = {path.relative_to(REPOSITORY): len(path.read_text().splitlines()) for path in sources()}
     assert lengths
     assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
-    assert lengths.get(Path("coach/tui/app.py"), 0) < MAX_APP_LINES
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["launch", "--help"]])

@@ -1,4 +1,4 @@
-"""The app: opens the home screen, feeds it snapshots, keeps the terminal clean whatever happens."""
+"""The app: puts controllers, screens and data together, and keeps the terminal clean whatever happens."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from textual import events
-from textual._time import get_time
-from textual.app import SystemCommand
+from textual import events, on
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -24,13 +23,21 @@ from coach.tui.arrangement import put_keys_first
 from coach.tui.at_once import done_at_once
 from coach.tui.attention import UserAttention
 from coach.tui.bases.screen import CoachScreen
-from coach.tui.controllers.drills import DrillingApp
+from coach.tui.context import Context
+from coach.tui.controllers.drills import Drills
+from coach.tui.controllers.fixes import Fixes
+from coach.tui.controllers.handlers import Controller, Handlers
+from coach.tui.controllers.job_actions import JobActions
+from coach.tui.controllers.launches import Launches
+from coach.tui.controllers.questions import Questions
+from coach.tui.controllers.stacks import RankStacks
+from coach.tui.controllers.views import Views
 from coach.tui.exit_signals import FINISH_AT_SIGNAL_S, leave_at_signals, terminal_modes
 from coach.tui.follow_list import FollowList
 from coach.tui.mode import Mode
 from coach.tui.palette import Commands, commands_of
-from coach.tui.screen_specs import HOME, Follows, by_name
-from coach.tui.screens.cluster import ClusterScreen
+from coach.tui.screen_specs import HOME, Follows
+from coach.tui.stage import Stage
 from coach.tui.terminal_input import PatientDriver
 from coach.tui.theme import NIGHT
 from coach.tui.wiring import Opening, demo_recording_path, open_live, open_recorded
@@ -69,7 +76,7 @@ def _keep_crash(crash: BaseException, directory: Path) -> tuple[str, str | None]
     return said, f"nothing that was launched is affected; details are in {file}"
 
 
-class CoachApp(DrillingApp):
+class CoachApp(App[None]):
     """Lives as long as the user looks."""
 
     CSS_PATH = "styles/coach.tcss"
@@ -78,38 +85,77 @@ class CoachApp(DrillingApp):
     BINDINGS = [Binding(str(n), f"launch('{n}')", f"Launch recipe {n}", show=False) for n in range(1, 10)]  # noqa: RUF012 (Textual's own spelling)
 
     def __init__(self, opening: Opening, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(opening, clock)
-        # What was recorded costs nobody anything.
-        self.context.are_all_shown = opening.mode in (Mode.DEMO, Mode.REPLAY)
+        super().__init__()
+        self.context = Context(
+            session=opening.session,
+            mode=opening.mode,
+            user=opening.user,
+            place=opening.place,
+            clock=clock,
+            snapshot=Snapshot(opening.session.snapshot.now_s),
+            snapshot_time_s=0.0,
+            # What was recorded costs nobody anything.
+            are_all_shown=opening.mode in (Mode.DEMO, Mode.REPLAY),
+        )
         self.crash: BaseException | None = None
         self.animation_level = "none"
         self.register_theme(NIGHT)
         self.theme = NIGHT.name
+        self._standing = opening.standing
         self._watch: Watch | None = None
-        self._following = FollowList(self.context)
-        self._looking = UserAttention(opening.session, clock)
+        self._follow_list = FollowList(self.context)
+        self._attention = UserAttention(opening.session, clock)
         self._terminal_modes = terminal_modes()
+        self._stage = Stage(self, self.context)
+        ports = opening.ports
+        self._launches = Launches(self._stage, ports.recipes, ports.launches, opening.backend)
+        self.handlers = self._handlers_of(
+            self._launches,
+            Fixes(self._stage, ports.fixes, self._launches.show_launched),
+            JobActions(self._stage, ports.job_actions, self._launches.open_plan),
+            RankStacks(self._stage, ports.stacks),
+            Questions(self._stage, ports.questions, opening.backend),
+            Drills(self._stage, ports.drills),
+            Views(self._stage, opening.views),
+        )
+        self._note_standing()
+
+    def _handlers_of(self, *controllers: Controller) -> Handlers:
+        """Who answers which request of a screen."""
+        own: Handlers = {messages.ScreenShown: self._follow_top, messages.ScreenOpened: self._open}
+        return {
+            kind: call
+            for table in (own, *(each.handlers for each in controllers))
+            for kind, call in table.items()
+        }
+
+    @on(messages.Request)
+    def _answer(self, request: messages.Request) -> None:
+        self.handlers[type(request)](request)
 
     def get_driver_class(self) -> type[Driver]:
         found = super().get_driver_class()
         return PatientDriver if found is LinuxDriver else found
 
+    # From start to end
+
     def on_mount(self) -> None:
         if not self.is_headless:
             leave_at_signals(self, self._terminal_modes)
-        self.push_screen(ClusterScreen(self.context))
-        session = self.context.session
+        self._stage.open(HOME.name)
         self._follow()
-        session.start(self._post_snapshot)
+        self.context.session.start(self._post_snapshot)
         self.set_interval(1.0, self._tick)
-        self.call_after_refresh(self.load_recipes)
+        self.call_after_refresh(self._launches.load_recipes)
 
     def on_unmount(self) -> None:
         self.context.session.stop()
-        self.desk.finish(FINISH_AT_SIGNAL_S if self.return_code else FINISH_TIMEOUT_S)
+        self._stage.finish(FINISH_AT_SIGNAL_S if self.return_code else FINISH_TIMEOUT_S)
+
+    # Data
 
     def _post_snapshot(self, snapshot: Snapshot) -> None:
-        if not self.is_away:  # an hour's worth would wait for the screens to come back
+        if not self._stage.is_lent:  # an hour's worth would wait for the screens to come back
             self.post_message(messages.Updated(snapshot))
 
     def on_updated(self, message: messages.Updated) -> None:
@@ -118,67 +164,90 @@ class CoachApp(DrillingApp):
         context.diagnoses.update(message.snapshot.diagnoses)
         context.found.update(ranked_findings(message.snapshot, context.ended_jobs))
         context.forget_jobs_of_runs()
-        self.note_standing()
+        self._note_standing()
         self._follow()
-        if self.top is not None:
-            self.top.refresh_all()
+        self._stage.redraw()
+
+    async def on_done(self, message: messages.Done) -> None:
+        result = message.callback()
+        if hasattr(result, "__await__"):
+            await result
+
+    def _note_standing(self) -> None:
+        """Whether anything may be changed, as the settings in force have it."""
+        if self._standing is not None:
+            self.context.mode, self.context.why_readonly = self._standing()
+
+    def _follow_top(self, request: messages.ScreenShown) -> None:
+        self._follow()
+
+    def _follow(self) -> None:
+        """Follow what the screen on top declares."""
+        top, before = self.top, self._watch.targets if self._watch is not None else ()
+        named = top.targets if top is not None else ()
+        self._attention.follow(bool(named))
+        follows = top.spec.follows if top is not None else Follows.BEFORE
+        targets = self._follow_list.targets(follows, named, before)
+        watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
+        if watch != self._watch:
+            self._watch = watch
+            self.context.session.watch(watch)
+
+    # Time and attention
 
     def _tick(self) -> None:
-        self._looking.tick()
+        self._attention.tick()
         self._note_sleep()
         if self.top is not None and self.context.clock() - self.context.snapshot_time_s >= 1.0:
             self.top.tick()
 
     def _note_sleep(self) -> None:
         context, was_awake = self.context, self.context.asleep_s is None
-        context.asleep_s = self._looking.asleep_s
-        if self.top is not None and (context.asleep_s is None) != was_awake:
-            self.top.refresh_all()
+        context.asleep_s = self._attention.asleep_s
+        if (context.asleep_s is None) != was_awake:
+            self._stage.redraw()
 
     def on_app_focus(self) -> None:
-        self._looking.focus(True)
+        self._attention.focus(True)
 
     def on_app_blur(self) -> None:
-        self._looking.focus(False)
-
-    def _follow(self) -> None:
-        """Follow what the screen on top declares."""
-        top, before = self.top, self._watch.targets if self._watch is not None else ()
-        named = top.targets if top is not None else ()
-        self._looking.follow(bool(named))
-        follows = top.spec.follows if top is not None else Follows.BEFORE
-        targets = self._following.targets(follows, named, before)
-        watch = Watch(all_jobs=self.context.are_all_shown, targets=targets)
-        if watch != self._watch:
-            self._watch = watch
-            self.context.session.watch(watch)
+        self._attention.focus(False)
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, _AT_WORK) and not event.is_forwarded and self._looking.key():
+        if isinstance(event, _AT_WORK) and not event.is_forwarded and self._attention.key():
             self._note_sleep()
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
-            # A key counts from when it arrived, not from when its turn came.
-            self.context.key_time_s = self.context.clock() - max(0.0, get_time() - event.time)
+            # A key counts from when it arrived, not from when its turn came. Textual stamps events by this clock.
+            self.context.key_time_s = self.context.clock() - max(0.0, time.monotonic() - event.time)
             if self.top is not None:
                 self.top.note("")
         if await done_at_once(self, event):
             return
         await super().on_event(event)
 
-    def on_screen_shown(self) -> None:
-        self._follow()
+    # Screens
+
+    @property
+    def top(self) -> CoachScreen | None:
+        """The screen on top, if it is one of ours."""
+        return self._stage.top
+
+    def _open(self, request: messages.ScreenOpened) -> None:
+        if not self._stage.is_overtaken(request):
+            self._stage.open(request.name, *request.arguments)
 
     def action_open_screen(self, name: str) -> None:
         """Open a screen about everything."""
-        self.push_screen(by_name()[name].load()(self.context))
+        self._stage.open(name)
 
     def action_open_help(self) -> None:
-        from coach.tui.screens.help import HelpScreen
+        if self.top is not None:
+            self._stage.open("help", self.top.spec, self.top.crumbs)
 
-        top = self.top
-        if top is not None:
-            self.push_screen(HelpScreen(self.context, top.spec, top.crumbs))
+    def action_launch(self, key: str) -> None:
+        """Open the plan of the recipe of this key."""
+        self._launches.press(key)
 
     def action_refresh_data(self) -> None:
         top = self.top
@@ -202,7 +271,7 @@ class CoachApp(DrillingApp):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What the palette offers. `screen` is the one below it."""
         if isinstance(screen, CoachScreen):
-            yield from commands_of(screen, self.recipes, self._act_on, self.launch)
+            yield from commands_of(screen, self._launches.recipes, self._act_on, self._launches.launch)
 
     async def _act_on(self, screen: CoachScreen, action: str) -> None:
         if screen is self.screen:
@@ -213,11 +282,10 @@ class CoachApp(DrillingApp):
         return dict(NIGHT.variables)
 
     def _handle_exception(self, error: Exception) -> None:
-        """One clean line after the terminal is restored, instead of a traceback across it."""
+        """One clean line after the terminal is restored, instead of a traceback across it. Textual has no public hook for it."""
         if self.crash is None:
             self.crash = error
         if self.is_headless:
             super()._handle_exception(error)
             return
-        self._return_code = 1
-        self._close_messages_no_wait()
+        self.exit(return_code=1)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from textual.message import Message
 
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.job_action import JobAction, Verb
 from coach.model.snapshot import Snapshot
 from coach.model.training.stacks import StacksPlan
@@ -31,62 +30,27 @@ class Done(Message):
         self.callback = callback
 
 
-class ScreenShown(Message):
-    """A screen came to the top: what it shows is to be followed."""
-
-
-class ScreenAsked(Message):
-    """Base of what a screen asks for: it leads to another screen, or is answered to the one that asked."""
+class Request(Message):
+    """Base of what a screen asks of the app. The app has one table of who answers which request."""
 
     asked_by: object = None
     """The screen whose key was pressed."""
 
 
-class RunOpened(ScreenAsked):
-    def __init__(self, run_id: str) -> None:
+class ScreenOpened(Request):
+    """Open the screen of this name; the arguments are its class's own."""
+
+    def __init__(self, name: str, *arguments: object) -> None:
         super().__init__()
-        self.run_id = run_id
+        self.name = name
+        self.arguments = arguments
 
 
-class JobOpened(ScreenAsked):
-    def __init__(self, job_id: str) -> None:
-        super().__init__()
-        self.job_id = job_id
+class ScreenShown(Request):
+    """A screen came to the top: what it shows is to be followed."""
 
 
-class FindingsOpened(ScreenAsked):
-    def __init__(self, run_id: str) -> None:
-        super().__init__()
-        self.run_id = run_id
-
-
-class GpusOpened(ScreenAsked):
-    """Show the GPUs of a run or job that is followed; `label` names it as it is shown."""
-
-    def __init__(self, target: str, label: str) -> None:
-        super().__init__()
-        self.target = target
-        self.label = label
-
-
-class CompareOpened(ScreenAsked):
-    """`before` is the parent, or the older of two marked runs."""
-
-    def __init__(self, before: str, after: str) -> None:
-        super().__init__()
-        self.before = before
-        self.after = after
-
-
-class GroupOpened(ScreenAsked):
-    """Show the runs of a sweep as one table."""
-
-    def __init__(self, group_id: str) -> None:
-        super().__init__()
-        self.group_id = group_id
-
-
-class PlanOpened(ScreenAsked):
+class PlanOpened(Request):
     """Show the plan of a launch as it was filled in elsewhere; `title` is the recipe's name."""
 
     def __init__(self, request: LaunchRequest, title: str) -> None:
@@ -95,27 +59,27 @@ class PlanOpened(ScreenAsked):
         self.title = title
 
 
-class RecipesWanted(ScreenAsked):
+class RecipesWanted(Request):
     """Read all recipes."""
 
 
-class ReportWanted(ScreenAsked):
+class ReportWanted(Request):
     """Look at this place, as the doctor does."""
 
 
-class DrillsWanted(ScreenAsked):
+class DrillsWanted(Request):
     """Read the drills, and how far their user is."""
 
 
-class AnswerOpened(ScreenAsked):
-    """Show the short list of a drill's run, or what was told of the answer."""
+class JudgementWanted(Request):
+    """Read how far a learner is with the run of a drill."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__()
         self.run_id = run_id
 
 
-class AnswerGiven(ScreenAsked):
+class AnswerGiven(Request):
     """Judge the cause that was named; None: given up."""
 
     def __init__(self, run_id: str, cause: str | None) -> None:
@@ -124,7 +88,7 @@ class AnswerGiven(ScreenAsked):
         self.cause = cause
 
 
-class ScriptRequested(Message):
+class ScriptRequested(Request):
     """Make the script of a launch, and what it changes from the recipe's defaults."""
 
     def __init__(self, request: LaunchRequest, edit: int) -> None:
@@ -133,7 +97,7 @@ class ScriptRequested(Message):
         self.edit = edit
 
 
-class PlanRequested(Message):
+class PlanRequested(Request):
     """Make the plan again from a changed request."""
 
     def __init__(self, request: LaunchRequest, edit: int) -> None:
@@ -142,13 +106,13 @@ class PlanRequested(Message):
         self.edit = edit
 
 
-class SubmitRequested(ScreenAsked):
+class SubmitRequested(Request):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
 
 
-class ActionRequested(ScreenAsked):
+class ActionRequested(Request):
     """Ask whether to do something to jobs: their ids, or run ids on the local backend. `label` names them as they are shown."""
 
     def __init__(self, verb: Verb, targets: Sequence[str], label: str) -> None:
@@ -158,7 +122,7 @@ class ActionRequested(ScreenAsked):
         self.label = label
 
 
-class LimitEntered(ScreenAsked):
+class LimitEntered(Request):
     """Make the commands of a new time limit."""
 
     def __init__(self, targets: Sequence[str], time_limit_s: int) -> None:
@@ -167,31 +131,13 @@ class LimitEntered(ScreenAsked):
         self.time_limit_s = time_limit_s
 
 
-class ActionConfirmed(ScreenAsked):
+class ActionConfirmed(Request):
     def __init__(self, action: JobAction) -> None:
         super().__init__()
         self.action = action
 
 
-class LogOpened(ScreenAsked):
-    """Show the log of an own job. `target` is what is followed: a job id, or a run id."""
-
-    def __init__(self, target: str, label: str) -> None:
-        super().__init__()
-        self.target = target
-        self.label = label
-
-
-class StacksOpened(ScreenAsked):
-    """Show where every rank of a running job stands: a job id, or a run id."""
-
-    def __init__(self, target: str, label: str) -> None:
-        super().__init__()
-        self.target = target
-        self.label = label
-
-
-class StacksWanted(ScreenAsked):
+class StacksWanted(Request):
     """Make the command that takes the stacks of a job."""
 
     def __init__(self, target: str) -> None:
@@ -199,48 +145,38 @@ class StacksWanted(ScreenAsked):
         self.target = target
 
 
-class StacksRequested(ScreenAsked):
+class StacksRequested(Request):
     def __init__(self, plan: StacksPlan) -> None:
         super().__init__()
         self.plan = plan
 
 
-class FixRequested(ScreenAsked):
-    """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial takes a few steps only."""
+class FixRequested(Request):
+    """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial takes a few steps only.
 
-    def __init__(self, run_id: str, index: int = 0, *, is_trial: bool = False) -> None:
+    `stays`: on the screen that asks, instead of a new one.
+    """
+
+    def __init__(self, run_id: str, index: int = 0, *, is_trial: bool = False, stays: bool = False) -> None:
         super().__init__()
         self.run_id = run_id
         self.index = index
         self.is_trial = is_trial
+        self.stays = stays
 
 
-class RelaunchRequested(ScreenAsked):
+class RelaunchRequested(Request):
     def __init__(self, offer: RelaunchOffer, parent_choice: str) -> None:
         super().__init__()
         self.offer = offer
         self.parent_choice = parent_choice
 
 
-class ViewsChanged(Message):
+class ViewsChanged(Request):
     """Somebody looks at a table in another way, and wants it kept."""
 
 
-class NodeOpened(ScreenAsked):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-
-class PastJobOpened(ScreenAsked):
-    """Show a job that has ended, as the history knows it."""
-
-    def __init__(self, past: PastJob) -> None:
-        super().__init__()
-        self.past = past
-
-
-class Wanted(Message):
+class Wanted(Request):
     """A screen shows what is asked only on demand. `is_anew`: also when a fresh answer is there."""
 
     def __init__(self, question: Question, *, is_anew: bool = False) -> None:

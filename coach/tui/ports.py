@@ -1,13 +1,14 @@
 """What the screens need from the rest of coach, as protocols.
 
-The screens are written against these two; `wiring.py` fills them with the real workflows, and the tests with scripted fakes.
+Screens and controllers are written against these; `live_ports.py` fills them with the real workflows, and the tests with scripted fakes.
+There is one protocol for each theme, so that who needs launches is not given drills.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coach.lookback.history import History
 from coach.model.errors import UserError
@@ -21,16 +22,12 @@ from coach.model.training.run import Checkpoint, Run
 from coach.model.training.stacks import Stacks, StacksPlan
 
 if TYPE_CHECKING:
-    from coach.model.slurm.cluster import GpuAllocation
-    from coach.model.teaching.cohort import Cohort
     from coach.sources.slurm.overlap_step import StreamSource
-    from coach.workflows.jobs.ended_jobs import PastJobs
-    from coach.workflows.jobs.place_in_queue import PlaceInQueue
+    from coach.tui.question import Question
     from coach.workflows.launching.foreign_fix import ForeignFixes
     from coach.workflows.launching.recipes import Page
     from coach.workflows.teaching.drill_answer import Judgement
     from coach.workflows.teaching.drills import DrillEntry
-    from coach.workflows.watching.step_use import StepUses
 
 OnUpdate = Callable[[Snapshot], None]
 
@@ -99,31 +96,23 @@ PARENT_CHOICES = ("cancel", "keep", "wait")
 """What may become of a running parent."""
 
 
-class Launcher(Protocol):
-    """What changes something. Every method may take long or raise UserError: called in a worker thread, one at a time."""
+class RecipePort(Protocol):
+    """The recipes."""
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
         """All recipes, first those with a key."""
-        ...
-
-    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
-        """`run_id` keeps the name of a plan that is being changed."""
         ...
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
         """All recipes in the order of the ladder, and what is wrong with those that cannot be read."""
         ...
 
-    def drills(self, backend: str) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-        """All drills, and what is wrong with those that cannot be read."""
-        ...
 
-    def judgement(self, run_id: str) -> Judgement:
-        """How far a learner is with a drill's run."""
-        ...
+class LaunchPort(Protocol):
+    """Plans and submissions."""
 
-    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
-        """Judge and keep the cause that is named; None: given up."""
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        """`run_id` keeps the name of a plan that is being changed."""
         ...
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
@@ -132,31 +121,9 @@ class Launcher(Protocol):
 
     def submit(self, plan: Plan) -> Submitted: ...
 
-    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
-        """The exact commands that `perform` will run, to be shown before, and the jobs that are left out."""
-        ...
 
-    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
-        """To launch a run again, or to submit again a job that coach did not launch."""
-        ...
-
-    def perform(self, action: JobAction) -> Outcome: ...
-
-    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
-        """What `Session.attach` will follow `target` by; nothing has been started yet."""
-        ...
-
-    def plan_stacks(self, target: str) -> StacksPlan:
-        """The exact command that `take_stacks` will run."""
-        ...
-
-    def take_stacks(self, plan: StacksPlan) -> Stacks:
-        """Where every rank stands now; fifteen seconds at most. It need not wait for its turn."""
-        ...
-
-    def open_shell(self, action: JobAction) -> int:
-        """Give the terminal away until the shell is left; its exit status. Called where the screens have let go of the terminal."""
-        ...
+class FixPort(Protocol):
+    """What a fix would change, and the relaunch by it."""
 
     def offer_fix(
         self,
@@ -178,24 +145,77 @@ class Launcher(Protocol):
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
 
-    def place_in_queue(self) -> PlaceInQueue:
-        """What one's place in the queue depends on. This and the next three change nothing, and need not wait for their turn."""
+
+class JobActionPort(Protocol):
+    """What is done to jobs, planned before it is done."""
+
+    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        """The exact commands that `perform` will run, to be shown before, and the jobs that are left out."""
         ...
 
-    def allocations(self) -> tuple[GpuAllocation, ...]:
-        """Which job has which GPUs."""
+    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
+        """To launch a run again, or to submit again a job that coach did not launch."""
         ...
 
-    def step_use(self) -> StepUses:
-        """What sstat tells of one's running jobs."""
+    def perform(self, action: JobAction) -> Outcome: ...
+
+    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
+        """What `Session.attach` will follow `target` by; nothing has been started yet."""
         ...
 
-    def cohort(self) -> Cohort:
-        """How everybody stands who shares where the config says."""
+    def open_shell(self, action: JobAction) -> int:
+        """Give the terminal away until the shell is left; its exit status. Called where the screens have let go of the terminal."""
         ...
 
-    def past_jobs(self, backend: str) -> PastJobs: ...
 
-    def examine(self, backend: str) -> Report:
-        """What works here on `slurm`, `local` or `auto`. It changes nothing, so it need not wait for its turn."""
+class StacksPort(Protocol):
+    """Where every rank of a job stands. It need not wait for its turn."""
+
+    def plan_stacks(self, target: str) -> StacksPlan:
+        """The exact command that `take_stacks` will run."""
         ...
+
+    def take_stacks(self, plan: StacksPlan) -> Stacks:
+        """Where every rank stands now; fifteen seconds at most."""
+        ...
+
+
+class DrillPort(Protocol):
+    """Planted faults, and what a learner answers."""
+
+    def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+        """All drills, and what is wrong with those that cannot be read."""
+        ...
+
+    def judgement(self, run_id: str) -> Judgement:
+        """How far a learner is with a drill's run."""
+        ...
+
+    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
+        """Judge and keep the cause that is named; None: given up."""
+        ...
+
+
+class QuestionPort(Protocol):
+    """What is asked only when a screen shows it. It changes nothing, so it need not wait for its turn."""
+
+    def answer(self, question: Question) -> Any:
+        """The value that `Question` says for each of its members."""
+        ...
+
+    def examine(self) -> Report:
+        """What works here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All that the controllers ask of the rest of coach. A method may take long or raise UserError: it is called in a worker's thread."""
+
+    recipes: RecipePort
+    launches: LaunchPort
+    fixes: FixPort
+    job_actions: JobActionPort
+    stacks: StacksPort
+    drills: DrillPort
+    questions: QuestionPort

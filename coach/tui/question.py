@@ -18,15 +18,15 @@ class Question(StrEnum):
     """What is asked once, for everything at a time."""
 
     PLACE_IN_QUEUE = "place_in_queue"
-    """What one's place in the queue depends on."""
+    """What one's place in the queue depends on: a PlaceInQueue."""
     ALLOCATIONS = "allocations"
-    """Which job has which GPU."""
+    """Which job has which GPU: a tuple of GpuAllocation."""
     STEP_USE = "step_use"
-    """What Slurm measured of one's running jobs."""
+    """What Slurm measured of one's running jobs: StepUses."""
     PAST_JOBS = "past_jobs"
-    """One's jobs that have ended."""
+    """One's jobs that have ended: PastJobs."""
     COHORT = "cohort"
-    """What the runs of a course have shared."""
+    """What the runs of a course have shared: a Cohort."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,18 +137,18 @@ def relaunch(run_id: str) -> str:
     from coach.rules.registry import build
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.machine.user import user_name
-    from coach.tui.wiring import LiveLauncher
+    from coach.tui.live_ports import Reach, live_ports
     from coach.workflows.watching.live_session import read_once, resolve_target
 
     settings, io, user = load_settings(), SystemIo(scrubbed_environment(os.environ)), user_name()
     (finding, *_) = diagnose(run_id, settings, io, Engine(build()), "slurm").findings
     target = resolve_target(run_id, settings, io, "slurm", user)
-    snapshot, _ = read_once(target, settings, io, "slurm", user, ())
+    snapshot, history = read_once(target, settings, io, "slurm", user, ())
     assert snapshot.run is not None
     parent = replace(snapshot.run, state=snapshot.state)
-    launcher = LiveLauncher(settings, os.environ)
-    offer = launcher.offer_fix(parent, finding, finding.fixes[0], None, snapshot)
-    return launcher.relaunch(offer, "cancel").run_id
+    fixes = live_ports(Reach(settings, os.environ), "slurm", "slurm").fixes
+    offer = fixes.offer_fix(parent, finding, finding.fixes[0], snapshot, history)
+    return fixes.relaunch(offer, "cancel").run_id
 
 
 def keep(file: Path, directory: Path, python: Path) -> None:

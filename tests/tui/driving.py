@@ -12,7 +12,7 @@ from coach.tui.app import CoachApp
 from coach.tui.mode import Mode
 from coach.tui.wiring import Opening
 from coach.workflows.watching.table_views import ViewStore
-from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_history, make_snapshot
+from tests.tui.fake_session import RUN_ID, FakePorts, FakeSession, make_history, make_snapshot
 
 
 class Clock:
@@ -33,7 +33,7 @@ class Driver:
     app: CoachApp
     pilot: Pilot[None]
     session: FakeSession
-    launcher: FakeLauncher
+    ports: FakePorts
     clock: Clock
 
     def text(self) -> str:
@@ -70,7 +70,7 @@ class Driver:
 @asynccontextmanager
 async def opened(
     session: FakeSession | None = None,
-    launcher: FakeLauncher | None = None,
+    ports: FakePorts | None = None,
     *,
     mode: Mode = Mode.LIVE,
     size: tuple[int, int] = (120, 36),
@@ -78,12 +78,12 @@ async def opened(
     views: ViewStore | None = None,
 ) -> AsyncIterator[Driver]:
     session = session or FakeSession(make_snapshot(), {RUN_ID: make_history(lost_at=150)})
-    launcher = launcher or FakeLauncher()
+    ports = ports or FakePorts()
     clock = Clock()
-    app = CoachApp(Opening(session, launcher, mode, "ada", "slurm · tiger", "slurm", views=views), clock)
+    app = CoachApp(Opening(session, ports.ports(), mode, "ada", "slurm · tiger", "slurm", views=views), clock)
     app.context.are_all_shown = are_all_shown
     async with app.run_test(size=size) as pilot:
-        driver = Driver(app, pilot, session, launcher, clock)
+        driver = Driver(app, pilot, session, ports, clock)
         await driver.until(lambda: app.context.launch_keys, "the recipes")
         await driver.settle()
         yield driver

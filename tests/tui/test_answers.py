@@ -15,7 +15,8 @@ from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     NOW_S,
     RUN_ID,
-    FakeLauncher,
+    FakePorts,
+    FakeQuestions,
     FakeSession,
     make_job,
     make_place,
@@ -56,80 +57,80 @@ async def test_an_array_is_one_row_and_u_gives_each_task_its_own(size: tuple[int
 @pytest.mark.parametrize("size", SIZES)
 async def test_why_a_job_waits_stands_beside_it_and_w_says_it_at_length(size: tuple[int, int]) -> None:
     job = make_job("30", **WAITING, reason="PartitionTimeLimit")
-    launcher = FakeLauncher(place=make_place(priorities=Part((factors("30"),))))
-    async with opened(queue(job), launcher, size=size) as driver:
+    ports = FakePorts(questions=FakeQuestions(place=make_place(priorities=Part((factors("30"),)))))
+    async with opened(queue(job), ports, size=size) as driver:
         assert "✖ too long" in driver.text()
         await driver.press("w")
         await driver.sees("will never start as it is")
         assert "scontrol update JobId=30 TimeLimit=" in driver.text()
         await driver.sees("310 = age 10 + fair share 300")
         assert "Slurm accounting storage is disabled" in driver.text()
-        assert launcher.asked == ["place_in_queue"]
+        assert ports.questions.asked == ["place_in_queue"]
 
 
 async def test_the_place_in_the_queue_is_asked_once_a_minute_and_anew_on_demand() -> None:
-    launcher = FakeLauncher()
-    async with opened(queue(make_job("30", **WAITING, reason="Priority")), launcher) as driver:
+    ports = FakePorts()
+    async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(2):
             await driver.press("w")
             await driver.sees("asked 0 s ago")
             await driver.press("escape")
-        assert len(launcher.asked) == 1
+        assert len(ports.questions.asked) == 1
         driver.clock.turn(61)
         await driver.press("w")
-        await driver.until(lambda: len(launcher.asked) == 2, "asked again")
+        await driver.until(lambda: len(ports.questions.asked) == 2, "asked again")
         await driver.press("ctrl+r")
-        await driver.until(lambda: len(launcher.asked) == 3, "asked anew")
+        await driver.until(lambda: len(ports.questions.asked) == 3, "asked anew")
 
 
 async def test_a_controller_that_does_not_tell_leaves_the_rest_of_the_job_on_the_screen() -> None:
-    launcher = FakeLauncher(refusal=UserError("slurm_load_jobs error: Unable to contact"))
-    async with opened(queue(make_job("30", **WAITING, reason="Priority")), launcher) as driver:
+    ports = FakePorts(questions=FakeQuestions(refusal=UserError("slurm_load_jobs error: Unable to contact")))
+    async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         await driver.press("w")
         await driver.sees("▲ not told: slurm_load_jobs error: Unable to contact")
         assert "other jobs of this partition" in driver.text()
 
 
 async def test_who_does_not_answer_is_not_asked_again_by_every_screen_that_opens() -> None:
-    launcher = FakeLauncher(refusal=UserError("Unable to contact slurm controller"))
-    async with opened(queue(make_job("30", **WAITING, reason="Priority")), launcher) as driver:
+    ports = FakePorts(questions=FakeQuestions(refusal=UserError("Unable to contact slurm controller")))
+    async with opened(queue(make_job("30", **WAITING, reason="Priority")), ports) as driver:
         for _ in range(3):
             await driver.press("w")
             await driver.sees("▲ not told: Unable to contact")
             await driver.press("escape")
             await driver.reaches("cluster")
-        assert launcher.asked == ["place_in_queue"]
+        assert ports.questions.asked == ["place_in_queue"]
         driver.clock.turn(20)
         await driver.press("w")
-        await driver.until(lambda: len(launcher.asked) == 2, "asked again after a while")
+        await driver.until(lambda: len(ports.questions.asked) == 2, "asked again after a while")
 
 
 async def test_nothing_is_asked_for_somebody_elses_job_or_in_a_recording() -> None:
     foreign = make_job("30", "bob", **WAITING, reason="Priority")
-    launcher = FakeLauncher()
-    async with opened(queue(foreign), launcher) as driver:
+    ports = FakePorts()
+    async with opened(queue(foreign), ports) as driver:
         await driver.press("enter")
         await driver.sees("other jobs of this partition")
-        assert launcher.asked == []
+        assert ports.questions.asked == []
     own = make_job("30", **WAITING, reason="Priority")
-    async with opened(queue(own), launcher, mode=Mode.REPLAY) as driver:
+    async with opened(queue(own), ports, mode=Mode.REPLAY) as driver:
         await driver.press("w")
         await driver.sees("this is a recording")
-        assert launcher.asked == []
+        assert ports.questions.asked == []
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_enter_on_a_node_shows_which_job_has_which_of_its_gpus(size: tuple[int, int]) -> None:
     snapshot = make_snapshot(jobs=(make_job("12", "bob", name="[@click=app.quit]x", nodes="node1"),), runs=())
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
-    launcher = FakeLauncher(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),))
-    async with opened(FakeSession(replace(snapshot, nodes=nodes)), launcher, size=size) as driver:
+    ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
+    async with opened(FakeSession(replace(snapshot, nodes=nodes)), ports, size=size) as driver:
         await open_node(driver, "node1")
         await driver.sees("job 12 of bob")
         assert "[@click=app.quit]x" in driver.text()
         assert "1 free of 2 a100" in driver.text()
         assert "gpu 0   □ idle" in driver.text()
-        assert launcher.asked == ["allocations"]
+        assert ports.questions.asked == ["allocations"]
         await driver.press("escape")
         await driver.reaches("cluster")
 
@@ -138,8 +139,8 @@ async def test_a_running_job_names_the_indices_of_its_gpus() -> None:
     job = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")
     snapshot = make_snapshot(jobs=(job,), runs=())
     nodes = (replace(snapshot.nodes[0], gpu_indices=(1,)), *snapshot.nodes[1:])
-    launcher = FakeLauncher(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),))
-    async with opened(FakeSession(replace(snapshot, nodes=nodes)), launcher) as driver:
+    ports = FakePorts(questions=FakeQuestions(held_gpus=(GpuAllocation("12", ("node1",), "a100", 1, (1,)),)))
+    async with opened(FakeSession(replace(snapshot, nodes=nodes)), ports) as driver:
         await driver.press("w")
         await driver.sees("node1  gpu 1")
 
@@ -147,19 +148,19 @@ async def test_a_running_job_names_the_indices_of_its_gpus() -> None:
 async def test_a_job_that_was_opened_while_it_waited_names_its_gpus_when_it_starts() -> None:
     waiting = make_job("12", num_gpus=1, **WAITING | {"raw_job_id": "12"}, reason="Priority")
     session = queue(waiting)
-    launcher = FakeLauncher()
-    async with opened(session, launcher) as driver:
+    ports = FakePorts()
+    async with opened(session, ports) as driver:
         await driver.press("w")
         await driver.sees("place in the queue")
-        assert launcher.asked == ["place_in_queue"]
+        assert ports.questions.asked == ["place_in_queue"]
         running = make_job("12", nodes="node1", num_gpus=1, raw_job_id="12")
-        launcher.held_gpus = (GpuAllocation("12", ("node1",), "a100", 1, (1,)),)
+        ports.questions.held_gpus = (GpuAllocation("12", ("node1",), "a100", 1, (1,)),)
         nodes = session.snapshot.nodes
         nodes = (replace(nodes[0], gpu_indices=(1,)), *nodes[1:])
         session.push(replace(session.snapshot, jobs=(running,), nodes=nodes))
         await driver.sees("node1  gpu 1")
         assert "place in the queue" not in driver.text()
-        assert launcher.asked == ["place_in_queue", "allocations"]
+        assert sorted(ports.questions.asked) == ["allocations", "place_in_queue", "step_use"]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -169,7 +170,7 @@ async def test_where_a_job_could_start_is_one_key_away(size: tuple[int, int]) ->
         await driver.press("W")
         await driver.sees("at most 2 on one node")
         assert "● open to you" in driver.text()
-        assert driver.launcher.asked == []
+        assert driver.ports.questions.asked == []
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -183,8 +184,10 @@ async def test_the_history_says_how_well_ended_jobs_used_what_they_had_and_who_s
         PastJob(seen, source="seen", last_seen_s=NOW_S - 900),
         PastJob(make_job("17", state="FAILED", end_time_s=NOW_S - 1000), source="run", run_id=RUN_ID),
     )
-    launcher = FakeLauncher(past=PastJobs(jobs, ("accounting does not tell: no database",), 0))
-    async with opened(launcher=launcher, size=size) as driver:
+    ports = FakePorts(
+        questions=FakeQuestions(past=PastJobs(jobs, ("accounting does not tell: no database",), 0))
+    )
+    async with opened(ports=ports, size=size) as driver:
         await driver.press("H")
         await driver.sees("TIMEOUT")
         assert "accounting does not tell: no database" in driver.text()

@@ -19,7 +19,8 @@ from tests.tui.fake_session import (
     CHILD_ID,
     NOW_S,
     RUN_ID,
-    FakeLauncher,
+    FakeJobActions,
+    FakePorts,
     FakeSession,
     applied_fix,
     make_history,
@@ -191,10 +192,10 @@ async def test_x_shows_the_exact_command_and_y_does_it() -> None:
         await driver.sees("$ scancel 17")
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
-        assert driver.launcher.performed == []
+        assert driver.ports.job_actions.performed == []
         await driver.press("y")
         await driver.until(
-            lambda: [each.job_ids for each in driver.launcher.performed] == [("17",)], "cancelled"
+            lambda: [each.job_ids for each in driver.ports.job_actions.performed] == [("17",)], "cancelled"
         )
         await driver.reaches("cluster")
 
@@ -204,7 +205,7 @@ async def test_x_and_y_in_one_burst_cancel_nothing() -> None:
         await driver.press("x", "enter", "enter", "y", "y")
         await driver.sees("$ scancel 17")
         await driver.press("y")
-        assert driver.launcher.performed == []
+        assert driver.ports.job_actions.performed == []
 
 
 async def test_somebody_elses_job_cannot_be_cancelled() -> None:
@@ -216,7 +217,9 @@ async def test_somebody_elses_job_cannot_be_cancelled() -> None:
 
 async def test_a_refused_cancel_is_shown_whole() -> None:
     async with opened(
-        launcher=FakeLauncher(refusal=UserError("scancel: error: Kill job error on job id 17"))
+        ports=FakePorts(
+            job_actions=FakeJobActions(refusal=UserError("scancel: error: Kill job error on job id 17"))
+        )
     ) as driver:
         await driver.press("x")
         await driver.sees("$ scancel 17")
@@ -240,7 +243,7 @@ async def test_without_the_right_to_change_anything_keys_say_why(mode: Mode, rea
         await driver.press("F")
         await driver.sees(reason)
         assert driver.place == "run"
-        assert driver.launcher.requests == []
+        assert driver.ports.launches.requests == []
 
 
 async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
@@ -261,17 +264,17 @@ async def test_the_fix_shows_what_changes_and_relaunches_on_y_alone() -> None:
             "-  --lr 1e+20",
         ):
             assert part in text, part
-        assert driver.launcher.relaunched == []
+        assert driver.ports.fixes.relaunched == []
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
-        assert driver.launcher.relaunched == []
+        assert driver.ports.fixes.relaunched == []
         await driver.press("p")
         await driver.sees("(•) keep")
         assert "GPU-hours" not in driver.text()
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("y")
-        await driver.until(lambda: driver.launcher.relaunched, "relaunched")
-        assert driver.launcher.relaunched[0][1] == "keep"
+        await driver.until(lambda: driver.ports.fixes.relaunched, "relaunched")
+        assert driver.ports.fixes.relaunched[0][1] == "keep"
         await driver.reaches("run")
         assert driver.app.screen.run_id == CHILD_ID  # type: ignore[attr-defined]  # a RunScreen
 
@@ -287,8 +290,8 @@ async def test_a_fix_is_tried_short_beside_the_run_that_it_comes_from() -> None:
         await driver.sees("(•) keep")
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("y")
-        await driver.until(lambda: driver.launcher.relaunched, "relaunched")
-        offer, choice = driver.launcher.relaunched[0]
+        await driver.until(lambda: driver.ports.fixes.relaunched, "relaunched")
+        offer, choice = driver.ports.fixes.relaunched[0]
         assert (offer.plan.request.set["max_steps"], choice) == (100, "keep")
 
 

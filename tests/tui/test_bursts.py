@@ -11,7 +11,7 @@ from coach.tui.screens.plan import PlanField, PlanScreen
 from coach.tui.screens.recipes import ParameterField
 from coach.tui.widgets.filter_line import FilterLine
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakeLauncher
+from tests.tui.fake_session import FakePorts
 
 
 async def burst(driver: Driver, *keys: str) -> None:
@@ -72,25 +72,25 @@ async def test_tab_in_a_packet_leads_to_the_next_field_and_selects_its_value() -
 
 
 async def test_enter_in_a_packet_submits_what_stands_before_it() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field, *_ = await open_form(driver)
         await burst(driver, *"0.13", "backspace", "enter")
         await driver.reaches("plan")
-        await driver.until(lambda: launcher.requests, "the plan")
-        assert dict(launcher.requests[-1].set) == {field.parameter.name: "0.1"}
+        await driver.until(lambda: ports.launches.requests, "the plan")
+        assert dict(ports.launches.requests[-1].set) == {field.parameter.name: "0.1"}
 
 
 async def test_a_value_belongs_to_the_recipe_in_whose_form_it_was_typed() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field, *_ = await open_form(driver)
         await burst(driver, *"0.5", "escape", *"j")
         await driver.until(lambda: field not in driver.app.screen.query(ParameterField), "the next form")
         await burst(driver, "enter")
-        await driver.until(lambda: launcher.requests, "the plan")
-        assert launcher.requests[-1].recipe != field.launch_name
-        assert dict(launcher.requests[-1].set) == {}
+        await driver.until(lambda: ports.launches.requests, "the plan")
+        assert ports.launches.requests[-1].recipe != field.launch_name
+        assert dict(ports.launches.requests[-1].set) == {}
 
 
 async def test_a_filter_typed_and_entered_in_one_packet_stands() -> None:
@@ -115,51 +115,51 @@ async def test_what_is_typed_in_the_palette_stays_in_order() -> None:
 
 
 async def test_enter_behind_an_edit_launches_nothing_until_the_new_plan_was_shown() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field = await open_plan(driver)
         driver.clock.turn(5)
         await burst(driver, *"4", "enter", "tab", "enter")
-        await driver.until(lambda: len(launcher.requests) == 2, "the new plan")
+        await driver.until(lambda: len(ports.launches.requests) == 2, "the new plan")
         await driver.sees("submits exactly this script")
-        assert not launcher.submitted
+        assert not ports.launches.submitted
         assert field.value == "4"
         await driver.press("enter")
-        assert not launcher.submitted, "the plan has just been painted"
+        assert not ports.launches.submitted, "the plan has just been painted"
         driver.clock.turn(0.4)
         await driver.press("enter")
-        await driver.until(lambda: launcher.submitted, "the submission")
-        assert launcher.submitted[-1].resources.num_nodes == 4
+        await driver.until(lambda: ports.launches.submitted, "the submission")
+        assert ports.launches.submitted[-1].resources.num_nodes == 4
 
 
 async def test_what_is_typed_behind_enter_changes_neither_the_launch_nor_the_value_shown() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field = await open_plan(driver)
         driver.clock.turn(5)
         shown = field.value
         await burst(driver, "enter", *"4", "backspace", "paste:7")
-        await driver.until(lambda: launcher.submitted, "the submission")
+        await driver.until(lambda: ports.launches.submitted, "the submission")
         assert field.value == shown
-        assert str(launcher.submitted[-1].resources.num_nodes) == shown
-        assert len(launcher.requests) == 1
+        assert str(ports.launches.submitted[-1].resources.num_nodes) == shown
+        assert len(ports.launches.requests) == 1
 
 
 async def test_a_value_that_no_plan_was_asked_for_yet_stops_the_launch() -> None:
     """The field's own message has not come round: what counts is the text that stands there."""
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field = await open_plan(driver)
         driver.clock.turn(5)
         with field.prevent(Input.Changed):
             field.value = "4"
         await driver.press("enter")
-        assert not launcher.submitted
+        assert not ports.launches.submitted
 
 
 async def test_a_plan_that_comes_in_leaves_what_was_typed_meanwhile() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field = await open_plan(driver)
         screen = driver.app.screen
         assert isinstance(screen, PlanScreen)
@@ -167,13 +167,13 @@ async def test_a_plan_that_comes_in_leaves_what_was_typed_meanwhile() -> None:
         with field.prevent(Input.Changed):
             field.value = "4"
         screen.set_focus(None)
-        await screen.set_plan(screen.plan, launcher.requests[-1], screen.edit)
+        await screen.set_plan(screen.plan, ports.launches.requests[-1], screen.edit)
         assert field.value == "4"
 
 
 async def test_a_new_form_keeps_what_was_typed_while_it_was_built() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         field = await open_plan(driver)
         screen = driver.app.screen
         assert isinstance(screen, PlanScreen)
@@ -182,9 +182,9 @@ async def test_a_new_form_keeps_what_was_typed_while_it_was_built() -> None:
         with field.prevent(Input.Changed):
             field.value = "34"
         await screen._replace_fields(tuple(replace(row, value=row.value) for row in rows))
-        await driver.until(lambda: len(launcher.requests) == 2, "the plan of what is shown")
+        await driver.until(lambda: len(ports.launches.requests) == 2, "the plan of what is shown")
         focused = driver.app.focused
         assert isinstance(focused, PlanField)
         assert focused is not field
         assert focused.value == "34"
-        assert launcher.requests[-1].num_nodes == 34
+        assert ports.launches.requests[-1].num_nodes == 34

@@ -11,11 +11,13 @@ from coach.model.judging.finding import Severity
 from coach.tui.mode import Mode
 from coach.tui.screens.cohort import REREAD_S
 from tests.tui.driving import opened
-from tests.tui.fake_session import NOW_S, RUN_ID, FakeLauncher, make_cohort, make_summary
+from tests.tui.fake_session import NOW_S, RUN_ID, FakePorts, FakeQuestions, make_cohort, make_summary
 
 
 async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:
-    async with opened(launcher=FakeLauncher(told_cohort=make_cohort(40)), size=(80, 24)) as driver:
+    async with opened(
+        ports=FakePorts(questions=FakeQuestions(cohort=make_cohort(40))), size=(80, 24)
+    ) as driver:
         await driver.press("L")
         await driver.reaches("cohort")
         await driver.sees("41 people · /course/shared")
@@ -39,8 +41,8 @@ async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
         make_summary(1000, "d", thing="tp", updated_time_s=NOW_S - 720),
     )
     people = (replace(cohort.people[0], runs=runs), *cohort.people[1:])
-    launcher = FakeLauncher(told_cohort=replace(cohort, people=people))
-    async with opened(launcher=launcher, size=(80, 24)) as driver:
+    ports = FakePorts(questions=FakeQuestions(cohort=replace(cohort, people=people)))
+    async with opened(ports=ports, size=(80, 24)) as driver:
         await driver.press("L")
         await driver.sees("✖ NUM001")
         await driver.sees("answer first")
@@ -55,11 +57,11 @@ async def test_trouble_is_said_in_words_and_a_filter_finds_it() -> None:
 
 
 async def test_the_directory_is_read_again_while_somebody_looks() -> None:
-    launcher = FakeLauncher()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts()
+    async with opened(ports=ports) as driver:
         await driver.press("L")
         await driver.sees("3 people")
-        launcher.told_cohort = make_cohort(5)
+        ports.questions.cohort = make_cohort(5)
         driver.clock.turn(REREAD_S + 1)
         await driver.sees("6 people")
 
@@ -68,8 +70,8 @@ async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
     cohort = make_cohort(1)
     mine = replace(cohort.people[0], runs=(make_summary(run_id=RUN_ID),))
     other = replace(cohort.people[0], user="zac", runs=(make_summary(run_id="other"),))
-    launcher = FakeLauncher(told_cohort=replace(cohort, people=(mine, other)))
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(questions=FakeQuestions(cohort=replace(cohort, people=(mine, other))))
+    async with opened(ports=ports) as driver:
         await driver.press("L")
         await driver.sees("zac")
         await driver.press("end", "enter")
@@ -80,7 +82,7 @@ async def test_enter_opens_ones_own_run_and_nobody_elses() -> None:
 
 async def test_without_a_shared_directory_it_says_what_to_set() -> None:
     refusal = UserError("no shared directory is known", "set share in [launch]")
-    async with opened(launcher=FakeLauncher(refusal=refusal), size=(120, 24)) as driver:
+    async with opened(ports=FakePorts(questions=FakeQuestions(refusal=refusal)), size=(120, 24)) as driver:
         await driver.press("L")
         await driver.sees("not told: no shared directory is known (set share in [launch])")
 

@@ -9,7 +9,7 @@ from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.text import line_width, plain
 from tests.tui.driving import opened
-from tests.tui.fake_session import FakeLauncher
+from tests.tui.fake_session import FakePorts, FakeQuestions
 
 REPORT = Report(
     (
@@ -40,12 +40,12 @@ def test_nothing_is_wider_than_the_screen(width: int) -> None:
 
 
 async def test_the_report_is_read_and_read_again() -> None:
-    launcher = FakeLauncher(report=REPORT)
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(questions=FakeQuestions(report=REPORT))
+    async with opened(ports=ports) as driver:
         await driver.press("d")
         await driver.reaches("doctor")
         await driver.sees("one thing does not work here")
-        launcher.report = Report(REPORT.checks[:1], 0.2)
+        ports.questions.report = Report(REPORT.checks[:1], 0.2)
         await driver.press("ctrl+r")
         await driver.sees("all well: a launch works here")
         await driver.press("escape")
@@ -53,10 +53,10 @@ async def test_the_report_is_read_and_read_again() -> None:
 
 
 async def test_an_examination_that_fails_says_so() -> None:
-    class Failing(FakeLauncher):
-        def examine(self, backend: str) -> Report:
+    class Failing(FakeQuestions):
+        def examine(self) -> Report:
             raise UserError("backend 'x': expected slurm or local")
 
-    async with opened(launcher=Failing()) as driver:
+    async with opened(ports=FakePorts(questions=Failing())) as driver:
         await driver.press("d")
         await driver.sees("backend 'x': expected slurm or local")

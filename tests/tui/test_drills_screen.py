@@ -45,8 +45,8 @@ async def test_a_drill_is_launched_like_any_recipe_its_plan_first() -> None:
         assert "input_bound" not in driver.text()
         await driver.press("enter")
         await driver.reaches("plan")
-        await driver.until(lambda: driver.launcher.requests, "planned")
-        assert driver.launcher.requests[-1].recipe == "idle_hands"
+        await driver.until(lambda: driver.ports.launches.requests, "planned")
+        assert driver.ports.launches.requests[-1].recipe == "idle_hands"
 
 
 async def test_a_drill_that_cannot_show_its_symptom_here_is_not_launched() -> None:
@@ -87,7 +87,7 @@ async def test_a_wrong_answer_is_told_what_speaks_against_it_and_the_right_one_s
         await driver.reaches("answer")
         await driver.sees("names this cause")
         await driver.press("enter")
-        assert driver.launcher.answered == []  # typed for the screen before
+        assert driver.ports.drills.answered == []  # typed for the screen before
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
         await driver.sees("not slow_storage")
@@ -99,7 +99,7 @@ async def test_a_wrong_answer_is_told_what_speaks_against_it_and_the_right_one_s
         await driver.sees("rank-0.jsonl:3")
         await driver.press("end")
         await driver.sees("More workers.")
-        assert driver.launcher.answered == [(RUN_ID, "slow_storage"), (RUN_ID, "input_bound")]
+        assert driver.ports.drills.answered == [(RUN_ID, "slow_storage"), (RUN_ID, "input_bound")]
 
 
 async def test_giving_up_is_the_last_line_of_the_short_list() -> None:
@@ -110,7 +110,7 @@ async def test_giving_up_is_the_last_line_of_the_short_list() -> None:
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("end", "enter")
         await driver.sees("it is input_bound")
-        assert driver.launcher.answered == [(RUN_ID, None)]
+        assert driver.ports.drills.answered == [(RUN_ID, None)]
 
 
 async def test_a_run_that_is_no_drill_has_no_answer() -> None:
@@ -129,4 +129,4 @@ async def test_who_may_change_nothing_answers_nothing() -> None:
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
         await driver.sees("read-only")
-        assert driver.launcher.answered == []
+        assert driver.ports.drills.answered == []

@@ -10,7 +10,7 @@ import pytest
 from coach.model.judging.finding import Diagnosis, Finding, Fix, Severity, Subject
 from coach.model.slurm.accounting import PastJob
 from coach.model.snapshot import TargetSnapshot
-from coach.tui.messages import JobOpened
+from coach.tui.messages import ScreenOpened
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import opened
@@ -18,7 +18,8 @@ from tests.tui.fake_session import (
     CHILD_ID,
     NOW_S,
     RUN_ID,
-    FakeLauncher,
+    FakePorts,
+    FakeQuestions,
     FakeSession,
     make_history,
     make_job,
@@ -99,8 +100,8 @@ async def test_the_fix_of_a_job_that_coach_did_not_launch_is_its_script_as_a_dif
         text = driver.text()
         for part in ("if it is ended now:", "lost: 0.3 GPU-hours", "-python train.py --num_workers 2"):
             assert part in text, part
-        assert driver.launcher.relaunched == []
-        assert driver.launcher.requests == []
+        assert driver.ports.fixes.relaunched == []
+        assert driver.ports.launches.requests == []
 
 
 async def test_the_gravest_finding_stands_in_the_top_line_of_every_screen() -> None:
@@ -171,11 +172,11 @@ async def test_a_job_that_ended_today_is_read_when_its_findings_are_asked_for_an
 ):
     ended = replace(make_job("41", "ada"), state="FAILED", end_time_s=NOW_S - 3600)
     older = replace(ended, job_id="40", end_time_s=NOW_S - 200_000)
-    launcher = FakeLauncher(past=PastJobs((PastJob(ended), PastJob(older)), (), 0))
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(questions=FakeQuestions(past=PastJobs((PastJob(ended), PastJob(older)), (), 0)))
+    async with opened(ports=ports) as driver:
         await driver.press("f")
         session = driver.session
-        await driver.until(lambda: launcher.asked, "the history was asked")
+        await driver.until(lambda: ports.questions.asked, "the history was asked")
         session.push(session.snapshot)
         await driver.until(lambda: "41" in session.watches[-1].targets, "the ended job is read")
         assert "40" not in session.watches[-1].targets
@@ -226,7 +227,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
     job = replace(make_job("41", "ada"), raw_job_id="41", state="FAILED", end_time_s=NOW_S - 60)
     session = FakeSession(replace(snapshot, jobs=(job,)), {RUN_ID: make_history(lost_at=150)})
     async with opened(session, size=(80, 24)) as driver:
-        driver.app.screen.post_message(JobOpened("41"))
+        driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
         await driver.sees("– not looked at yet · its files are being read")
         assert driver.session.watches[-1].targets[0] == "41"
@@ -245,7 +246,7 @@ async def test_a_failed_job_opens_on_its_cause_and_until_it_is_read_the_screen_s
 async def test_the_job_of_another_user_is_neither_read_nor_judged() -> None:
     job = replace(make_job("41", "bob"), raw_job_id="41", state="FAILED")
     async with opened(FakeSession(replace(make_snapshot(), jobs=(job,)))) as driver:
-        driver.app.screen.post_message(JobOpened("41"))
+        driver.app.screen.post_message(ScreenOpened("job", "41"))
         await driver.reaches("job")
         await driver.sees("work dir")
         assert "not looked at" not in driver.text()

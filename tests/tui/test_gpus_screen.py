@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from coach.lookback.history import History
-from coach.tui.messages import JobOpened
+from coach.tui.messages import ScreenOpened
 from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     RUN_ID,
@@ -90,7 +90,7 @@ async def test_a_run_without_gpus_says_so_and_still_shows_its_loss() -> None:
 async def test_a_job_that_coach_did_not_launch_has_the_same_screen_once_it_is_measured() -> None:
     session = FakeSession(make_snapshot(), {"18": make_gpu_job()})
     async with opened(session, size=(80, 24)) as driver:
-        driver.app.screen.post_message(JobOpened("18"))
+        driver.app.screen.post_message(ScreenOpened("job", "18"))
         await driver.reaches("job")
         await driver.press("D")
         await driver.reaches("gpus")
@@ -100,7 +100,7 @@ async def test_a_job_that_coach_did_not_launch_has_the_same_screen_once_it_is_me
 
 async def test_of_a_job_in_which_nothing_measures_it_is_said_what_would() -> None:
     async with opened(size=(80, 24)) as driver:
-        driver.app.screen.post_message(JobOpened("18"))
+        driver.app.screen.post_message(ScreenOpened("job", "18"))
         await driver.reaches("job")
         await driver.press("D")
         await driver.sees("no GPU was measured; t on the job measures inside of it")
@@ -108,7 +108,7 @@ async def test_of_a_job_in_which_nothing_measures_it_is_said_what_would() -> Non
 
 async def test_somebody_elses_gpus_are_not_looked_into() -> None:
     async with opened(size=(80, 24)) as driver:
-        driver.app.screen.post_message(JobOpened("12"))
+        driver.app.screen.post_message(ScreenOpened("job", "12"))
         await driver.reaches("job")
         await driver.press("D")
         await driver.sees("bob's, not yours")

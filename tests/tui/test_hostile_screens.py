@@ -21,7 +21,7 @@ from tests.tui.driving import Driver, opened
 from tests.tui.fake_session import (
     CHILD_ID,
     RUN_ID,
-    FakeLauncher,
+    FakePorts,
     FakeSession,
     make_history,
     make_job,
@@ -34,10 +34,10 @@ STRANGE = "".join(text for text in HOSTILE if text != LONG)
 
 
 class _Poisoning:
-    """Whatever the launcher answers, with hostile text in it."""
+    """Whatever a port answers, with hostile text in it."""
 
-    def __init__(self, text: str, *, is_filled: bool = False) -> None:
-        self._inner = FakeLauncher()
+    def __init__(self, inner: object, text: str, *, is_filled: bool = False) -> None:
+        self._inner = inner
         self._text = text
         self._is_filled = is_filled
 
@@ -46,6 +46,13 @@ class _Poisoning:
         if not callable(found):
             return found
         return lambda *args, **more: poisoned(found(*args, **more), self._text, is_filled=self._is_filled)
+
+
+def poisoned_ports(text: str, *, is_filled: bool = False) -> FakePorts:
+    made: dict[str, Any] = {
+        name: _Poisoning(port, text, is_filled=is_filled) for name, port in vars(FakePorts()).items()
+    }
+    return FakePorts(**made)
 
 
 def screen_classes() -> list[type[CoachScreen]]:
@@ -77,6 +84,7 @@ def arguments(cls: type[CoachScreen], text: str) -> dict[str, Any]:
         "plan": poisoned(make_plan(LaunchRequest("ddp")), text),
         "request": poisoned(LaunchRequest("ddp"), text),
         "title": text,
+        "draft": poisoned(LaunchRequest("ddp"), text),
     }
     names = [name for name in inspect.signature(cls.__init__).parameters if name not in ("self", "context")]
     return {name: values[name] for name in names}
@@ -117,8 +125,8 @@ async def test_no_screen_lets_hostile_text_do_anything(
 ) -> None:
     snapshot = poisoned(make_snapshot(diagnoses={RUN_ID: nan_diagnosis()}), text, is_filled=is_filled)
     session = FakeSession(snapshot, {RUN_ID: make_history()})
-    launcher = _Poisoning(text, is_filled=is_filled)
-    async with opened(session, launcher, size=size) as driver:  # type: ignore[arg-type]
+    ports = poisoned_ports(text, is_filled=is_filled)
+    async with opened(session, ports, size=size) as driver:
         check(driver, "home")
         for cls in screen_classes():
             driver.app.push_screen(cls(driver.app.context, **arguments(cls, text)))
@@ -131,7 +139,7 @@ async def test_no_screen_lets_hostile_text_do_anything(
 
 
 async def test_the_palette_shows_recipes_as_they_are_named() -> None:
-    async with opened(launcher=_Poisoning(STRANGE)) as driver:  # type: ignore[arg-type]
+    async with opened(ports=poisoned_ports(STRANGE)) as driver:
         await driver.press("ctrl+p", *"launch")
         await driver.until(lambda: "launch" in _commands(driver), "the launches")
         commands = _commands(driver)

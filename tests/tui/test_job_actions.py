@@ -20,7 +20,15 @@ from coach.tui.messages import ActionConfirmed
 from coach.tui.mode import Mode
 from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import NOW_S, RUN_ID, FakeLauncher, FakeSession, make_job, make_snapshot
+from tests.tui.fake_session import (
+    NOW_S,
+    RUN_ID,
+    FakeJobActions,
+    FakePorts,
+    FakeSession,
+    make_job,
+    make_snapshot,
+)
 
 WAITING = tuple(
     make_job(str(number), state="PENDING", reason="Priority", nodes=None, submit_time_s=NOW_S - number)
@@ -48,7 +56,7 @@ async def test_selected_jobs_are_held_by_one_command_and_stay_selected_for_the_n
         await answer(driver)
         await driver.reaches("cluster")
         await driver.sees("21, 22 were held")
-        assert [each.verb for each in driver.launcher.performed] == [Verb.HOLD]
+        assert [each.verb for each in driver.ports.job_actions.performed] == [Verb.HOLD]
         assert driver.session.num_refreshes == 1
         await driver.press("x")
         await driver.sees("$ scancel 21 22")
@@ -115,7 +123,7 @@ async def test_a_new_limit_is_typed_shown_as_a_command_and_changed_only_by_y() -
         await driver.press(*"1y5", "enter")
         await driver.sees("$ scontrol update jobid=21 timelimit=00:15:00")
         await driver.press("enter")
-        assert driver.launcher.performed == []
+        assert driver.ports.job_actions.performed == []
         await answer(driver)
         await driver.sees("21 was given a lower time limit")
 
@@ -131,20 +139,22 @@ async def test_a_limit_that_is_none_is_refused_and_can_be_typed_again() -> None:
 async def test_a_limit_that_was_edited_meanwhile_is_not_answered_with_the_old_command() -> None:
     gate = threading.Event()
 
-    class SlowLauncher(FakeLauncher):
+    planned = []
+
+    class SlowJobActions(FakeJobActions):
         def plan_action(self, *arguments: Any) -> JobAction:
             gate.wait(5)
-            self.asked.append("planned")
+            planned.append("planned")
             return super().plan_action(*arguments)
 
-    launcher = SlowLauncher()
-    async with opened(waiting(), launcher) as driver:
+    ports = FakePorts(job_actions=SlowJobActions())
+    async with opened(waiting(), ports) as driver:
         await driver.press("T", *"15", "enter")
         await driver.sees("asking what would be run")
         await driver.press("shift+tab", "end", "0")
         await driver.sees("Enter shows the exact command")
         gate.set()
-        await driver.until(lambda: launcher.asked == ["planned"], "the old answer")
+        await driver.until(lambda: planned == ["planned"], "the old answer")
         await driver.settle()
         assert "timelimit=" not in driver.text()
         await driver.press("enter")
@@ -162,8 +172,8 @@ async def test_an_action_that_is_confirmed_below_another_screen_is_done_and_leav
         await driver.press("question_mark")
         await driver.reaches("help")
         confirm.work("cancel…")
-        confirm.post_message(ActionConfirmed(driver.launcher.plan_action(Verb.CANCEL, ("21",))))
-        await driver.until(lambda: driver.launcher.performed, "performed")
+        confirm.post_message(ActionConfirmed(driver.ports.job_actions.plan_action(Verb.CANCEL, ("21",))))
+        await driver.until(lambda: driver.ports.job_actions.performed, "performed")
         await driver.settle()
         await driver.press("escape")
         await driver.reaches("cluster")
@@ -185,7 +195,7 @@ async def test_another_job_is_submitted_again_with_its_script_shown_harmless() -
         await driver.sees("echo '[bold]")
         assert "\x1b" not in driver.text()
         await answer(driver)
-        await driver.until(lambda: driver.launcher.performed, "submitted again")
+        await driver.until(lambda: driver.ports.job_actions.performed, "submitted again")
 
 
 @pytest.mark.parametrize("mode", [Mode.READONLY, Mode.ROOT, Mode.REPLAY, Mode.DEMO])
@@ -199,7 +209,7 @@ async def test_where_nothing_may_be_changed_every_action_is_off_and_says_why(mod
 
 async def test_what_slurm_refuses_is_shown_whole_and_can_be_left() -> None:
     refusal = UserError("scontrol: 21: Requested operation is presently disabled")
-    async with opened(waiting(), FakeLauncher(refusal=refusal)) as driver:
+    async with opened(waiting(), FakePorts(job_actions=FakeJobActions(refusal=refusal))) as driver:
         await driver.press("h")
         await driver.sees("$ scontrol hold 21")
         await answer(driver)

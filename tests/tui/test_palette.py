@@ -9,12 +9,12 @@ from coach.tui.app import CoachApp
 from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakeLauncher
+from tests.tui.fake_session import FakePorts, FakeRecipes
 
 UNKEYED = RecipeKey(None, "/home/ada/my-ddp", "My own")
 
 
-class ManyRecipes(FakeLauncher):
+class ManyRecipes(FakeRecipes):
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
         return (*super().recipe_keys(), UNKEYED)
 
@@ -45,7 +45,7 @@ async def choose(driver: Driver, words: str) -> None:
 
 
 async def test_the_palette_lists_the_keys_of_the_screen_below_it_and_a_launch_for_each_recipe() -> None:
-    async with opened(launcher=ManyRecipes()) as driver:
+    async with opened(ports=FakePorts(recipes=ManyRecipes())) as driver:
         commands = await open_palette(driver)
         listed = [str(option.prompt) for option in commands.options]
         assert any(text.startswith("All your runs\nr  ") for text in listed), listed
@@ -80,13 +80,13 @@ async def test_a_command_is_done_on_the_screen_below() -> None:
 
 
 async def test_a_recipe_without_a_key_is_launched_by_its_name() -> None:
-    launcher = ManyRecipes()
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(recipes=ManyRecipes())
+    async with opened(ports=ports) as driver:
         await choose(driver, "launch my-ddp")
         await driver.reaches("plan")
-        await driver.until(lambda: launcher.requests, "its plan")
-    assert [request.recipe for request in launcher.requests] == ["/home/ada/my-ddp"]
-    assert not launcher.submitted
+        await driver.until(lambda: ports.launches.requests, "its plan")
+    assert [request.recipe for request in ports.launches.requests] == ["/home/ada/my-ddp"]
+    assert not ports.launches.submitted
 
 
 async def test_a_command_works_while_a_field_has_the_focus() -> None:
@@ -113,12 +113,12 @@ async def test_nothing_that_changes_something_is_offered_where_nothing_may_be_ch
 
 
 async def test_markup_in_a_name_is_shown_as_it_stands() -> None:
-    class Marked(FakeLauncher):
+    class Marked(FakeRecipes):
         def recipe_keys(self) -> tuple[RecipeKey, ...]:
             named = RecipeKey(None, "[red]x [ \x1b[31m", "[@click=app.quit]y[/]")
             return (*super().recipe_keys(), named)
 
-    async with opened(launcher=Marked()) as driver:
+    async with opened(ports=FakePorts(recipes=Marked())) as driver:
         commands = await open_palette(driver)
         shown = commands.options[-1].prompt
         assert str(shown) == "launch [red]x [ \u241b[31m\n[@click=app.quit]y[/]"

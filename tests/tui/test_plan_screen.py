@@ -14,7 +14,7 @@ from coach.model.launching.launch import LaunchRequest, Plan
 from coach.tui.key_guard import GUARD_S
 from coach.tui.screens.plan import PlanField, PlanScreen
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakeLauncher, make_plan
+from tests.tui.fake_session import FakeLaunches, FakePorts, make_plan
 
 
 async def open_plan(driver: Driver) -> None:
@@ -41,9 +41,9 @@ async def test_enter_submits_the_plan_that_was_shown_and_opens_the_run() -> None
     async with opened() as driver:
         await open_plan(driver)
         await driver.press("enter")
-        await driver.until(lambda: driver.launcher.submitted, "submitted")
+        await driver.until(lambda: driver.ports.launches.submitted, "submitted")
         await driver.reaches("run")
-        assert [plan.recipe for plan in driver.launcher.submitted] == ["ddp"]
+        assert [plan.recipe for plan in driver.ports.launches.submitted] == ["ddp"]
         assert driver.session.num_refreshes == 1
 
 
@@ -52,7 +52,7 @@ async def test_keys_in_one_burst_submit_nothing() -> None:
         await driver.press("1", "enter", "enter")
         await driver.sees("submits exactly this script")
         await driver.press("enter")
-        assert driver.launcher.submitted == []
+        assert driver.ports.launches.submitted == []
         assert driver.place == "plan"
 
 
@@ -62,15 +62,15 @@ async def test_enter_before_the_plan_is_made_submits_nothing() -> None:
     def wait_for_gate() -> None:
         gate.wait(10)
 
-    launcher = FakeLauncher(before_prepare=wait_for_gate)
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(launches=FakeLaunches(before_prepare=wait_for_gate))
+    async with opened(ports=ports) as driver:
         await driver.press("2")
         await driver.sees("making the plan")
         driver.clock.turn(5)
         await driver.press("enter")
         gate.set()
         await driver.sees("submits exactly this script")
-        assert launcher.submitted == []
+        assert ports.launches.submitted == []
 
 
 async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
@@ -80,11 +80,11 @@ async def test_two_nodes_in_the_plan_are_two_nodes_in_the_script() -> None:
         await driver.sees("#SBATCH --nodes=2")
         await driver.sees("submits exactly this script")
         await driver.press("enter")
-        assert driver.launcher.submitted == []  # the changed plan was painted just now
+        assert driver.ports.launches.submitted == []  # the changed plan was painted just now
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
-        await driver.until(lambda: driver.launcher.submitted, "submitted")
-        assert driver.launcher.submitted[0].resources.num_nodes == 2
+        await driver.until(lambda: driver.ports.launches.submitted, "submitted")
+        assert driver.ports.launches.submitted[0].resources.num_nodes == 2
 
 
 async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mended() -> None:
@@ -94,7 +94,7 @@ async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mende
         await driver.sees("expected a whole number from 1")
         driver.clock.turn(1)
         await driver.press("enter")
-        assert driver.launcher.submitted == []
+        assert driver.ports.launches.submitted == []
         await driver.press("backspace", "3")
         await driver.sees("#SBATCH --nodes=3")
 
@@ -107,7 +107,7 @@ async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: 
         await driver.sees("#SBATCH --nodes=4")
         await driver.press(*["backspace"] * 8, again)
         await driver.until(
-            lambda: driver.launcher.requests[-1].num_nodes == int(again), f"{again} nodes are asked for"
+            lambda: driver.ports.launches.requests[-1].num_nodes == int(again), f"{again} nodes are asked for"
         )
         await driver.sees(f"#SBATCH --nodes={again}")
 
@@ -128,7 +128,9 @@ async def test_a_field_that_was_left_empty_shows_the_plans_own_value(is_plan_awa
 
 async def test_a_refused_submission_shows_slurms_own_words_and_stays() -> None:
     words = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
-    async with opened(launcher=FakeLauncher(refusal=UserError(words, "see `sacctmgr show assoc`"))) as driver:
+    async with opened(
+        ports=FakePorts(launches=FakeLaunches(refusal=UserError(words, "see `sacctmgr show assoc`")))
+    ) as driver:
         await open_plan(driver)
         await driver.press("enter")
         await driver.sees("Invalid account or account/partition combination")
@@ -141,7 +143,7 @@ async def test_escape_leaves_a_plan_with_nothing_done() -> None:
         await open_plan(driver)
         await driver.press("escape")
         assert driver.place == "cluster"
-        assert driver.launcher.submitted == []
+        assert driver.ports.launches.submitted == []
 
 
 async def test_tab_and_digits_in_one_packet_go_to_the_field_that_tab_chose() -> None:
@@ -151,7 +153,7 @@ async def test_tab_and_digits_in_one_packet_go_to_the_field_that_tab_chose() -> 
             driver.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await driver.sees("#SBATCH --nodes=2")
         await driver.sees("submits exactly this script")
-        request = driver.launcher.requests[-1]
+        request = driver.ports.launches.requests[-1]
         assert (request.num_nodes, request.nproc_per_node, request.time_limit_s) == (2, 3, 300)
 
 
@@ -165,7 +167,7 @@ RESERVATION = Refused(["reserved"], "reservation", [Choice("workshop", {"reserva
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
 async def test_a_refusal_moves_to_the_field_marks_it_and_offers_what_there_is(size: tuple[int, int]) -> None:
-    async with opened(launcher=FakeLauncher(refusals=[ACCOUNT]), size=size) as driver:
+    async with opened(ports=FakePorts(launches=FakeLaunches(refusals=[ACCOUNT])), size=size) as driver:
         await open_plan(driver)
         await driver.press("enter")
         await driver.sees("account: 1 lab  2 teaching")
@@ -179,49 +181,51 @@ async def test_a_refusal_moves_to_the_field_marks_it_and_offers_what_there_is(si
 
 
 async def test_from_three_refusals_to_a_submission_it_takes_six_keys() -> None:
-    launcher = FakeLauncher(refusals=[ACCOUNT, GRES, RESERVATION])
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(launches=FakeLaunches(refusals=[ACCOUNT, GRES, RESERVATION]))
+    async with opened(ports=ports) as driver:
         await open_plan(driver)
         await driver.press("enter")
         for offer, digit in (("2 teaching", "2"), ("1 a100", "1"), ("1 workshop", "1")):
             await driver.sees(offer)
             await driver.press(digit)
             await submit(driver)
-        await driver.until(lambda: launcher.submitted, "submitted")
-        request = launcher.submitted[0].request
+        await driver.until(lambda: ports.launches.submitted, "submitted")
+        request = ports.launches.submitted[0].request
         assert (request.account, request.gpu_type, request.gpu_request, request.reservation) == (
             *("teaching", "a100", "gres", "workshop"),
         )
 
 
 async def test_what_was_typed_answers_as_well_and_a_digit_after_a_letter_is_a_digit() -> None:
-    launcher = FakeLauncher(refusals=[ACCOUNT])
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(launches=FakeLaunches(refusals=[ACCOUNT]))
+    async with opened(ports=ports) as driver:
         await open_plan(driver)
         await driver.press("enter")
         await driver.sees("2 teaching")
         await driver.press("m", "1", "2")
         await submit(driver)
-        await driver.until(lambda: launcher.submitted, "submitted")
-        assert launcher.submitted[0].request.account == "m12"
+        await driver.until(lambda: ports.launches.submitted, "submitted")
+        assert ports.launches.submitted[0].request.account == "m12"
 
 
 async def test_a_choice_can_take_out_what_the_config_has() -> None:
     without = Refused(["expired"], "reservation", [Choice("none", {"reservation": ""})])
-    launcher = FakeLauncher(refusals=[without])
-    async with opened(launcher=launcher) as driver:
+    ports = FakePorts(launches=FakeLaunches(refusals=[without]))
+    async with opened(ports=ports) as driver:
         await open_plan(driver)
         await driver.press("enter")
         await driver.sees("1 none")
         await driver.press("1")
         await submit(driver)
-        await driver.until(lambda: launcher.submitted, "submitted")
-        assert launcher.submitted[0].request.reservation == ""
+        await driver.until(lambda: ports.launches.submitted, "submitted")
+        assert ports.launches.submitted[0].request.reservation == ""
 
 
 async def test_a_refusal_that_names_no_field_is_shown_whole_and_nothing_is_marked() -> None:
     words = [f"line {number} \x1b[31mof the site" for number in range(20)]
-    async with opened(launcher=FakeLauncher(refusals=[Refused(words)]), size=(80, 24)) as driver:
+    async with opened(
+        ports=FakePorts(launches=FakeLaunches(refusals=[Refused(words)])), size=(80, 24)
+    ) as driver:
         await open_plan(driver)
         await driver.press("enter")
         await driver.sees("line 0 ␛[31mof the site")
@@ -239,7 +243,7 @@ async def test_a_key_and_a_tick_that_come_before_the_screen_is_composed_do_no_ha
         assert driver.place == "cluster"
 
 
-class NoDefaultLauncher(FakeLauncher):
+class NoDefaultLaunches(FakeLaunches):
     """A cluster without a default partition."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
@@ -253,24 +257,24 @@ class NoDefaultLauncher(FakeLauncher):
 async def test_a_launch_that_cannot_be_planned_is_mended_in_the_field_that_the_refusal_names(
     size: tuple[int, int],
 ) -> None:
-    async with opened(launcher=NoDefaultLauncher(), size=size) as driver:
+    async with opened(ports=FakePorts(launches=NoDefaultLaunches()), size=size) as driver:
         await driver.press("2")
         await driver.sees("--partition: one of cpu, gpu")
         await driver.until(lambda: isinstance(driver.app.focused, PlanField), "a field has the focus")
         assert "✖partition" in driver.text()
         await driver.press("enter")
-        assert driver.launcher.submitted == []
+        assert driver.ports.launches.submitted == []
         await driver.press("g", "p", "u")
         await driver.sees("optimizer")  # the recipe's parameters are known with the plan
         field = driver.app.focused
         assert isinstance(field, PlanField)
         assert (field.field.name, field.value) == ("partition", "gpu")
         await submit(driver)
-        await driver.until(lambda: driver.launcher.submitted, "submitted")
-        assert driver.launcher.submitted[0].request.partition == "gpu"
+        await driver.until(lambda: driver.ports.launches.submitted, "submitted")
+        assert driver.ports.launches.submitted[0].request.partition == "gpu"
 
 
-class LockedLauncher(FakeLauncher):
+class LockedLaunches(FakeLaunches):
     """The site has locked the partition and the account."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
@@ -279,7 +283,7 @@ class LockedLauncher(FakeLauncher):
 
 
 async def test_a_locked_field_shows_the_sites_reason_and_cannot_be_edited() -> None:
-    async with opened(launcher=LockedLauncher(refusals=[ACCOUNT])) as driver:
+    async with opened(ports=FakePorts(launches=LockedLaunches(refusals=[ACCOUNT]))) as driver:
         await open_plan(driver)
         text = driver.text()
         assert "▪partition" in text

@@ -55,8 +55,8 @@ async def test_enter_in_the_form_opens_the_plan_with_its_values_and_enter_submit
         await driver.sees("submits exactly this script")
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("enter")
-        await driver.until(lambda: driver.launcher.submitted, "submitted")
-        assert driver.launcher.submitted[0].parameters["lr"] == 0.3
+        await driver.until(lambda: driver.ports.launches.submitted, "submitted")
+        assert driver.ports.launches.submitted[0].parameters["lr"] == 0.3
 
 
 async def test_a_user_s_own_recipe_is_launched_by_its_path() -> None:
@@ -65,8 +65,8 @@ async def test_a_user_s_own_recipe_is_launched_by_its_path() -> None:
         await driver.sees("ddp (yours)")
         await driver.press("G", "enter")
         await driver.reaches("plan")
-        await driver.until(lambda: driver.launcher.requests, "asked for a plan")
-        assert driver.launcher.requests[-1].recipe == "/home/ada/my-ddp/ddp.toml"
+        await driver.until(lambda: driver.ports.launches.requests, "asked for a plan")
+        assert driver.ports.launches.requests[-1].recipe == "/home/ada/my-ddp/ddp.toml"
 
 
 async def test_esc_leaves_the_form_first_and_then_the_screen() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pkgutil
+from pathlib import Path
 
 import pytest
 
+from coach.config import Settings
 from coach.tui import screen_specs, screens
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.keys.table import KEYS
+from coach.tui.live_ports import LiveQuestions, Reach, live_ports
+from coach.tui.messages import Request
+from coach.tui.question import Question
 from coach.tui.screen_specs import HOME, SCREENS, SHOWS, Follows, ScreenSpec, by_name
 from tests.tui.driving import opened
 
@@ -48,3 +53,19 @@ async def test_a_new_screen_needs_its_file_its_renderer_and_one_line(monkeypatch
         await driver.reaches("plan")
         await driver.press("escape", "escape")
         await driver.reaches(HOME.name)
+
+
+def all_requests(kind: type[Request] = Request) -> set[type[Request]]:
+    return {found for each in kind.__subclasses__() for found in {each, *all_requests(each)}}
+
+
+async def test_every_request_of_a_screen_has_one_controller_that_answers_it() -> None:
+    async with opened() as driver:
+        assert driver.app.handlers.keys() == all_requests()
+
+
+def test_every_question_has_its_answer_in_the_wiring() -> None:
+    settings = Settings(Path("/runs"), Path("/cache"), Path("/config"))
+    questions = live_ports(Reach(settings, {}), "slurm", "slurm").questions
+    assert isinstance(questions, LiveQuestions)
+    assert questions.table.keys() == set(Question)

@@ -10,7 +10,15 @@ from coach.model.training.stacks import StacksPlan
 from coach.tui.key_guard import GUARD_S
 from coach.tui.mode import Mode
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import RUN_ID, FakeLauncher, FakeSession, make_job, make_run, make_snapshot
+from tests.tui.fake_session import (
+    RUN_ID,
+    FakePorts,
+    FakeSession,
+    FakeStacks,
+    make_job,
+    make_run,
+    make_snapshot,
+)
 
 OWN = FakeSession(make_snapshot(jobs=(make_job("21"),), runs=()))
 
@@ -32,7 +40,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_at_once_for_a_run() ->
         await driver.sees("rank 3: seen by faulthandler (not by py-spy: ptrace is refused here)")
         await driver.sees("S takes them again")
         await driver.press("S")
-        await driver.until(lambda: len(driver.launcher.asked) == 2, "taken again")
+        await driver.until(lambda: len(driver.ports.stacks.taken) == 2, "taken again")
         await driver.press("escape")
         await driver.reaches("run")
 
@@ -40,19 +48,19 @@ async def test_the_rank_that_the_others_wait_for_is_named_at_once_for_a_run() ->
 async def test_stacks_are_taken_also_while_the_help_lies_on_top() -> None:
     gate = threading.Event()
 
-    class SlowLauncher(FakeLauncher):
+    class SlowStacks(FakeStacks):
         def plan_stacks(self, target: str) -> StacksPlan:
             gate.wait(5)
             return super().plan_stacks(target)
 
-    async with opened(launcher=SlowLauncher()) as driver:
+    async with opened(ports=FakePorts(stacks=SlowStacks())) as driver:
         await on_the_run(driver)
         await driver.press("S")
         await driver.reaches("stacks")
         await driver.press("question_mark")
         await driver.reaches("help")
         gate.set()
-        await driver.until(lambda: len(driver.launcher.asked) == 1, "taken")
+        await driver.until(lambda: len(driver.ports.stacks.taken) == 1, "taken")
         await driver.press("escape")
         await driver.sees("rank 3 is in DataLoader.__next__")
 
@@ -65,21 +73,23 @@ async def test_a_job_that_coach_did_not_launch_is_entered_after_y_alone() -> Non
         await driver.sees("$ srun --jobid=21 --overlap python stacks")
         await driver.sees("one row to its accounting")
         await driver.press("enter", "y")
-        assert driver.launcher.asked.count("srun --jobid=21 --overlap python stacks") == 0
+        assert driver.ports.stacks.taken.count("srun --jobid=21 --overlap python stacks") == 0
         driver.clock.turn(GUARD_S + 0.1)
         await driver.press("y")
         await driver.sees("rank 3 is in DataLoader.__next__")
         await driver.press("y")
-        assert driver.launcher.asked.count("srun --jobid=21 --overlap python stacks") == 1
+        assert driver.ports.stacks.taken.count("srun --jobid=21 --overlap python stacks") == 1
 
 
 async def test_on_a_small_screen_the_answer_stands_first_and_what_slurm_refuses_is_said_whole() -> None:
-    launcher = FakeLauncher(refusal=UserError("job 17: no stacks: srun: error: Slurm job 17 has expired"))
-    async with opened(launcher=launcher, size=(80, 24)) as driver:
+    ports = FakePorts(
+        stacks=FakeStacks(refusal=UserError("job 17: no stacks: srun: error: Slurm job 17 has expired"))
+    )
+    async with opened(ports=ports, size=(80, 24)) as driver:
         await on_the_run(driver)
         await driver.press("S")
         await driver.sees("Slurm job 17 has expired")
-        launcher.refusal = None
+        ports.stacks.refusal = None
         await driver.press("S")
         await driver.sees("ranks 0-2 wait in all_reduce; rank 3 is in DataLoader.__next__")
 

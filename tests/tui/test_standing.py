@@ -7,10 +7,11 @@ from pathlib import Path
 
 from coach.config import Lock, Settings
 from coach.tui.app import CoachApp
+from coach.tui.live_ports import Reach
 from coach.tui.mode import Mode
-from coach.tui.wiring import LiveLauncher, Opening, _standing
+from coach.tui.wiring import Opening, _standing
 from tests.tui.driving import Clock, Driver
-from tests.tui.fake_session import FakeLauncher, FakeSession, make_snapshot
+from tests.tui.fake_session import FakePorts, FakeSession, make_snapshot
 
 SETTINGS = Settings(Path("/r"), Path("/c"), Path("/d"))
 CLOSED = replace(
@@ -30,22 +31,22 @@ def test_a_site_that_closes_takes_the_launch_keys_away_and_says_why() -> None:
 
 
 async def test_an_open_coach_goes_read_only_and_back_with_the_settings() -> None:
-    live = LiveLauncher(SETTINGS, {})
-    session, launcher, clock = FakeSession(make_snapshot()), FakeLauncher(), Clock()
+    reach = Reach(SETTINGS, {})
+    session, ports, clock = FakeSession(make_snapshot()), FakePorts(), Clock()
     opening = Opening(
-        session, launcher, Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(live.settings, False)
+        session, ports.ports(), Mode.LIVE, "ada", "slurm", "slurm", lambda: _standing(reach.settings, False)
     )
     app = CoachApp(opening, clock)
     async with app.run_test(size=(120, 36)) as pilot:
-        driver = Driver(app, pilot, session, launcher, clock)
+        driver = Driver(app, pilot, session, ports, clock)
         await driver.until(lambda: app.context.launch_keys, "the recipes")
-        live.use(CLOSED)
+        reach.use(CLOSED)
         session.push(make_snapshot())
         await driver.until(lambda: app.context.mode is Mode.READONLY, "the site's word")
         await driver.press("1")
         await driver.sees("an exam is on")
-        assert launcher.requests == []
-        live.use(SETTINGS)
+        assert ports.launches.requests == []
+        reach.use(SETTINGS)
         session.push(make_snapshot())
         await driver.until(lambda: app.context.mode is Mode.LIVE, "the site has opened again")
         await driver.press("1")

@@ -13,7 +13,7 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakeLauncher, FakeSession, make_job, make_snapshot
+from tests.tui.fake_session import FakePorts, FakeQuestions, FakeSession, make_job, make_snapshot
 
 
 def ids(driver: Driver) -> list[str]:
@@ -164,7 +164,7 @@ async def test_the_history_is_filtered_and_sorted_by_its_own_words() -> None:
         PastJob(make_job("8", state="FAILED", exit_code=1, num_gpus=2), Efficiency(gpu_pct=3.0)),
         PastJob(make_job("9", state="COMPLETED"), source="seen"),
     )
-    async with opened(launcher=FakeLauncher(past=PastJobs(ended, (), 0))) as driver:
+    async with opened(ports=FakePorts(questions=FakeQuestions(past=PastJobs(ended, (), 0)))) as driver:
         await driver.press("H", "slash")
         await type_in(driver, "use_gpu:<30")
         await driver.press("enter")

@@ -17,7 +17,7 @@ from coach.model.snapshot import Snapshot
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
 from coach.tui.keys.table import bindings_of, keys_of, reason_off
-from coach.tui.messages import ScreenAsked, ScreenShown, Wanted
+from coach.tui.messages import Request, ScreenShown, Wanted
 from coach.tui.question import Question
 from coach.tui.render.finding import fix_word
 from coach.tui.render.findings import withheld_line, worst_line
@@ -53,7 +53,7 @@ class CoachScreen(Screen[None]):
         self.crumbs = crumbs
 
     def post_message(self, message: Message) -> bool:
-        if isinstance(message, ScreenAsked):
+        if isinstance(message, Request):
             message.asked_by = self
         return super().post_message(message)
 

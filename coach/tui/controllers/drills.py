@@ -1,48 +1,59 @@
-"""Drills on the screens: the list of them, the short list of one, and what was told of the answer."""
+"""Drills: the list of them, how far a learner is with one, and the answer that is judged."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from coach.tui import messages
-from coach.tui.controllers.questions import AnsweringApp
+from coach.tui.controllers.handlers import Handlers
+from coach.tui.ports import DrillPort
+from coach.tui.stage import Stage
 from coach.workflows.teaching.drill_answer import Judgement
 
+if TYPE_CHECKING:
+    from coach.tui.screens.answer import AnswerScreen
+    from coach.tui.screens.drills import DrillsScreen
 
-class DrillingApp(AnsweringApp):
-    """The part of the app that trains its user."""
 
-    def on_drills_wanted(self, message: messages.DrillsWanted) -> None:
-        from coach.tui.screens.drills import DrillsScreen
+class Drills:
+    """Answers the screens that train their user."""
 
-        screen = message.asked_by
-        if not isinstance(screen, DrillsScreen):
+    def __init__(self, stage: Stage, drills: DrillPort) -> None:
+        self._stage = stage
+        self._port = drills
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            messages.DrillsWanted: self._read,
+            messages.JudgementWanted: self._read_judgement,
+            messages.AnswerGiven: self._judge,
+        }
+
+    def _read(self, message: messages.DrillsWanted) -> None:
+        screen: DrillsScreen | None = self._stage.asker(message)
+        if screen is None:
             return
-        self.desk.do(
-            partial(self.launcher.drills, self.backend),
+        self._stage.do(
+            self._port.drills,
             lambda found: screen.set_drills(*found) if screen.is_attached else None,
-            self._say,
+            self._stage.note,
         )
 
-    def on_answer_opened(self, message: messages.AnswerOpened) -> None:
-        if self._is_overtaken(message):
-            return
-        from coach.tui.screens.answer import AnswerScreen
+    def _read_judgement(self, message: messages.JudgementWanted) -> None:
+        screen: AnswerScreen | None = self._stage.asker(message)
+        if screen is not None:
+            self._stage.ask(screen, partial(self._port.judgement, message.run_id), screen.set_judgement)
 
-        screen = AnswerScreen(self.context, message.run_id)
-        self.push_screen(screen)
-        self._ask(screen, partial(self.launcher.judgement, message.run_id), screen.set_judgement)
-
-    def on_answer_given(self, message: messages.AnswerGiven) -> None:
-        from coach.tui.screens.answer import AnswerScreen
-
-        screen = self._asker(message, AnswerScreen)
+    def _judge(self, message: messages.AnswerGiven) -> None:
+        screen: AnswerScreen | None = self._stage.asker(message)
         if screen is None:
             return
 
         def show(judgement: Judgement) -> None:
-            self.context.session.refresh_soon()
+            self._stage.context.session.refresh_soon()
             if screen.is_attached:
                 screen.set_judgement(judgement)
 
-        self._change(screen, partial(self.launcher.answer_drill, message.run_id, message.cause), show)
+        self._stage.change(screen, partial(self._port.answer_drill, message.run_id, message.cause), show)

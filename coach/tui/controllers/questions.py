@@ -1,79 +1,74 @@
-"""Questions that are asked only when a screen shows their answer, and the screens that show it.
+"""Questions that are asked only when a screen shows their answer, and the report of the doctor.
 
-Apart from the actions: nothing here changes anything, so a question waits for no launch, and no launch waits for a question.
+Nothing here changes anything, so a question waits for no launch, and no launch waits for a question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from coach.model.errors import UserError
 from coach.tui import messages
-from coach.tui.controllers.job_actions import ActingApp
+from coach.tui.controllers.handlers import Handlers
 from coach.tui.mode import Mode
+from coach.tui.ports import QuestionPort
 from coach.tui.question import Asked, Question
-from coach.tui.worker import Worker
+from coach.tui.stage import Stage
+
+if TYPE_CHECKING:
+    from coach.tui.screens.doctor import DoctorScreen
 
 _OF_SLURM = (Question.PLACE_IN_QUEUE, Question.ALLOCATIONS, Question.STEP_USE)
 
 
-class AnsweringApp(ActingApp):
-    """The part of the app that asks on demand."""
+class Questions:
+    """Keeps the answers in the context, for all screens."""
 
-    def on_wanted(self, message: messages.Wanted) -> None:
-        context, question = self.context, message.question
+    def __init__(self, stage: Stage, questions: QuestionPort, backend: str) -> None:
+        self._stage = stage
+        self._port = questions
+        self._has_queue = backend != "local"
+
+    @property
+    def handlers(self) -> Handlers:
+        return {messages.Wanted: self._ask, messages.ReportWanted: self._examine}
+
+    def _ask(self, message: messages.Wanted) -> None:
+        context, question = self._stage.context, message.question
         known = context.answers[question]
         if known.is_under_way or (not message.is_anew and known.is_fresh(context.now_s)):
             return
         if context.mode in (Mode.REPLAY, Mode.DEMO):
-            self._answer(question, Asked(None, "this is a recording: it does not hold this", context.now_s))
+            self._keep(question, Asked(None, "this is a recording: it does not hold this", context.now_s))
             return
-        if self.backend == "local" and question in _OF_SLURM:
-            self._answer(question, Asked(None, "this machine has no queue", context.now_s))
+        if question in _OF_SLURM and not self._has_queue:
+            self._keep(question, Asked(None, "this machine has no queue", context.now_s))
             return
-        self._answer(question, Asked(known.value, None, known.time_s, is_under_way=True))
-        desk = Worker(lambda callback: self.post_message(messages.Done(callback)))
-        desk.do(
-            self._work(question),
-            lambda value: self._answer(question, Asked(value, None, context.now_s)),
-            lambda error: self._answer(
-                question, Asked(known.value, _said(error), known.time_s, failed_s=context.now_s)
+        self._keep(question, Asked(known.value, None, known.time_s, is_under_way=True))
+        self._stage.do_aside(
+            partial(self._port.answer, question),
+            lambda value: self._keep(question, Asked(value, None, context.now_s)),
+            lambda error: self._keep(
+                question, Asked(known.value, _whole(error), known.time_s, failed_s=context.now_s)
             ),
         )
-        desk.finish(timeout_s=0.0)  # its thread ends with the answer
 
-    def _work(self, question: Question) -> Callable[[], Any]:
-        launcher = self.launcher
-        if question is Question.PLACE_IN_QUEUE:
-            return launcher.place_in_queue
-        if question is Question.ALLOCATIONS:
-            return launcher.allocations
-        if question is Question.STEP_USE:
-            return launcher.step_use
-        if question is Question.COHORT:
-            return launcher.cohort
-        return lambda: launcher.past_jobs(self.backend)
+    def _keep(self, question: Question, asked: Asked[Any]) -> None:
+        self._stage.context.answers.by_question[question] = asked
+        if self._stage.top is not None and question in self._stage.top.questions:
+            self._stage.redraw()
 
-    def _answer(self, question: Question, asked: Asked[Any]) -> None:
-        self.context.answers.by_question[question] = asked
-        if self.top is not None and question in self.top.questions:
-            self.top.refresh_all()
-
-    def on_node_opened(self, message: messages.NodeOpened) -> None:
-        if self._is_overtaken(message):
+    def _examine(self, message: messages.ReportWanted) -> None:
+        screen: DoctorScreen | None = self._stage.asker(message)
+        if screen is None:
             return
-        from coach.tui.screens.node import NodeScreen
-
-        self.push_screen(NodeScreen(self.context, message.name))
-
-    def on_past_job_opened(self, message: messages.PastJobOpened) -> None:
-        if self._is_overtaken(message):
-            return
-        from coach.tui.screens.job import JobScreen
-
-        self.push_screen(JobScreen(self.context, message.past.job.job_id, message.past))
+        self._stage.do_aside(
+            self._port.examine,
+            lambda report: screen.set_report(report) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+        )
 
 
-def _said(error: UserError) -> str:
+def _whole(error: UserError) -> str:
     return error.message if error.hint is None else f"{error.message} ({error.hint})"

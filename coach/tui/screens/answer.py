@@ -9,7 +9,7 @@ from textual.widget import Widget
 from coach.tui.bases.decision import DecisionScreen
 from coach.tui.context import Context
 from coach.tui.keys.key import Key
-from coach.tui.messages import AnswerGiven
+from coach.tui.messages import AnswerGiven, JudgementWanted
 from coach.tui.render.drills import CHOICE_COLUMNS, GIVE_UP, choice_rows, judgement_lines
 from coach.tui.render.runs import short_id
 from coach.tui.render.text import line, muted
@@ -36,6 +36,7 @@ class AnswerScreen(DecisionScreen, screen="answer"):
 
     def on_mount(self) -> None:
         self.query_one("#choices").focus()
+        self.post_message(JudgementWanted(self.run_id))
 
     def set_judgement(self, judgement: Judgement) -> None:
         self._judgement = judgement

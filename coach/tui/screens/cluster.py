@@ -17,10 +17,10 @@ from coach.analysis.queueing.free_gpus import free_by_partition
 from coach.model.slurm.cluster import Job, Node
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.arrangement import Arranged
-from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
-from coach.tui.messages import Done, FindingsOpened, JobOpened, NodeOpened, RunOpened, ScreenShown
+from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job
+from coach.tui.messages import Done, ScreenOpened, ScreenShown
 from coach.tui.render.cluster import (
     NODE_COLUMNS,
     FreeGpus,
@@ -59,7 +59,7 @@ from coach.tui.widgets.lines import LinesView
 MAX_VERDICTS = 5
 
 
-class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
+class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
     """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes its room from the nodes, and
     neither focus nor cursor from anybody."""
 
@@ -74,6 +74,7 @@ class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
             NODE_COLUMNS,
         )
         super().__init__(context, ("cluster",), {"queue": self._queue_view, "nodes": self._node_view})
+        self.job_choice = JobChoice(self, self._chosen)
         self._unfolded: set[str] = set()
         self._wrong: dict[str, str] = {}
         """The targets of the jobs that went wrong, by the keys of their rows."""
@@ -194,7 +195,7 @@ class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
 
     def action_why(self) -> None:
         if self.queue.cursor_key is not None:
-            self.post_message(JobOpened(self.queue.cursor_key))
+            self.post_message(ScreenOpened("job", self.queue.cursor_key))
 
     def action_toggle_all(self) -> None:
         self.context.are_all_shown = not self.context.are_all_shown
@@ -204,10 +205,10 @@ class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
     def action_open(self) -> None:
         if self.focused is self.verdicts:
             if (target := self._wrong.get(self.verdicts.cursor_key or "")) is not None:
-                self.post_message(FindingsOpened(target))
+                self.post_message(ScreenOpened("finding", target))
             return
         if self.focused is self.nodes and self.nodes.cursor_key is not None:
-            self.post_message(NodeOpened(self.nodes.cursor_key))
+            self.post_message(ScreenOpened("node", self.nodes.cursor_key))
             return
         row = self._row()
         if row is None:
@@ -216,11 +217,11 @@ class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
         job, key = job_of(row), row_key(row)
         run = self.context.run_of_job(job.job_id)
         if run is not None and (self.context.user is None or is_own(job, self.context.user)):
-            self.post_message(RunOpened(run.run_id))
+            self.post_message(ScreenOpened("run", run.run_id))
         else:
-            self.post_message(JobOpened(key))
+            self.post_message(ScreenOpened("job", key))
 
-    def chosen(self) -> list[Chosen]:
+    def _chosen(self) -> list[Chosen]:
         if self.focused is not self.queue:
             return []
         marked, queue = self.queue.marked_keys, self._shown_queue()
@@ -231,7 +232,7 @@ class ClusterScreen(TableViewScreen, JobChoiceScreen, screen="cluster"):
         """What the row shows, and no task that a filter hides."""
         job, target = job_of(row), target_of(row, self.context.snapshot.jobs)
         is_array = is_part(job.job_id) and (target is None or target.isdecimal() or "[" in target)
-        chosen = self.choose_job(job, target or row_key(row), is_array=is_array)
+        chosen = choose_job(self.context, job, target or row_key(row), is_array=is_array)
         if target is not None or chosen.why_not_mine is not None:
             return chosen
         why = f"{job.job_id} is not all of job {group_id(job.job_id)}, and cannot be named by itself"

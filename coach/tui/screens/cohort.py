@@ -9,7 +9,7 @@ from textual.widget import Widget
 from coach.model.teaching.cohort import Cohort
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import RunOpened, Wanted
+from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.cohort import COHORT_COLUMNS, cohort_rows, cohort_title, row_key, verdict_lines
@@ -71,6 +71,6 @@ class CohortScreen(ListScreen, screen="cohort"):
             for each in person.runs:
                 if row_key(person, each.run_id) == key:
                     if self.context.run(each.run_id) is not None:
-                        self.post_message(RunOpened(each.run_id))
+                        self.post_message(ScreenOpened("run", each.run_id))
                     else:
                         self.note(f"only {person.user} can open it")

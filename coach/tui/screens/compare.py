@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
+from coach.analysis.comparing.two_runs import compare
 from coach.model.training.run import Run
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
+from coach.tui.render.compare import compare_lines
 from coach.tui.widgets.lines import LinesView
 
 
@@ -28,9 +30,6 @@ class CompareScreen(CoachScreen, screen="compare"):
         self.query_one("#body").focus()
 
     def show(self) -> None:
-        from coach.analysis.comparing.two_runs import compare
-        from coach.tui.render.compare import compare_lines
-
         targets, history = self.context.snapshot.targets, self.context.session.history
         before, after = targets.get(self._before), targets.get(self._after)
         result = None

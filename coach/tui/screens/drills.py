@@ -10,7 +10,7 @@ from coach.model.errors import UserError
 from coach.model.launching.launch import LaunchRequest
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import AnswerOpened, DrillsWanted, PlanOpened
+from coach.tui.messages import DrillsWanted, PlanOpened, ScreenOpened
 from coach.tui.render.drills import DRILL_COLUMNS, drill_lines, drill_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
@@ -80,7 +80,7 @@ class DrillsScreen(ListScreen, screen="drills"):
         if entry is None or entry.run is None:
             self.note("not launched yet: Enter launches it")
         else:
-            self.post_message(AnswerOpened(entry.run.run_id))
+            self.post_message(ScreenOpened("answer", entry.run.run_id))
 
     def on_keyed_table_moved(self) -> None:
         self.pane("#page").scroll_home(animate=False)

@@ -12,7 +12,7 @@ from coach.analysis.judging.ranking import RankedFinding, by_impact
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import FindingsOpened, Wanted
+from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Question
 from coach.tui.render.findings import FINDING_COLUMNS, finding_key, finding_rows
 from coach.tui.render.text import plural, printable
@@ -59,4 +59,4 @@ class FindingsScreen(ListScreen, screen="findings"):
         key = self.table.cursor_key
         target = next((each.target for each in self._found if finding_key(each) == key), None)
         if target is not None:
-            self.post_message(FindingsOpened(target))
+            self.post_message(ScreenOpened("finding", target))

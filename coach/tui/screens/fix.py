@@ -76,14 +76,14 @@ class FixScreen(DecisionScreen, screen="fix"):
     def action_next_fix(self) -> None:
         if not self.is_busy:
             self.work(_MAKING)
-            self.post_message(FixRequested(self.run_id, self.index + 1, is_trial=self._is_trial))
+            self.post_message(FixRequested(self.run_id, self.index + 1, is_trial=self._is_trial, stays=True))
 
     def action_toggle_trial(self) -> None:
         if not self.is_busy:
             self._is_trial = not self._is_trial
             self._choice = "keep" if self._is_trial else PARENT_CHOICES[0]
             self.work(_MAKING)
-            self.post_message(FixRequested(self.run_id, self.index, is_trial=self._is_trial))
+            self.post_message(FixRequested(self.run_id, self.index, is_trial=self._is_trial, stays=True))
 
     def action_confirm(self) -> None:
         if self._offer is None or not self.admits_key():

@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
+from coach.analysis.comparing.sweep_table import Group, group_of, member_of, table
+from coach.model.snapshot import TargetSnapshot
 from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
+from coach.tui.render.group import group_lines
 from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
@@ -21,8 +24,6 @@ class GroupScreen(CoachScreen, screen="group"):
 
     def __init__(self, context: Context, group_id: str) -> None:
         super().__init__(context, ("cluster", "sweep"))
-        from coach.analysis.comparing.sweep_table import group_of
-
         self._group_id = group_id
         self._runs = group_of(group_id, context.snapshot.runs)
         self.targets = tuple(run.run_id for run in self._runs[:MAX_FOLLOWED])
@@ -34,10 +35,6 @@ class GroupScreen(CoachScreen, screen="group"):
         self.query_one("#body").focus()
 
     def show(self) -> None:
-        from coach.analysis.comparing.sweep_table import Group, member_of, table
-        from coach.model.snapshot import TargetSnapshot
-        from coach.tui.render.group import group_lines
-
         members = []
         for listed in self._runs:
             run = self.context.run(listed.run_id) or listed

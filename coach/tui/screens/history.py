@@ -12,7 +12,7 @@ from coach.model.slurm.accounting import PastJob
 from coach.sources.slurm.node_sets import expand_nodes
 from coach.tui.bases.table_views import TableViewScreen
 from coach.tui.context import Context
-from coach.tui.messages import PastJobOpened, RunOpened, Wanted
+from coach.tui.messages import ScreenOpened, Wanted
 from coach.tui.question import Asked, Question
 from coach.tui.render.asked import asked_line
 from coach.tui.render.history import HISTORY_COLUMNS, history_rows, past_key
@@ -94,9 +94,9 @@ class HistoryScreen(TableViewScreen, screen="history"):
         if past is None:
             return
         if past.run_id is not None and self.context.run(past.run_id) is not None:
-            self.post_message(RunOpened(past.run_id))
+            self.post_message(ScreenOpened("run", past.run_id))
         else:
-            self.post_message(PastJobOpened(past))
+            self.post_message(ScreenOpened("job", past.job.job_id, past))
 
     def on_keyed_table_opened(self) -> None:
         self.action_open()

@@ -12,9 +12,10 @@ from coach.analysis.queueing.free_gpus import GpuSlot, allocation_map
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import GpuAllocation, Job, is_final
 from coach.sources.slurm.node_sets import expand_nodes
-from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
+from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
-from coach.tui.messages import FixRequested, GpusOpened, ScreenShown, Wanted
+from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_job
+from coach.tui.messages import FixRequested, ScreenOpened, ScreenShown, Wanted
 from coach.tui.mode import Mode
 from coach.tui.question import Question
 from coach.tui.render.asked import asked_line
@@ -28,12 +29,13 @@ from coach.tui.render.text import BLANK, Line, line, muted
 from coach.tui.widgets.lines import LinesView
 
 
-class JobScreen(JobChoiceScreen, screen="job"):
+class JobScreen(JobKeys, CoachScreen, screen="job"):
     """Facts first, then what is asked once: for a waiting job its place, for a running one its GPUs."""
 
     def __init__(self, context: Context, job_id: str, past: PastJob | None = None) -> None:
         """`past` is a job that has ended, which the queue no longer knows."""
         super().__init__(context, ("cluster", f"job {job_id}"))
+        self.job_choice = JobChoice(self, self._chosen)
         self._job_id = job_id
         self._past = past
         self._found: tuple[tuple[Job, ...], FoldedJob | None] = ((), None)
@@ -84,14 +86,14 @@ class JobScreen(JobChoiceScreen, screen="job"):
             self._found = (jobs, fold(found)[0] if found else None)
         return self._found[1]
 
-    def chosen(self) -> list[Chosen]:
+    def _chosen(self) -> list[Chosen]:
         folded = self._folded()
         if folded is None:
             return []
-        return [self.choose_job(folded.job, self._job_id, is_array=len(folded.parts) > 1)]
+        return [choose_job(self.context, folded.job, self._job_id, is_array=len(folded.parts) > 1)]
 
     def action_gpus(self) -> None:
-        run, chosen = self.context.run_of_job(self._job_id), self.chosen()
+        run, chosen = self.context.run_of_job(self._job_id), self._chosen()
         if not chosen:
             self.note("this job is no longer in the queue")
         elif chosen[0].why_not_mine is not None:
@@ -99,7 +101,9 @@ class JobScreen(JobChoiceScreen, screen="job"):
         elif chosen[0].is_array:
             self.note("each task of an array has GPUs of its own: u in the queue shows the tasks")
         else:
-            self.post_message(GpusOpened(run.run_id if run is not None else self._job_id, self.crumbs[-1]))
+            self.post_message(
+                ScreenOpened("gpus", run.run_id if run is not None else self._job_id, self.crumbs[-1])
+            )
 
     def action_fix(self) -> None:
         if self.is_off("fix"):

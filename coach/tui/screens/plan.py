@@ -123,10 +123,11 @@ class PlanRow(Horizontal):
 class PlanScreen(DecisionScreen, screen="plan"):
     """Every edit makes the plan again; what is submitted is what is shown."""
 
-    def __init__(self, context: Context, title: str) -> None:
+    def __init__(self, context: Context, title: str, draft: LaunchRequest | None = None) -> None:
+        """`draft` is what is asked for at first. When no plan can be made of it, it can be changed all the same."""
         super().__init__(context, ("cluster", title), "making the plan…")
         self.plan: Plan | None = None
-        self._request: LaunchRequest | None = None
+        self._request = draft
         self._edit = 0
 
     def compose_body(self) -> Iterator[Widget]:
@@ -148,10 +149,6 @@ class PlanScreen(DecisionScreen, screen="plan"):
     def edit(self) -> int:
         """Counts the edits: a plan made for an older one is not shown."""
         return self._edit
-
-    def draft(self, request: LaunchRequest) -> None:
-        """What is asked for at first. When no plan can be made of it, it can be changed all the same."""
-        self._request = request
 
     async def set_plan(self, plan: Plan, request: LaunchRequest, edit: int) -> None:
         if edit != self._edit:

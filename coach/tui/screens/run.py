@@ -10,18 +10,11 @@ from textual.widget import Widget
 from coach.analysis.comparing.steady_state import newest_step
 from coach.analysis.judging.no_finding import why_no_fix
 from coach.model.snapshot import TargetSnapshot
-from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
+from coach.tui.bases.screen import CoachScreen
 from coach.tui.context import Context
+from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
 from coach.tui.keys.key import Key
-from coach.tui.messages import (
-    AnswerOpened,
-    CompareOpened,
-    FindingsOpened,
-    FixRequested,
-    GpusOpened,
-    GroupOpened,
-    JobOpened,
-)
+from coach.tui.messages import FixRequested, ScreenOpened
 from coach.tui.mode import Mode
 from coach.tui.render.finding import findings_lines
 from coach.tui.render.nodes import node_lines, rank_lines
@@ -41,11 +34,12 @@ from coach.tui.widgets.log_tail import LogView
 WIDE = 110
 
 
-class RunScreen(JobChoiceScreen, screen="run"):
+class RunScreen(JobKeys, CoachScreen, screen="run"):
     """One run, live."""
 
     def __init__(self, context: Context, run_id: str) -> None:
         super().__init__(context, ("cluster", f"run {short_id(run_id)}"))
+        self.job_choice = JobChoice(self, self._chosen)
         self.run_id = run_id
         self.targets = (run_id,)
         self._log: str | None = None
@@ -117,7 +111,7 @@ class RunScreen(JobChoiceScreen, screen="run"):
         self.query_one("#log").focus()
 
     def action_open(self) -> None:
-        self.post_message(FindingsOpened(self.run_id))
+        self.post_message(ScreenOpened("finding", self.run_id))
 
     def keys(self) -> tuple[Key, ...]:
         run, keys = self.context.run(self.run_id), super().keys()
@@ -129,10 +123,10 @@ class RunScreen(JobChoiceScreen, screen="run"):
         if run is None or run.drill is None:
             self.note("this is no drill: P lists them")
         else:
-            self.post_message(AnswerOpened(self.run_id))
+            self.post_message(ScreenOpened("answer", self.run_id))
 
     def action_gpus(self) -> None:
-        self.post_message(GpusOpened(self.run_id, self.crumbs[-1]))
+        self.post_message(ScreenOpened("gpus", self.run_id, self.crumbs[-1]))
 
     def action_fix(self) -> None:
         if self.is_off("fix"):
@@ -142,7 +136,7 @@ class RunScreen(JobChoiceScreen, screen="run"):
         if any(fix.changes for fix in fixes):
             self.post_message(FixRequested(self.run_id))
         elif fixes:
-            self.post_message(FindingsOpened(self.run_id))
+            self.post_message(ScreenOpened("finding", self.run_id))
         else:
             self.note(why_no_fix(diagnosis))
 
@@ -150,24 +144,24 @@ class RunScreen(JobChoiceScreen, screen="run"):
         run = self.context.run(self.run_id)
         children = [r.run_id for r in self.context.snapshot.runs if r.parent_run_id == self.run_id]
         if run is not None and run.parent_run_id:
-            self.post_message(CompareOpened(run.parent_run_id, self.run_id))
+            self.post_message(ScreenOpened("compare", run.parent_run_id, self.run_id))
         elif children:
-            self.post_message(CompareOpened(self.run_id, max(children)))
+            self.post_message(ScreenOpened("compare", self.run_id, max(children)))
         elif run is not None and run.sweep is not None:
-            self.post_message(GroupOpened(run.sweep.group_id))
+            self.post_message(ScreenOpened("group", run.sweep.group_id))
         else:
             self.note("no parent or child to compare with; m on the Runs screen marks two runs")
 
     def action_why(self) -> None:
         run = self.context.run(self.run_id)
         if run is not None and run.job_id is not None:
-            self.post_message(JobOpened(run.job_id))
+            self.post_message(ScreenOpened("job", run.job_id))
         else:
             self.note("this run has no job in the queue")
 
-    def chosen(self) -> list[Chosen]:
+    def _chosen(self) -> list[Chosen]:
         run = self.context.run(self.run_id)
-        return [self.choose_run(run)] if run is not None else []
+        return [choose_run(self.context, run)] if run is not None else []
 
     def action_zoom(self) -> None:
         if self.maximized is not None:

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 
 from textual.widget import Widget
 
-from coach.tui.bases.job_choice import Chosen, JobChoiceScreen
 from coach.tui.bases.list import ListScreen
 from coach.tui.context import Context
-from coach.tui.messages import CompareOpened, GroupOpened, RunOpened
+from coach.tui.job_choice import Chosen, JobChoice, JobKeys, choose_run
+from coach.tui.messages import ScreenOpened
 from coach.tui.render.runs import RUN_COLUMNS, run_rows
 from coach.tui.render.text import plural, printable
 from coach.tui.widgets.filter_line import FilterLine
 from coach.tui.widgets.keyed_table import KeyedTable
 
 
-class RunsScreen(ListScreen, JobChoiceScreen, screen="runs"):
+class RunsScreen(JobKeys, ListScreen, screen="runs"):
     """All runs under the runs root."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "runs"))
+        self.job_choice = JobChoice(self, self._chosen)
 
     def compose_body(self) -> Iterator[Widget]:
         yield KeyedTable(RUN_COLUMNS, id="runs")
@@ -51,7 +52,7 @@ class RunsScreen(ListScreen, JobChoiceScreen, screen="runs"):
 
     def action_open(self) -> None:
         if self.table.cursor_key is not None:
-            self.post_message(RunOpened(self.table.cursor_key))
+            self.post_message(ScreenOpened("run", self.table.cursor_key))
 
     def action_mark(self) -> None:
         run_id, marked = self.table.cursor_key, self.context.marked
@@ -68,16 +69,16 @@ class RunsScreen(ListScreen, JobChoiceScreen, screen="runs"):
         marked = self.context.marked
         if len(marked) == 2:
             before, after = sorted(marked)
-            self.post_message(CompareOpened(before, after))
+            self.post_message(ScreenOpened("compare", before, after))
             return
         run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
         if run is not None and run.parent_run_id:
-            self.post_message(CompareOpened(run.parent_run_id, run.run_id))
+            self.post_message(ScreenOpened("compare", run.parent_run_id, run.run_id))
         elif run is not None and run.sweep is not None:
-            self.post_message(GroupOpened(run.sweep.group_id))
+            self.post_message(ScreenOpened("group", run.sweep.group_id))
         else:
             self.note("m marks two runs to compare; a child run is compared with its parent")
 
-    def chosen(self) -> list[Chosen]:
+    def _chosen(self) -> list[Chosen]:
         run = self.context.run(self.table.cursor_key) if self.table.cursor_key else None
-        return [self.choose_run(run)] if run is not None else []
+        return [choose_run(self.context, run)] if run is not None else []

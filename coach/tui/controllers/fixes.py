@@ -1,0 +1,92 @@
+"""Fixes: what one would change, as a plan of a child run or as a diff of a foreign script, and the relaunch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coach.model.errors import UserError
+from coach.model.judging.finding import Diagnosis
+from coach.model.launching.launch import Submitted
+from coach.model.snapshot import TargetSnapshot
+from coach.tui import messages
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.controllers.handlers import Handlers
+from coach.tui.ports import FixPort
+from coach.tui.stage import Stage
+
+if TYPE_CHECKING:
+    from coach.tui.bases.decision import DecisionScreen
+    from coach.tui.screens.fix import FixScreen
+    from coach.tui.screens.foreign_fix import ForeignFixScreen
+
+
+class Fixes:
+    """Goes through the fixes of all findings of a run, primary first."""
+
+    def __init__(
+        self, stage: Stage, fixes: FixPort, show_launched: Callable[[CoachScreen, Submitted], object]
+    ) -> None:
+        self._stage = stage
+        self._port = fixes
+        self._show_launched = show_launched
+
+    @property
+    def handlers(self) -> Handlers:
+        return {messages.FixRequested: self._show, messages.RelaunchRequested: self._relaunch}
+
+    def _show(self, message: messages.FixRequested) -> None:
+        if self._stage.is_overtaken(message):
+            return
+        context = self._stage.context
+        run, diagnosis = context.run(message.run_id), context.diagnoses.get(message.run_id)
+        findings = diagnosis.findings if diagnosis is not None else ()
+        fixes = [(finding, fix) for finding in findings for fix in finding.fixes if fix.changes]
+        if run is None and diagnosis is not None:
+            self._show_foreign(message.run_id, diagnosis)
+            return
+        if run is not None and not fixes and any(finding.fixes for finding in findings):
+            self._stage.open("finding", message.run_id)
+            return
+        if run is None or not fixes:
+            self._stage.note(UserError("this run has no fix any more"))
+            return
+        index = message.index % len(fixes)
+        screen: FixScreen = (
+            self._stage.asker(message) if message.stays else self._stage.open("fix", message.run_id, index)
+        )
+        screen.index = index
+        history = context.session.history(message.run_id)
+        present = replace(run, state=context.state_of(run))
+        target = context.snapshot.targets.get(message.run_id) or TargetSnapshot(message.run_id, None)
+        finding, fix = fixes[index]
+        self._stage.ask(
+            screen,
+            lambda: self._port.offer_fix(present, finding, fix, target, history, message.is_trial),
+            screen.set_offer,
+        )
+
+    def _show_foreign(self, job_id: str, diagnosis: Diagnosis) -> None:
+        """Of a job that coach did not launch: its script, as it would have to be."""
+        context = self._stage.context
+        target = context.snapshot.targets.get(job_id)
+        if target is None or target.job is None:
+            self._stage.note(UserError("only a job has a batch script that could be changed"))
+            return
+        history = context.session.history(job_id)
+        screen: ForeignFixScreen = self._stage.open("foreign_fix", job_id)
+        self._stage.do(
+            lambda: self._port.foreign_fixes(target, history, diagnosis),
+            lambda found: screen.set_fixes(*found) if screen.is_attached else None,
+            lambda error: screen.refuse(error) if screen.is_attached else None,
+        )
+
+    def _relaunch(self, message: messages.RelaunchRequested) -> None:
+        screen: DecisionScreen | None = self._stage.asker(message)
+        if screen is not None:
+            self._stage.change(
+                screen,
+                lambda: self._port.relaunch(message.offer, message.parent_choice),
+                lambda done: self._show_launched(screen, done),
+            )

@@ -1,0 +1,139 @@
+"""Actions on jobs: a key names what to do, the screen says to which jobs, the app asks.
+
+What a screen knows already is said beside the keys, before anything is asked of Slurm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coach.analysis.jobs.eligible_jobs import why_not
+from coach.model.slurm.cluster import Job
+from coach.model.slurm.job_action import Verb
+from coach.model.training.run import Run
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
+from coach.tui.messages import ActionRequested, ScreenOpened
+from coach.tui.render.queue import is_own
+
+_ONE_AT_A_TIME = frozenset({Verb.RESUBMIT, Verb.SHELL, Verb.ATTACH})
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One job that is meant. `target` is its number, or the run's id."""
+
+    target: str
+    label: str
+    state: str | None
+    reason: str | None = None
+    is_array: bool = False
+    """Whether it stands for many tasks, of which each has a state of its own."""
+    why_not_mine: str | None = None
+
+
+class JobChoice:
+    """Asks the app to do to the chosen jobs what a key says, or says beside the keys why not."""
+
+    def __init__(self, screen: CoachScreen, chosen: Callable[[], Sequence[Chosen]]) -> None:
+        """`chosen` gives the selected jobs, else the one under the cursor."""
+        self._screen = screen
+        self._chosen = chosen
+
+    def act(self, verb: Verb) -> None:
+        if self._screen.is_off(verb.value):
+            return
+        chosen = self._chosen()
+        if not chosen:
+            self._screen.note("there is no job here: the cursor of the queue names one")
+        elif len(chosen) > 1 and verb in _ONE_AT_A_TIME:
+            self._screen.note("one job at a time: Esc clears the selection")
+        elif len(chosen) == 1 and (why := self._why_not(verb, chosen[0])) is not None:
+            self._screen.note(why)
+        else:
+            label = chosen[0].label if len(chosen) == 1 else ", ".join(each.target for each in chosen)
+            self._screen.post_message(ActionRequested(verb, [each.target for each in chosen], label))
+
+    def show_stacks(self) -> None:
+        """Where the ranks of the chosen job stand."""
+        if self._screen.is_off("stacks"):
+            return
+        chosen = self._chosen()
+        if len(chosen) != 1:
+            self._screen.note("S shows where the ranks of one job stand")
+        elif chosen[0].why_not_mine is not None:
+            self._screen.note(chosen[0].why_not_mine)
+        elif chosen[0].state != "RUNNING":
+            self._screen.note(f"{chosen[0].label}: only what is running has stacks")
+        else:
+            self._screen.post_message(ScreenOpened("stacks", chosen[0].target, chosen[0].label))
+
+    def show_log(self) -> None:
+        """The log of the chosen job."""
+        chosen = self._chosen()
+        if len(chosen) != 1:
+            self._screen.note("l shows the log of one job")
+        elif chosen[0].why_not_mine is not None:
+            self._screen.note(chosen[0].why_not_mine)
+        elif chosen[0].is_array:
+            self._screen.note("each task of an array has a log of its own: u shows the tasks")
+        else:
+            run = self._screen.context.run_of_job(chosen[0].target)
+            target = run.run_id if run is not None else chosen[0].target
+            self._screen.post_message(ScreenOpened("log", target, chosen[0].label))
+
+    def _why_not(self, verb: Verb, chosen: Chosen) -> str | None:
+        if chosen.why_not_mine is not None:
+            return chosen.why_not_mine
+        if verb is Verb.ATTACH and self._is_measured(chosen.target):
+            return f"{chosen.label}: a step in it measures it already"
+        if chosen.state is None or chosen.is_array:
+            return None
+        why = why_not(verb, chosen.state, chosen.reason)
+        return f"{chosen.label}: {why}" if why is not None else None
+
+    def _is_measured(self, target: str) -> bool:
+        """Whether a stream from inside of the job has begun, and has not ended."""
+        run = self._screen.context.run_of_job(target)
+        stream = self._screen.context.snapshot.sources.get(
+            f"stream:{run.run_id if run is not None else target}"
+        )
+        return stream is not None and stream.error is None
+
+
+class JobKeys:
+    """The actions behind the keys of jobs, for a screen that has a choice of them."""
+
+    job_choice: JobChoice
+
+    def action_act(self, name: str) -> None:
+        self.job_choice.act(Verb(name))
+
+    def action_stacks(self) -> None:
+        self.job_choice.show_stacks()
+
+    def action_open_log(self) -> None:
+        self.job_choice.show_log()
+
+
+def choose_job(context: Context, job: Job, target: str, *, is_array: bool = False) -> Chosen:
+    """A job of the queue, named by `target`."""
+    user = context.user
+    return Chosen(
+        target,
+        f"{job.job_id} {job.name} ({job.state})",
+        job.state,
+        job.reason,
+        is_array,
+        None if is_own(job, user) else f"job {job.job_id} is {job.user}'s, not yours",
+    )
+
+
+def choose_run(context: Context, run: Run) -> Chosen:
+    """The job of a run."""
+    state = context.state_of(run)
+    job = context.job(run.job_id)
+    standing = run.submission.words if run.submission is not None else "has no job yet"
+    why = None if run.job_id is not None else f"this run: {standing}"
+    return Chosen(run.run_id, f"{run.run_id} ({state})", state, job.reason if job else None, why_not_mine=why)

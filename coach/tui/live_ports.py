@@ -1,0 +1,386 @@
+"""The real workflows behind the screens' ports.
+
+A workflow is imported when it is first used, here and nowhere else in the screens, so that the first frame waits for none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coach.config import Settings
+from coach.model.errors import UserError
+from coach.model.judging.doctor_report import Report
+from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.launching.launch import LaunchRequest, Plan, Submitted
+from coach.model.slurm.job_action import JobAction, Outcome, Verb
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.run import Run
+from coach.model.training.stacks import Stacks, StacksPlan
+from coach.tui.ports import LaunchPort, Ports, RecipeKey, RelaunchOffer
+from coach.tui.question import Question
+
+if TYPE_CHECKING:
+    from coach.launch.resources import Site
+    from coach.lookback.history import History
+    from coach.model.slurm.cluster import GpuAllocation
+    from coach.model.teaching.cohort import Cohort
+    from coach.sources.slurm.overlap_step import StreamSource
+    from coach.workflows.jobs.ended_jobs import PastJobs
+    from coach.workflows.jobs.place_in_queue import PlaceInQueue
+    from coach.workflows.launching.foreign_fix import ForeignFixes
+    from coach.workflows.launching.recipes import Page
+    from coach.workflows.teaching.drill_answer import Judgement
+    from coach.workflows.teaching.drills import DrillEntry
+    from coach.workflows.watching.step_use import StepUses
+
+PAST_S = 7 * 86400.0
+MAX_PAST_JOBS = 200
+"""How far the history looks back, and how many jobs it shows."""
+SITE_AGE_S = 60.0
+"""How long what the cluster has is taken as known while a plan is changed."""
+
+
+class Reach:
+    """What all ports work with: the settings in force, the environment, commands and files, and what a person's own doing costs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        env: Mapping[str, str],
+        charge: Callable[[int], object] = lambda num_rpcs: None,
+    ) -> None:
+        """`charge` is told what everything costs that is asked of Slurm here; a person's own doing waits for nothing."""
+        from coach.sources.io import SystemIo, scrubbed_environment
+
+        def count(num_rpcs: int) -> bool:
+            charge(num_rpcs)
+            return True
+
+        self.settings = settings
+        self.env = env
+        self.charge = charge
+        self.io = SystemIo(
+            scrubbed_environment(env), timeout_s=settings.slurm_timeout_s, before_command=count
+        )
+
+    def use(self, settings: Settings) -> None:
+        """Go on by these settings. May be called from any thread."""
+        self.settings = settings
+
+
+def live_ports(reach: Reach, backend: str, place: str) -> Ports:
+    """`backend` is that of what is shown; `place` is what the doctor examines: a backend, or `auto`."""
+    launches = LiveLaunches(reach)
+    return Ports(
+        LiveRecipes(reach),
+        launches,
+        LiveFixes(reach, launches),
+        LiveJobActions(reach),
+        LiveStacks(reach),
+        LiveDrills(reach, backend),
+        LiveQuestions(reach, backend, place),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRecipes:
+    """Those of coach and of the user."""
+
+    _reach: Reach
+
+    def recipe_keys(self) -> tuple[RecipeKey, ...]:
+        from coach.workflows.launching.recipes import recipe_keys
+
+        return tuple(RecipeKey(key, name, title) for key, name, title in recipe_keys(self._reach.settings))
+
+    def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
+        from coach.workflows.launching.recipes import pages
+
+        return pages(self._reach.settings)
+
+
+class LiveLaunches:
+    """Remembers what the cluster has, for a minute: a plan is made anew with every edit."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._site: tuple[float, Site] | None = None
+        self._lost: dict[str, tuple[str, ...]] = {}
+        """Recipe → launches of it whose answer was lost, as they were when the cluster was looked at."""
+        self._previewed: tuple[tuple[str, str], Plan] | None = None
+        """The plan of a recipe's defaults, for which key it was made."""
+
+    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
+        from coach.launch.recipe import get_recipe
+        from coach.workflows.backend import resolve_backend
+        from coach.workflows.launching.prepare import interrupted_launches, look_at_site, with_defaults
+        from coach.workflows.launching.sweep import plan_all
+
+        request = with_defaults(request, self._reach.settings)
+        get_recipe(request.recipe)
+        backend = resolve_backend(request.backend, self._reach.env, self._reach.settings)
+        now_s = time.monotonic()
+        if (
+            run_id is None
+            or self._site is None
+            or now_s - self._site[0] > SITE_AGE_S
+            or self._site[1].backend != backend
+        ):
+            self._site = (now_s, look_at_site(backend, self._reach.io))
+            self._lost = {}
+        site = self._site[1]
+        if request.recipe not in self._lost:
+            self._lost[request.recipe] = interrupted_launches(
+                request, backend, self._reach.settings, self._reach.io
+            )
+        plan = plan_all(
+            request, self._reach.settings, self._reach.env, self._reach.io, site, self._reach.io.now(), run_id
+        )
+        return replace(plan, warnings=(*self._lost[request.recipe], *plan.warnings))
+
+    def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
+        from coach.workflows.launching.relaunch import script_diff
+
+        key = (request.recipe, request.backend)
+        if self._previewed is None or self._previewed[0] != key:
+            self._previewed = (key, self.prepare(replace(request, set={})))
+        base = self._previewed[1]
+        plan = self.prepare(request, base.run_id)
+        return script_diff(base.script, base.run_id, plan), plan.script
+
+    def submit(self, plan: Plan) -> Submitted:
+        from coach.workflows.launching.refusals import remember_answers
+        from coach.workflows.launching.sweep import submit
+
+        submitted = submit(plan, self._reach.settings, self._reach.env, self._reach.io)
+        self._reach.settings, notes = remember_answers(plan, self._reach.settings)
+        notes = tuple(line for each in submitted for line in each.notes) + notes
+        return replace(submitted[0], notes=notes)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFixes:
+    """Fixes of runs are launches, so they are planned as those are."""
+
+    _reach: Reach
+    _launches: LaunchPort
+
+    def offer_fix(
+        self,
+        run: Run,
+        finding: Finding,
+        fix: Fix,
+        target: TargetSnapshot,
+        history: History,
+        is_trial: bool = False,
+    ) -> RelaunchOffer:
+        from coach.analysis.comparing.steady_state import newest_step
+        from coach.analysis.comparing.two_runs import measure
+        from coach.model.slurm.cluster import is_final
+        from coach.workflows.jobs.lost_work import lost_of_run
+        from coach.workflows.launching.fix_offer import TRIAL_STEPS, as_trial, refuse_further, steps_of_whole
+        from coach.workflows.launching.relaunch import changes, request_for_fix, script_diff
+
+        request = request_for_fix(run, fix, finding.rule)
+        newest = newest_step(history)
+        if is_trial:
+            step_time = measure(target, history).step_time
+            seconds = step_time.value if step_time is not None else None
+            request = as_trial(request, TRIAL_STEPS, seconds, steps_of_whole(run, newest))
+        plan = self._launches.prepare(request)
+        refuse_further(plan, run, self._reach.settings, self._reach.io)
+        try:
+            script = (Path(run.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            script = ""
+        checkpoints = sorted(target.checkpoints, key=lambda checkpoint: checkpoint.step)
+        return RelaunchOffer(
+            run,
+            finding,
+            fix,
+            plan,
+            script_diff(script, run.run_id, plan),
+            changes(run, plan),
+            not is_final(run.state),
+            newest.step if newest is not None else None,
+            checkpoints[-1] if checkpoints else None,
+            lost_of_run(self._reach.io, run),
+        )
+
+    def foreign_fixes(
+        self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
+    ) -> tuple[ForeignFixes, tuple[str, ...]]:
+        from coach.workflows.jobs.lost_work import lost_of_job
+        from coach.workflows.judging.lazy_engine import rules_of
+        from coach.workflows.launching.foreign_fix import fixes_of_job
+
+        found = fixes_of_job(target, history, diagnosis, rules_of(self._reach.settings), self._reach.io)
+        job = target.job
+        is_running = job is not None and job.state == "RUNNING"
+        return found, lost_of_job(self._reach.io, job.job_id, None) if job is not None and is_running else ()
+
+    def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
+        from coach.workflows.launching.relaunch import ParentChoice, relaunch
+
+        choice = ParentChoice(parent_choice)
+        return relaunch(
+            offer.plan, offer.parent, choice, self._reach.settings, self._reach.env, self._reach.io
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJobActions:
+    """By the commands of Slurm, and by signals on the local backend."""
+
+    _reach: Reach
+
+    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
+        from coach.workflows.jobs.attach import plan_attach
+        from coach.workflows.jobs.job_actions import plan_action
+
+        if verb is Verb.ATTACH:
+            (target,) = targets
+            return plan_attach(target, self._reach.settings, self._reach.env, self._reach.io)
+        return plan_action(verb, targets, self._reach.settings, self._reach.env, self._reach.io, time_limit_s)
+
+    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
+        from coach.workflows.launching.resubmit import plan_resubmit
+
+        return plan_resubmit(target, self._reach.settings, self._reach.env, self._reach.io)
+
+    def perform(self, action: JobAction) -> Outcome:
+        from coach.workflows.jobs.job_actions import perform
+        from coach.workflows.launching.resubmit import perform_resubmit
+
+        self._reach.charge(1 + len(action.job_ids))
+        if action.verb is Verb.RESUBMIT:
+            return perform_resubmit(action, self._reach.env)
+        return perform(action, self._reach.env, self._reach.io.now())
+
+    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
+        from coach.sources.rpc_budget import cost_of
+        from coach.workflows.jobs.attach import begin_attach, streams
+
+        begin_attach(action, self._reach.settings)
+        self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
+        return streams(action, target, self._reach.env)
+
+    def open_shell(self, action: JobAction) -> int:
+        from coach.sources.rpc_budget import cost_of
+        from coach.workflows.jobs.job_actions import open_shell
+
+        self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
+        return open_shell(action, self._reach.env)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStacks:
+    """By a step inside of the job, or beside a run of this machine."""
+
+    _reach: Reach
+
+    def plan_stacks(self, target: str) -> StacksPlan:
+        from coach.workflows.jobs.stacks import plan_stacks
+
+        return plan_stacks(target, self._reach.settings, self._reach.env, self._reach.io)
+
+    def take_stacks(self, plan: StacksPlan) -> Stacks:
+        from coach.sources.rpc_budget import cost_of
+        from coach.workflows.jobs.stacks import take_stacks
+
+        self._reach.charge(cost_of(plan.argv))
+        return take_stacks(plan, self._reach.settings, self._reach.env)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDrills:
+    """Those that this place can show."""
+
+    _reach: Reach
+    _backend: str
+
+    def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
+        from coach.workflows.teaching.drills import known_drills
+
+        return known_drills(self._reach.settings, self._reach.io, self._backend)
+
+    def judgement(self, run_id: str) -> Judgement:
+        from coach.sources.machine.user import user_name
+        from coach.workflows.teaching.drill_answer import read_judgement
+
+        return read_judgement(run_id, self._reach.settings, self._reach.io, user_name())
+
+    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
+        from coach.sources.machine.user import user_name
+        from coach.workflows.teaching.drill_answer import answer_drill
+
+        return answer_drill(run_id, cause, self._reach.settings, self._reach.io, user_name())
+
+
+class LiveQuestions:
+    """A new question is one line in the table, and its function."""
+
+    def __init__(self, reach: Reach, backend: str, place: str) -> None:
+        self._reach = reach
+        self._backend = backend
+        self._place = place
+        self.table: Mapping[Question, Callable[[], Any]] = {
+            Question.PLACE_IN_QUEUE: self._place_in_queue,
+            Question.ALLOCATIONS: self._allocations,
+            Question.STEP_USE: self._step_use,
+            Question.PAST_JOBS: self._past_jobs,
+            Question.COHORT: self._cohort,
+        }
+
+    def answer(self, question: Question) -> Any:
+        return self.table[question]()
+
+    def _place_in_queue(self) -> PlaceInQueue:
+        from coach.sources.machine.user import user_name
+        from coach.workflows.jobs.place_in_queue import read_place
+
+        return read_place(self._reach.io, user_name())
+
+    def _allocations(self) -> tuple[GpuAllocation, ...]:
+        from coach.sources.slurm.client import Client
+        from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
+
+        answer = Client(self._reach.io).ask(ALLOCATIONS_QUERY)
+        if answer.error is not None:
+            raise UserError(answer.error)
+        return parse_allocations(answer.text)[0]
+
+    def _step_use(self) -> StepUses:
+        from coach.sources.machine.user import user_name
+        from coach.workflows.watching.step_use import read_step_use
+
+        return read_step_use(self._reach.io, user_name())
+
+    def _cohort(self) -> Cohort:
+        from coach.workflows.teaching.cohort import read_cohort
+
+        return read_cohort(self._reach.settings)
+
+    def _past_jobs(self) -> PastJobs:
+        from coach.sources.machine.user import user_name
+        from coach.workflows.jobs.ended_jobs import read_past_jobs
+
+        return read_past_jobs(
+            self._reach.settings,
+            self._reach.io,
+            user_name(),
+            self._backend,
+            past_s=PAST_S,
+            limit=MAX_PAST_JOBS,
+        )
+
+    def examine(self) -> Report:
+        from coach.sources.machine.terminal import read_terminal
+        from coach.workflows.doctor import examine, with_backend
+
+        settings = with_backend(self._reach.settings, self._place)
+        return examine(settings, self._reach.env, self._reach.io, read_terminal(self._reach.env))

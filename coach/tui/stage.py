@@ -1,0 +1,138 @@
+"""What controllers may do with the screens: open and close one, say something beside the keys, bring an answer back.
+
+Controllers are given this instead of the app, so that what one of them can do is seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from textual.app import App, ScreenStackError
+
+from coach.model.errors import UserError
+from coach.tui.bases.decision import DecisionScreen
+from coach.tui.bases.screen import CoachScreen
+from coach.tui.context import Context
+from coach.tui.messages import Done, Request
+from coach.tui.mode import Mode
+from coach.tui.screen_specs import by_name
+from coach.tui.worker import FINISH_TIMEOUT_S, Worker
+
+T = TypeVar("T")
+READ_ONLY = UserError("coach was opened read-only, or on a recording: nothing can be launched or changed")
+
+
+class Stage:
+    """The stack of screens, and the thread that works for them."""
+
+    def __init__(self, app: App[None], context: Context) -> None:
+        self._app = app
+        self.context = context
+        self._worker = Worker(self._deliver)
+        self.is_lent = False
+        """True while a shell has the terminal: then nothing is drawn."""
+
+    def _deliver(self, callback: Callable[[], object]) -> None:
+        self._app.post_message(Done(callback))
+
+    # Screens
+
+    @property
+    def top(self) -> CoachScreen | None:
+        """The screen on top, if it is one of ours."""
+        try:
+            screen = self._app.screen
+        except ScreenStackError:  # the clock ticks and data arrive also while the last screen closes
+            return None
+        return screen if isinstance(screen, CoachScreen) else None
+
+    def open(self, name: str, *arguments: Any) -> Any:
+        """Open a new screen by the name it is declared with. Returns the screen."""
+        screen = by_name()[name].load()(self.context, *arguments)
+        self._app.push_screen(screen)
+        return screen
+
+    def close(self, screen: CoachScreen) -> bool:
+        """Close a screen that is done with: at once if it is on top (returns True), else when it comes to the top."""
+        if self._app.screen is screen:
+            self._app.pop_screen()
+            return True
+        if isinstance(screen, DecisionScreen):
+            screen.is_done = True
+        return False
+
+    def is_overtaken(self, request: Request) -> bool:
+        """True if another screen has opened since the key was pressed: in one packet, `x⏎⏎⏎` asks once and opens nothing."""
+        return request.asked_by is not self._app.screen
+
+    def asker(self, request: Request) -> Any:
+        """The screen that asked, under whatever lies on top of it, as long as it stands; else None."""
+        screen = request.asked_by
+        return screen if isinstance(screen, CoachScreen) and screen.is_attached else None
+
+    def note(self, error: UserError) -> None:
+        """Say beside the keys of the screen on top what went wrong."""
+        if self.top is not None:
+            self.top.note(error.message)
+
+    def tell(self, words: str) -> None:
+        """Say what came of something, once the screens have been painted."""
+        self._app.call_after_refresh(self.note, UserError(words))
+
+    def redraw(self) -> None:
+        """Draw the screen on top again."""
+        if self.top is not None:
+            self.top.refresh_all()
+
+    @contextmanager
+    def lent_terminal(self) -> Iterator[None]:
+        """Nothing is drawn and no key is read inside. Raises SuspendNotSupported where the terminal cannot be lent."""
+        self.is_lent = True
+        try:
+            with self._app.suspend():
+                yield
+        finally:
+            self.is_lent = False
+
+    # Work
+
+    def do(
+        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+    ) -> None:
+        """Work in the worker's thread, one thing after the other; then call one of the two here."""
+        self._worker.do(work, on_done, on_error)
+
+    def do_aside(
+        self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
+    ) -> None:
+        """Work in a thread of its own, which changes nothing: it waits for no launch, and no launch waits for it."""
+        worker = Worker(self._deliver)
+        worker.do(work, on_done, on_error)
+        worker.finish(timeout_s=0.0)  # its thread ends with the answer
+
+    def ask(
+        self,
+        screen: DecisionScreen,
+        work: Callable[[], T],
+        show: Callable[[T], object],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Work for a question: its answer is shown if the screen still stands."""
+        self.do(
+            work,
+            lambda result: show(result) if screen.is_attached and is_wanted() else None,
+            lambda error: screen.refuse(error) if screen.is_attached and is_wanted() else None,
+        )
+
+    def change(self, screen: DecisionScreen, work: Callable[[], T], on_done: Callable[[T], object]) -> None:
+        """Work that changes something. What came of it is told, even when its screen was left meanwhile."""
+        if self.context.mode is not Mode.LIVE:
+            screen.refuse(READ_ONLY)
+            return
+        self.do(work, on_done, lambda error: screen.refuse(error) if screen.is_attached else self.note(error))
+
+    def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Let the work that is under way come to its end."""
+        self._worker.finish(timeout_s)
