@@ -13,9 +13,9 @@ import selectors
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Iterator
+from time import monotonic
 
 from textual import constants, events
-from textual._time import get_time
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
@@ -118,11 +118,11 @@ class PatientParser(XTermParser):
         self._sequences = WholeSequences(escape_wait_s)
 
     def feed(self, data: str) -> Iterator[Message]:
-        for part in self._sequences.add(data, get_time()):
+        for part in self._sequences.add(data, monotonic()):
             yield from self._messages(part)
 
     def tick(self) -> Iterator[Message]:
-        for part in self._sequences.waited(get_time()):
+        for part in self._sequences.waited(monotonic()):
             yield from self._messages(part)
 
     def _messages(self, part: str) -> Iterator[Message]:

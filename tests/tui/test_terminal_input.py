@@ -28,7 +28,7 @@ class Line:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        monkeypatch.setattr(terminal_input, "get_time", lambda: self.now_s)
+        monkeypatch.setattr(terminal_input, "monotonic", lambda: self.now_s)
         self.parser = PatientParser()
         self.events: list[object] = []
 
