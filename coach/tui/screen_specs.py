@@ -25,6 +25,8 @@ class Kind(Enum):
     """Shows rows by columns and an order that can be chosen."""
     JOBS = "jobs"
     """Shows jobs that something can be done to."""
+    PANES = "panes"
+    """Shows several panes, any of which can be given the whole screen."""
     ASK = "ask"
     """Asks before something is done."""
 
@@ -80,13 +82,15 @@ def _spec(
     return ScreenSpec(name, f"coach.tui.screens.{path}", kinds, follows, title)
 
 
-HOME = _spec("cluster", "cluster:ClusterScreen", LISTS | {Kind.TABLE, Kind.JOBS}, Follows.LIVE_JOBS)
+HOME = _spec(
+    "cluster", "cluster:ClusterScreen", LISTS | {Kind.TABLE, Kind.JOBS, Kind.PANES}, Follows.LIVE_JOBS
+)
 """The screen below all others."""
 
 SCREENS: tuple[ScreenSpec, ...] = (
     HOME,
     _spec("runs", "runs:RunsScreen", LISTS, Follows.NEWEST_RUNS),
-    _spec("run", "run:RunScreen", SHOWS | {Kind.JOBS}),
+    _spec("run", "run:RunScreen", SHOWS | {Kind.JOBS, Kind.PANES}),
     _spec("job", "job:JobScreen", SHOWS | {Kind.JOBS}, Follows.BEFORE),
     _spec("log", "log:LogScreen", SHOWS),
     _spec("gpus", "gpus:GpusScreen", SHOWS),

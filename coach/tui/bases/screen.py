@@ -195,6 +195,13 @@ class CoachScreen(Screen[None]):
         if isinstance(widget, TextField) and widget is self.focused is not before and not from_app_focus:
             widget.select_all()
 
+    def action_zoom(self) -> None:
+        """Give the pane with the focus the whole screen, or take it back."""
+        if self.maximized is not None:
+            self.minimize()
+        elif self.focused is not None:
+            self.maximize(self.focused)
+
     def ask_again(self) -> bool:
         """Ask anew what it shows that is asked on demand. True: nothing else needs to be read again."""
         for question in self.questions:

@@ -23,7 +23,7 @@ COACH_KEYS: tuple[Key, ...] = (
         word="zoom",
         description="Give the pane the whole screen",
         tooltip="Esc or z gives it back",
-        places=frozenset({"cluster", "run"}),
+        places=frozenset({Kind.PANES}),
         action="zoom",
     ),
     Key(

@@ -85,10 +85,10 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         """The jobs in their place; of which queue, and whether everybody's."""
 
     def compose_body(self) -> Iterator[Widget]:
-        yield KeyedTable(FINDING_COLUMNS, id="verdicts")
+        yield KeyedTable(FINDING_COLUMNS, id="verdicts", classes="pane")
         yield LinesView(id="partitions", can_focus=False)
-        yield KeyedTable(NODE_COLUMNS, id="nodes")
-        yield KeyedTable(JOB_COLUMNS, id="queue")
+        yield KeyedTable(NODE_COLUMNS, id="nodes", classes="pane")
+        yield KeyedTable(JOB_COLUMNS, id="queue", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:
@@ -249,12 +249,6 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
             return
         self.queue.toggle_mark()
         self.refresh_all()
-
-    def action_zoom(self) -> None:
-        if self.maximized is not None:
-            self.minimize()
-        elif self.focused is not None:
-            self.maximize(self.focused)
 
     def on_keyed_table_opened(self) -> None:
         self.action_open()

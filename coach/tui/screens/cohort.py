@@ -32,7 +32,7 @@ class CohortScreen(ListScreen, screen="cohort"):
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="told", can_focus=False)
-        yield KeyedTable(COHORT_COLUMNS, id="cohort")
+        yield KeyedTable(COHORT_COLUMNS, id="cohort", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:

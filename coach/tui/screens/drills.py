@@ -27,8 +27,8 @@ class DrillsScreen(ListScreen, screen="drills"):
         self._entries: Sequence[DrillEntry] | None = None
 
     def compose_body(self) -> Iterator[Widget]:
-        yield KeyedTable(DRILL_COLUMNS, id="drills")
-        yield LinesView(id="page")
+        yield KeyedTable(DRILL_COLUMNS, id="drills", classes="pane")
+        yield LinesView(id="page", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:

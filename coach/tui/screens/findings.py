@@ -30,7 +30,7 @@ class FindingsScreen(ListScreen, screen="findings"):
         self._found: list[RankedFinding] = []
 
     def compose_body(self) -> Iterator[Widget]:
-        yield KeyedTable(FINDING_COLUMNS, id="findings")
+        yield KeyedTable(FINDING_COLUMNS, id="findings", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:

@@ -33,9 +33,9 @@ class FixScreen(DecisionScreen, screen="fix"):
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="why", can_focus=False)
-        yield LinesView(id="changes", can_focus=False)
+        yield LinesView(id="changes", classes="pane", can_focus=False)
         yield LinesView(id="parent", can_focus=False)
-        yield LinesView(id="diff")
+        yield LinesView(id="diff", classes="pane")
         yield LinesView(id="answer", can_focus=False)
 
     def on_mount(self) -> None:

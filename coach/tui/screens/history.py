@@ -37,7 +37,7 @@ class HistoryScreen(TableViewScreen, screen="history"):
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="told", can_focus=False)
-        yield KeyedTable(HISTORY_COLUMNS, id="past")
+        yield KeyedTable(HISTORY_COLUMNS, id="past", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:

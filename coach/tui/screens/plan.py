@@ -135,8 +135,8 @@ class PlanScreen(DecisionScreen, screen="plan"):
         with Horizontal(id="plan"):
             with Vertical(id="left"):
                 yield FieldList(id="fields")
-                yield LinesView(id="notes")
-            yield LinesView(id="script")
+                yield LinesView(id="notes", classes="pane")
+            yield LinesView(id="script", classes="pane")
         yield LinesView(id="answer", can_focus=False)
 
     def on_mount(self) -> None:

@@ -72,9 +72,9 @@ class RecipesScreen(ListScreen, screen="recipes"):
 
     def compose_body(self) -> Iterator[Widget]:
         with Horizontal(id="steps"):
-            yield KeyedTable(RECIPE_COLUMNS, id="ladder")
+            yield KeyedTable(RECIPE_COLUMNS, id="ladder", classes="pane")
             with Vertical(id="recipe"):
-                yield LinesView(id="page")
+                yield LinesView(id="page", classes="pane")
                 yield FieldList(id="form")
                 yield LinesView(id="meaning", can_focus=False)
         yield FilterLine()

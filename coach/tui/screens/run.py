@@ -46,13 +46,13 @@ class RunScreen(JobKeys, CoachScreen, screen="run"):
 
     def compose_body(self) -> Iterator[Widget]:
         yield LinesView(id="summary", can_focus=False)
-        yield LinesView(id="findings")
+        yield LinesView(id="findings", classes="pane")
         with Horizontal(id="curves"):
             yield Curve("loss", id="loss")
             yield Curve("throughput", unit="samples/s", starts_at_zero=True, id="throughput")
         with Horizontal(id="devices"):
-            yield LinesView(id="nodes")
-            yield LinesView(id="ranks")
+            yield LinesView(id="nodes", classes="pane")
+            yield LinesView(id="ranks", classes="pane")
         yield LogView(id="log")
 
     def on_mount(self) -> None:
@@ -162,12 +162,6 @@ class RunScreen(JobKeys, CoachScreen, screen="run"):
     def _chosen(self) -> list[Chosen]:
         run = self.context.run(self.run_id)
         return [choose_run(self.context, run)] if run is not None else []
-
-    def action_zoom(self) -> None:
-        if self.maximized is not None:
-            self.minimize()
-        elif self.focused is not None:
-            self.maximize(self.focused)
 
 
 def _first_log(tails: Mapping[str, object]) -> str:

@@ -24,7 +24,7 @@ class RunsScreen(JobKeys, ListScreen, screen="runs"):
         self.job_choice = JobChoice(self, self._chosen)
 
     def compose_body(self) -> Iterator[Widget]:
-        yield KeyedTable(RUN_COLUMNS, id="runs")
+        yield KeyedTable(RUN_COLUMNS, id="runs", classes="pane")
         yield FilterLine()
 
     def on_mount(self) -> None:

@@ -17,7 +17,7 @@ class DrawnView(LinesView):
     """Says in its title when there is more than fits."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+        super().__init__(id=id, classes="pane")
         self._draw: Draw = lambda width, height: ()
         self._base_title = ""
 

@@ -13,7 +13,7 @@ class FieldList(VerticalScroll):
     """Painted whole whenever it has scrolled. Its fields have the focus, never itself."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, can_focus=False)
+        super().__init__(id=id, classes="pane", can_focus=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

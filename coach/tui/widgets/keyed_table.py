@@ -48,8 +48,10 @@ class KeyedTable(LinesView):
     class Moved(Message):
         """The cursor is on another row."""
 
-    def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(
+        self, columns: Sequence[Column], *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
         self._columns = columns
         self._chosen: Sequence[str] = ()
         self._order: tuple[str, bool] | None = None

@@ -11,7 +11,7 @@ class LogView(LinesView):
     """Shows one log's tail."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+        super().__init__(id=id, classes="pane")
         self._file: str | None = None
 
     def set_tail(self, tail: LogTail | None, name: str) -> None:
