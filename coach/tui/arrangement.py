@@ -31,7 +31,7 @@ def put_keys_first() -> None:
 
 
 class Arranged(Generic[T]):
-    """A value, and what it was made of: made again when that is another."""
+    """A value, and the source it was made of. It is made again when the source changes."""
 
     def __init__(self, first: T, deliver: Callable[[Callable[[], object]], object]) -> None:
         """`deliver` carries a finished piece of work back to the screens' thread."""

@@ -35,7 +35,7 @@ class Context:
     snapshot_time_s: float
     """When it arrived, on `clock`."""
     why_readonly: str | None = None
-    """Who says that nothing may be changed, and why; None when it was said as coach was opened."""
+    """The setting that allows no change, and its reason; None if coach was opened read-only."""
     key_time_s: float = 0.0
     """When the key that is being handled arrived, on `clock`."""
     launch_keys: tuple[Key, ...] = ()
@@ -59,7 +59,7 @@ class Context:
     asleep_s: float | None = None
     """How long no key was pressed, once nothing is asked any more because of that."""
     _jobs: tuple[object, Mapping[str, Job]] = (None, MappingProxyType({}))
-    """The jobs by their ids, and of which queue."""
+    """The queue, and its jobs by their ids."""
 
     @property
     def now_s(self) -> float:

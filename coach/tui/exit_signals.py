@@ -31,7 +31,7 @@ _RESTORE = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[<u\x1b[?
 
 
 def terminal_modes() -> list[Any] | None:
-    """How the terminal is set before the app changes it; None where there is none."""
+    """The terminal's modes before the app changes them; None without a terminal."""
     with contextlib.suppress(termios.error):
         return termios.tcgetattr(0)
     return None

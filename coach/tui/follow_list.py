@@ -21,11 +21,11 @@ MAX_LIVE = 12
 TURN_S = 300.0
 MAX_ENDED = 3
 SETTLE_S = 15.0
-"""Ended jobs are read once, so many at a time, and for so long after their first diagnosis: a log's last lines are taken when no more come."""
+"""Ended jobs are read once, MAX_ENDED at a time, until SETTLE_S after their first diagnosis: a log's last lines are read when no more come."""
 
 
 class FollowList:
-    """Keeps which jobs are one's own until the queue is another one: everybody's may be tens of thousands."""
+    """Looks for the user's own jobs only once in each queue: everybody's jobs may be tens of thousands."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

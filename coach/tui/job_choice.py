@@ -29,7 +29,7 @@ class Chosen:
     state: str | None
     reason: str | None = None
     is_array: bool = False
-    """Whether it stands for many tasks, of which each has a state of its own."""
+    """True if it stands for many tasks; each has its own state."""
     why_not_mine: str | None = None
 
 
@@ -94,7 +94,7 @@ class JobChoice:
         return f"{chosen.label}: {why}" if why is not None else None
 
     def _is_measured(self, target: str) -> bool:
-        """Whether a stream from inside of the job has begun, and has not ended."""
+        """True if a stream from inside of the job has begun, and has not ended."""
         run = self._screen.context.run_of_job(target)
         stream = self._screen.context.snapshot.sources.get(
             f"stream:{run.run_id if run is not None else target}"

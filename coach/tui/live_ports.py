@@ -73,7 +73,7 @@ class Reach:
 
 
 def live_ports(reach: Reach, backend: str, place: str) -> Ports:
-    """`backend` is that of what is shown; `place` is what the doctor examines: a backend, or `auto`."""
+    """`backend` is the backend of the cluster or recording on the screens; the doctor examines `place`: a backend, or `auto`."""
     launches = LiveLaunches(reach)
     return Ports(
         LiveRecipes(reach),

@@ -1,7 +1,7 @@
 """What the screens need from the rest of coach, as protocols.
 
-Screens and controllers are written against these; `live_ports.py` fills them with the real workflows, and the tests with scripted fakes.
-There is one protocol for each theme, so that who needs launches is not given drills.
+Screens and controllers are written against these; `live_ports.py` fills them with the real workflows, `tests/tui/fake_ports.py` with scripted fakes.
+Each theme has its own protocol: a controller for launches is not given the drills.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Session(Protocol):
     def refresh_soon(self) -> None: ...
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
-        """Be told who looks: it asks less while nobody does, and nothing when nobody has for long."""
+        """Learn if the user looks: the session asks less while nobody does, and nothing after a long time."""
         ...
 
     def stop(self) -> None: ...

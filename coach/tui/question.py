@@ -11,7 +11,7 @@ T = TypeVar("T")
 FRESH_S = 60.0
 """An answer younger than this is shown again instead of asked for."""
 FAILURE_FRESH_S = 15.0
-"""A failure is: who does not answer is not asked again by every screen that opens."""
+"""A failure younger than this is shown again: a screen that opens does not ask a silent controller at once."""
 
 
 class Question(StrEnum):
@@ -31,7 +31,7 @@ class Question(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """The last answer, or why there is none; `is_under_way` while the next one is waited for."""
+    """The last answer, or the reason why it failed; `is_under_way` while the next one is waited for."""
 
     value: T | None = None
     error: str | None = None

@@ -26,7 +26,7 @@ class Kind(Enum):
     JOBS = "jobs"
     """Shows jobs that something can be done to."""
     PANES = "panes"
-    """Shows several panes, any of which can be given the whole screen."""
+    """Shows several panes: one can be given the whole screen."""
     ASK = "ask"
     """Asks before something is done."""
 

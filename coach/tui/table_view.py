@@ -28,7 +28,7 @@ class TableView(Generic[T]):
         self.view = View()
 
     def restore(self, view: View) -> str | None:
-        """Take up what was kept; what of it means nothing any more, if anything."""
+        """Take up a view from the file. Returns a part of it that names nothing any more, or None."""
         problems = [self.filter(view.filter), self.choose_columns(view.columns)]
         try:
             self._vocabulary().orders(view.sort)

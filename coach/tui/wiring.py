@@ -26,7 +26,7 @@ class Opening:
     place: str
     backend: str
     standing: Callable[[], tuple[Mode, str | None]] | None = None
-    """The mode as the settings in force have it, and who says that nothing may be changed; None where it stays as it was opened."""
+    """Reads the mode from the settings in force, and the reason if nothing may be changed; None if the mode stays as it was opened."""
     views: ViewStore | None = None
     """Where the ways to look at the tables are kept; None where nothing is."""
 

@@ -76,7 +76,7 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
 
 
 def reason_off(key: Key, mode: Mode, why_readonly: str | None = None) -> str | None:
-    """Why a key does nothing; None when it works. `why_readonly` is who says so, where it was not said when coach was opened."""
+    """Why a key does nothing; None when it works. `why_readonly` is the reason if the settings allow no change."""
     if not key.is_change or mode is Mode.LIVE:
         return None
     if mode is Mode.READONLY:

@@ -82,7 +82,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
         self._found: Arranged[Rows] = Arranged(node_rows(()), self._deliver)
         self._queue: Arranged[Queue] = Arranged(Queue(), self._deliver)
         self._in_place: tuple[object, bool, list[Job]] = (None, False, [])
-        """The jobs in their place; of which queue, and whether everybody's."""
+        """The queue, True if it has everybody's jobs, and the jobs in their order."""
 
     def compose_body(self) -> Iterator[Widget]:
         yield KeyedTable(FINDING_COLUMNS, id="verdicts", classes="pane")
@@ -199,7 +199,7 @@ class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
 
     def action_toggle_all(self) -> None:
         self.context.are_all_shown = not self.context.are_all_shown
-        self.post_message(ScreenShown())  # what is asked of Slurm is another
+        self.post_message(ScreenShown())  # the app asks Slurm for other jobs now
         self.refresh_all()
 
     def action_open(self) -> None:

@@ -1,4 +1,4 @@
-"""The Cohort screen: how everybody stands who shares in the directory of the config, and who is missing."""
+"""The Cohort screen: the runs that people share in the directory of the config, and the people without any."""
 
 from __future__ import annotations
 

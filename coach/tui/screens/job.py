@@ -39,7 +39,7 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         self._job_id = job_id
         self._past = past
         self._found: tuple[tuple[Job, ...], FoldedJob | None] = ((), None)
-        """In which queue it was looked up, and what was found."""
+        """The queue in which the job was looked up, and the job."""
         self._has_asked = False
 
     def compose_body(self) -> Iterator[Widget]:

@@ -15,7 +15,7 @@ class LogView(LinesView):
         self._file: str | None = None
 
     def set_tail(self, tail: LogTail | None, name: str) -> None:
-        """`name` is the file that was asked for, for when there is none yet."""
+        """`name` is the file that was asked for: it is shown while there is no line yet."""
         is_other = (tail.file if tail else None) != self._file
         is_at_end = is_other or self.scroll_offset.y >= self.max_scroll_y
         self._file = tail.file if tail else None
