@@ -12,7 +12,8 @@ from coach.tui.app import CoachApp
 from coach.tui.mode import Mode
 from coach.tui.wiring import Opening
 from coach.workflows.watching.table_views import ViewStore
-from tests.tui.fake_session import RUN_ID, FakePorts, FakeSession, make_history, make_snapshot
+from tests.tui.fake_ports import FakePorts
+from tests.tui.fake_session import RUN_ID, FakeSession, make_history, make_snapshot
 
 
 class Clock:

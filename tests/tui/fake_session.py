@@ -1,43 +1,33 @@
-"""A scripted session and scripted ports, and values for the screens to show."""
+"""A scripted session, and values for the screens to show. The scripted ports are in fake_ports.py."""
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from coach.analysis.comparing.steady_state import newest_step
-from coach.launch.job_control import action_command
 from coach.launch.parameters import Parameter
 from coach.launch.recipe import Recipe, data_dir
 from coach.lookback.history import History
-from coach.model.errors import UserError
-from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Fix, NotMeasured, Severity, Subject
-from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources, Submitted
+from coach.model.launching.launch import AppliedFix, LaunchRequest, Plan, Resources
 from coach.model.politeness import ACTIVE_S, Attention
 from coach.model.slurm.accounting import Part
-from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
-from coach.model.slurm.job_action import JobAction, LeftOut, Outcome, Verb
-from coach.model.slurm.job_action import Step as Command
+from coach.model.slurm.cluster import GpuCount, Job, Node, Partition
 from coach.model.snapshot import Snapshot, SourceStatus, TargetSnapshot, Watch
 from coach.model.teaching.cohort import Cohort, Person, Summary
 from coach.model.teaching.drill import Answer, Drill, Twin
 from coach.model.training.log import LogTail
 from coach.model.training.metrics import Step
 from coach.model.training.run import Checkpoint, Run
-from coach.model.training.stacks import Frame, Missed, RankStack, Stacks, StacksPlan
-from coach.model.training.telemetry import GpuSample, HostSample, SensorGap, StepUse
+from coach.model.training.stacks import Frame, Missed, RankStack, Stacks
+from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
 from coach.sources.slurm.overlap_step import StreamSource
-from coach.tui.ports import OnUpdate, Ports, RecipeKey, RelaunchOffer
-from coach.tui.question import Question
-from coach.workflows.jobs.ended_jobs import PastJobs
+from coach.tui.ports import OnUpdate
 from coach.workflows.jobs.place_in_queue import PlaceInQueue
-from coach.workflows.launching.foreign_fix import ForeignFixes, FoundScript, foreign_fixes
 from coach.workflows.launching.recipes import Page
 from coach.workflows.teaching.drill_answer import Choice, Judgement
 from coach.workflows.teaching.drills import DrillEntry
@@ -98,226 +88,6 @@ class FakeSession:
 
     def stop(self) -> None:
         self.is_stopped = True
-
-
-@dataclass
-class FakeRecipes:
-    """Two recipes with keys."""
-
-    def recipe_keys(self) -> tuple[RecipeKey, ...]:
-        return (
-            RecipeKey("1", "baseline", "One device"),
-            RecipeKey("2", "ddp", "DDP: one process per device"),
-        )
-
-    def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
-        return make_pages(), ()
-
-
-@dataclass
-class FakeLaunches:
-    """Remembers what was planned and submitted; refuses when told to."""
-
-    submitted: list[Plan] = field(default_factory=list)
-    requests: list[LaunchRequest] = field(default_factory=list)
-    refusal: UserError | None = None
-    refusals: list[UserError] = field(default_factory=list)
-    """Refusals of submissions, one after the other."""
-    before_prepare: Callable[[], None] = lambda: None
-
-    def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
-        self.before_prepare()
-        self.requests.append(request)
-        return make_plan(request)
-
-    def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
-        before, after = make_plan(replace(request, set={})), make_plan(request)
-        diff = tuple(difflib.unified_diff(before.script.splitlines(), after.script.splitlines(), lineterm=""))
-        return diff, after.script
-
-    def submit(self, plan: Plan) -> Submitted:
-        if self.refusals:
-            raise self.refusals.pop(0)
-        if self.refusal is not None:
-            raise self.refusal
-        self.submitted.append(plan)
-        return Submitted(plan.run_id, plan.run_dir, "18", "PENDING")
-
-
-@dataclass
-class FakeFixes:
-    """Offers another learning rate; remembers what was relaunched."""
-
-    relaunched: list[tuple[RelaunchOffer, str]] = field(default_factory=list)
-
-    def offer_fix(
-        self,
-        run: Run,
-        finding: Finding,
-        fix: Fix,
-        target: TargetSnapshot,
-        history: History,
-        is_trial: bool = False,
-    ) -> RelaunchOffer:
-        trial = {"max_steps": 100} if is_trial else {}
-        plan = make_plan(LaunchRequest(run.recipe, set={"lr": 0.05, **trial}))
-        diff = ("--- parent", "+++ child", "@@ -9,1 +9,1 @@", "-  --lr 1e+20", "+  --lr 0.05")
-        newest = newest_step(history)
-        checkpoint = target.checkpoints[-1] if target.checkpoints else None
-        return RelaunchOffer(
-            run,
-            finding,
-            fix,
-            plan,
-            diff,
-            (("lr", "1e+20", "0.05"),),
-            run.state == "RUNNING",
-            newest.step if newest is not None else None,
-            checkpoint,
-            LOST,
-        )
-
-    def foreign_fixes(
-        self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
-    ) -> tuple[ForeignFixes, tuple[str, ...]]:
-        script = FoundScript("#!/bin/bash\npython train.py --num_workers 2\n", "as Slurm keeps it", {})
-        return foreign_fixes(target, history, diagnosis, script, ()), LOST
-
-    def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
-        self.relaunched.append((offer, parent_choice))
-        return Submitted(CHILD_ID, f"/runs/{CHILD_ID}", "19", "PENDING")
-
-
-@dataclass
-class FakeJobActions:
-    """Remembers what was done; refuses when told to."""
-
-    performed: list[JobAction] = field(default_factory=list)
-    refusal: UserError | None = None
-
-    def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
-        job_ids = tuple("17" if target == RUN_ID else target for target in targets)
-        left_out = tuple(LeftOut(job_id, "it has ended already (FAILED)") for job_id in job_ids[2:])
-        argv = action_command(verb, job_ids[:2], time_limit_s)
-        step = Command(argv, job_ids[:2])
-        return JobAction(verb, (step,), left_out)
-
-    def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
-        if target == RUN_ID:
-            return LaunchRequest("ddp", parent_run_id=RUN_ID)
-        script = "#!/bin/bash\necho '[bold]\x1b[31m'"
-        return JobAction(
-            Verb.RESUBMIT, (Command(("sbatch", "--chdir=/home/ada", "x.sh"), (target,)),), script=script
-        )
-
-    def perform(self, action: JobAction) -> Outcome:
-        if self.refusal is not None:
-            raise self.refusal
-        self.performed.append(action)
-        return Outcome(action.verb, action.job_ids)
-
-    def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
-        self.performed.append(action)
-        return (StreamSource(target, action.steps[0].argv, {}),)
-
-    def open_shell(self, action: JobAction) -> int:
-        self.performed.append(action)
-        return 0
-
-
-@dataclass
-class FakeStacks:
-    """Remembers the commands; refuses when told to."""
-
-    taken: list[str] = field(default_factory=list)
-    refusal: UserError | None = None
-
-    def plan_stacks(self, target: str) -> StacksPlan:
-        argv = ("srun", f"--jobid={target}", "--overlap", "python", "stacks")
-        return StacksPlan(f"job {target}", argv, Path("/runs/r/stacks/1"), 2, must_ask=target != RUN_ID)
-
-    def take_stacks(self, plan: StacksPlan) -> Stacks:
-        if self.refusal is not None:
-            raise self.refusal
-        self.taken.append(plan.command)
-        return make_stacks()
-
-
-@dataclass
-class FakeDrills:
-    """Remembers what was answered: it is the input pipeline."""
-
-    answered: list[tuple[str, str | None]] = field(default_factory=list)
-
-    def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-        return make_drills(), ()
-
-    def judgement(self, run_id: str) -> Judgement:
-        return make_judgement(run_id)
-
-    def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
-        self.answered.append((run_id, cause))
-        is_right = cause == "input_bound"
-        answer = Answer(cause, is_right, NOW_S)
-        if not answer.is_settled:
-            return make_judgement(run_id, answer, against=(f"GPU000 saw nothing of {cause}",))
-        finding = replace(nan_diagnosis().findings[0], rule="GPU005", cause="input_bound")
-        return make_judgement(
-            run_id, answer, planted="input_bound", findings=(finding,), lesson="# The lesson\n\nMore workers."
-        )
-
-
-@dataclass
-class FakeQuestions:
-    """Remembers what was asked; does not answer when told so."""
-
-    asked: list[Question] = field(default_factory=list)
-    place: PlaceInQueue = field(default_factory=lambda: make_place())  # noqa: PLW0108 (it is defined below)
-    held_gpus: tuple[GpuAllocation, ...] = ()
-    past: PastJobs = field(default_factory=lambda: PastJobs((), (), 0))
-    cohort: Cohort = field(default_factory=lambda: make_cohort())  # noqa: PLW0108 (it is defined below)
-    report: Report = field(default_factory=lambda: Report((), 0.0))
-    refusal: UserError | None = None
-
-    def answer(self, question: Question) -> Any:
-        self.asked.append(question)
-        if self.refusal is not None:
-            raise self.refusal
-        use = (StepUse("41.0", 8, 2048.0, 613.0, 40000.0), StepUse("41.batch", 1, None, None, None))
-        return {
-            Question.PLACE_IN_QUEUE: self.place,
-            Question.ALLOCATIONS: self.held_gpus,
-            Question.STEP_USE: {"41": use},
-            Question.PAST_JOBS: self.past,
-            Question.COHORT: self.cohort,
-        }[question]
-
-    def examine(self) -> Report:
-        return self.report
-
-
-@dataclass
-class FakePorts:
-    """All of them; a test gives those that it is about."""
-
-    recipes: FakeRecipes = field(default_factory=FakeRecipes)
-    launches: FakeLaunches = field(default_factory=FakeLaunches)
-    fixes: FakeFixes = field(default_factory=FakeFixes)
-    job_actions: FakeJobActions = field(default_factory=FakeJobActions)
-    stacks: FakeStacks = field(default_factory=FakeStacks)
-    drills: FakeDrills = field(default_factory=FakeDrills)
-    questions: FakeQuestions = field(default_factory=FakeQuestions)
-
-    def ports(self) -> Ports:
-        return Ports(
-            self.recipes,
-            self.launches,
-            self.fixes,
-            self.job_actions,
-            self.stacks,
-            self.drills,
-            self.questions,
-        )
 
 
 def make_stacks() -> Stacks:

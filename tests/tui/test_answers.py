@@ -12,16 +12,8 @@ from coach.model.slurm.cluster import GpuAllocation, Job
 from coach.tui.mode import Mode
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import (
-    NOW_S,
-    RUN_ID,
-    FakePorts,
-    FakeQuestions,
-    FakeSession,
-    make_job,
-    make_place,
-    make_snapshot,
-)
+from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_place, make_snapshot
 
 SIZES = [(80, 24), (200, 60)]
 WAITING = {"state": "PENDING", "nodes": None, "start_time_s": None, "raw_job_id": "30"}

@@ -15,12 +15,11 @@ from coach.tui.keys.table import keys_of
 from coach.tui.mode import Mode
 from coach.tui.screen_specs import by_name
 from tests.tui.driving import opened
+from tests.tui.fake_ports import FakeJobActions, FakePorts
 from tests.tui.fake_session import (
     CHILD_ID,
     NOW_S,
     RUN_ID,
-    FakeJobActions,
-    FakePorts,
     FakeSession,
     applied_fix,
     make_history,

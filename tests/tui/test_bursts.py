@@ -11,7 +11,7 @@ from coach.tui.screens.plan import PlanField, PlanScreen
 from coach.tui.screens.recipes import ParameterField
 from coach.tui.widgets.filter_line import FilterLine
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakePorts
+from tests.tui.fake_ports import FakePorts
 
 
 async def burst(driver: Driver, *keys: str) -> None:

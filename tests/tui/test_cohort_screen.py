@@ -11,7 +11,8 @@ from coach.model.judging.finding import Severity
 from coach.tui.mode import Mode
 from coach.tui.screens.cohort import REREAD_S
 from tests.tui.driving import opened
-from tests.tui.fake_session import NOW_S, RUN_ID, FakePorts, FakeQuestions, make_cohort, make_summary
+from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_session import NOW_S, RUN_ID, make_cohort, make_summary
 
 
 async def test_forty_people_are_scrolled_through_in_a_small_terminal() -> None:

@@ -9,7 +9,7 @@ from coach.model.judging.doctor_report import Check, CheckState, Report
 from coach.tui.render.doctor import report_lines
 from coach.tui.render.text import line_width, plain
 from tests.tui.driving import opened
-from tests.tui.fake_session import FakePorts, FakeQuestions
+from tests.tui.fake_ports import FakePorts, FakeQuestions
 
 REPORT = Report(
     (

@@ -14,17 +14,8 @@ from coach.tui.messages import ScreenOpened
 from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from tests.tui.driving import opened
-from tests.tui.fake_session import (
-    CHILD_ID,
-    NOW_S,
-    RUN_ID,
-    FakePorts,
-    FakeQuestions,
-    FakeSession,
-    make_history,
-    make_job,
-    make_snapshot,
-)
+from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_session import CHILD_ID, NOW_S, RUN_ID, FakeSession, make_history, make_job, make_snapshot
 
 
 def idle(target: str) -> Diagnosis:

@@ -18,10 +18,10 @@ from coach.tui.bases.screen import CoachScreen
 from coach.tui.screen_specs import HOME
 from tests.hostile import HOSTILE, LONG, assert_fills, assert_harmless, poisoned
 from tests.tui.driving import Driver, opened
+from tests.tui.fake_ports import FakePorts
 from tests.tui.fake_session import (
     CHILD_ID,
     RUN_ID,
-    FakePorts,
     FakeSession,
     make_history,
     make_job,

@@ -20,15 +20,8 @@ from coach.tui.messages import ActionConfirmed
 from coach.tui.mode import Mode
 from coach.tui.screens.confirm import ConfirmScreen
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import (
-    NOW_S,
-    RUN_ID,
-    FakeJobActions,
-    FakePorts,
-    FakeSession,
-    make_job,
-    make_snapshot,
-)
+from tests.tui.fake_ports import FakeJobActions, FakePorts
+from tests.tui.fake_session import NOW_S, RUN_ID, FakeSession, make_job, make_snapshot
 
 WAITING = tuple(
     make_job(str(number), state="PENDING", reason="Priority", nodes=None, submit_time_s=NOW_S - number)

@@ -9,7 +9,7 @@ from coach.tui.app import CoachApp
 from coach.tui.mode import Mode
 from coach.tui.ports import RecipeKey
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakePorts, FakeRecipes
+from tests.tui.fake_ports import FakePorts, FakeRecipes
 
 UNKEYED = RecipeKey(None, "/home/ada/my-ddp", "My own")
 

@@ -14,7 +14,8 @@ from coach.model.launching.launch import LaunchRequest, Plan
 from coach.tui.key_guard import GUARD_S
 from coach.tui.screens.plan import PlanField, PlanScreen
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakeLaunches, FakePorts, make_plan
+from tests.tui.fake_ports import FakeLaunches, FakePorts
+from tests.tui.fake_session import make_plan
 
 
 async def open_plan(driver: Driver) -> None:

@@ -10,15 +10,8 @@ from coach.model.training.stacks import StacksPlan
 from coach.tui.key_guard import GUARD_S
 from coach.tui.mode import Mode
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import (
-    RUN_ID,
-    FakePorts,
-    FakeSession,
-    FakeStacks,
-    make_job,
-    make_run,
-    make_snapshot,
-)
+from tests.tui.fake_ports import FakePorts, FakeStacks
+from tests.tui.fake_session import RUN_ID, FakeSession, make_job, make_run, make_snapshot
 
 OWN = FakeSession(make_snapshot(jobs=(make_job("21"),), runs=()))
 

@@ -11,7 +11,8 @@ from coach.tui.live_ports import Reach
 from coach.tui.mode import Mode
 from coach.tui.wiring import Opening, _standing
 from tests.tui.driving import Clock, Driver
-from tests.tui.fake_session import FakePorts, FakeSession, make_snapshot
+from tests.tui.fake_ports import FakePorts
+from tests.tui.fake_session import FakeSession, make_snapshot
 
 SETTINGS = Settings(Path("/r"), Path("/c"), Path("/d"))
 CLOSED = replace(

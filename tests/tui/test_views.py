@@ -13,7 +13,8 @@ from coach.tui.widgets.keyed_table import KeyedTable
 from coach.workflows.jobs.ended_jobs import PastJobs
 from coach.workflows.watching.table_views import FILE_NAME, View, ViewStore
 from tests.tui.driving import Driver, opened
-from tests.tui.fake_session import FakePorts, FakeQuestions, FakeSession, make_job, make_snapshot
+from tests.tui.fake_ports import FakePorts, FakeQuestions
+from tests.tui.fake_session import FakeSession, make_job, make_snapshot
 
 
 def ids(driver: Driver) -> list[str]:
