@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from coach.node import gpu_fields, visible_gpus
+from coach.node.counters import Rates
 from coach.node.gap import Failures, Gap, ranges
 from coach.node.gpm import Gpm
 from coach.node.gpu_fields import Field, Scope, Values
-from coach.node.rates import Rates
 from coach.node.xid import XidWatch
 
 Reader = Tuple[Field, Callable[[], Values]]

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
-from coach.node.small_file import read_small
+from coach.node.counters import read_small
 
 # Version 1 says "no limit" with a number near 2^63.
 _NO_LIMIT = 1 << 60

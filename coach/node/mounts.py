@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+from coach.node.counters import Rates, read_small
 from coach.node.gap import Gap
-from coach.node.rates import Rates
-from coach.node.small_file import read_small
 
 _MAX_MOUNTS = 8
 _LUSTRE_FOLDERS = ("proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre")

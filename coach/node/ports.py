@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from coach.node.rates import Rates
-from coach.node.small_file import read_small
+from coach.node.counters import Rates, read_small
 
 _MAX_PORTS = 16
 # Errors that cost a packet or a link; symbol errors are corrected, and come with every cable.

@@ -16,7 +16,7 @@ import struct
 import time
 from typing import Dict, FrozenSet
 
-from coach.node.parent import die_with_parent
+from coach.node.processes import die_with_parent
 
 FORWARDED: FrozenSet[signal.Signals] = frozenset(
     {

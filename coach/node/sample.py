@@ -22,8 +22,7 @@ from coach import runs
 from coach.node import share
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import node_name
-from coach.node.parent import die_with_parent
-from coach.node.processes import read_stat
+from coach.node.processes import die_with_parent, read_stat
 from coach.node.sampler import Moment, Options, Sampler, now
 from coach.node.telemetry_file import TelemetryFile
 

@@ -11,13 +11,13 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 from coach.node import limits
 from coach.node.activity import Activity
+from coach.node.counters import Rates
 from coach.node.gap import Gap
 from coach.node.gpu_watch import GpuWatch
 from coach.node.gpus import ProcessUse
 from coach.node.mounts import Mounts
 from coach.node.ports import Ports
 from coach.node.processes import Process, ProcessTable, own_processes, read_io_bytes, step_root
-from coach.node.rates import Rates
 from coach.node.telemetry_file import encode_short
 
 _MAX_PROCESSES = 16

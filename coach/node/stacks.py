@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from coach import runs
+from coach.node.counters import read_small
 from coach.node.node_name import node_name
 from coach.node.processes import own_processes, read_stat
-from coach.node.small_file import read_small
 
 SIGNAL = 44
 """Of startup/sitecustomize.py, which answers it by faulthandler."""

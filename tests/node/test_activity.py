@@ -9,9 +9,9 @@ import pytest
 
 from coach.node import activity, mounts
 from coach.node.activity import Activity
+from coach.node.counters import Rates
 from coach.node.mounts import Mounts
 from coach.node.ports import Ports
-from coach.node.rates import Rates
 
 
 def test_the_node_of_this_test_is_busy_and_has_memory(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""Counters that only grow, as what they grow by in a second."""
+"""The kernel's small files and counters, as every part of the sampler reads them.
+
+Which files exist differs from kernel to kernel, and a process may end between two looks: neither is an error here.
+"""
 
 from __future__ import annotations
 
-from typing import Dict, Hashable, Iterable, Optional, Tuple
+from pathlib import Path
+from typing import Dict, Hashable, Iterable, Optional, Tuple, Union
 
 
 class Rates:
@@ -23,3 +27,12 @@ class Rates:
     def keep_only(self, keys: Iterable[Hashable]) -> None:
         """Forget all other counters, for example those of processes that have ended."""
         self._last = {key: self._last[key] for key in keys if key in self._last}
+
+
+def read_small(path: Union[str, Path]) -> str:
+    """The whole text without blanks around it; empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
