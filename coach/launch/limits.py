@@ -1,4 +1,4 @@
-"""Holds a launch against the most that the site allows.
+"""Holds a launch against the most that the site allows, and a fix against what its target has.
 
 Slurm has limits of its own; these are for a site that wants a launch refused at once and in words, where Slurm would keep it pending
 with a reason that nobody reads.
@@ -7,10 +7,11 @@ with a reason that nobody reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from coach.analysis.spelling.slurm import format_time
+from coach.analysis.spelling.slurm import format_time, parse_mem_mib
 from coach.model.errors import UserError
-from coach.model.launching.launch import Resources
+from coach.model.launching.launch import LaunchRequest, Resources
 from coach.model.launching.site import Limits
 from coach.model.slurm.cluster import is_final
 from coach.model.training.run import Run
@@ -79,3 +80,28 @@ def _check_time(asked_s: int | None, most_s: int, place: str | None) -> None:
 
 def _refusal(asked: str, allowed: str, place: str | None, hint: str) -> UserError:
     return UserError(f"{asked}: the site allows {allowed}{f' ({place})' if place else ''}", hint)
+
+
+# What a fix may ask for. A person who asks for too much is told, and asks again. A fix only knows what was measured to be
+# needed, so it gets all there is, with a warning that this may not be enough.
+
+
+def within(
+    request: LaunchRequest, limit_s: int | None, memory_mib: int | None, target: str, warnings: list[str]
+) -> LaunchRequest:
+    """The request with the time and the memory per node that its fix asks for, as far as the target has them."""
+    changes = request.fix.changes if request.fix is not None else {}
+    asked_s, asked_mem = request.time_limit_s, request.mem
+    if "time" in changes and limit_s is not None and asked_s is not None and asked_s > limit_s:
+        warnings.append(
+            f"time limit {format_time(limit_s)}, the most that {target} allows: the fix asks for {format_time(asked_s)},"
+            " so the run has to go on in a next job"
+        )
+        request = replace(request, time_limit_s=limit_s)
+    wanted_mib = parse_mem_mib(asked_mem, "mem") if "mem" in changes and asked_mem is not None else 0
+    if memory_mib is not None and wanted_mib > memory_mib:
+        warnings.append(
+            f"{memory_mib} MiB per node, all that {target} has: the fix asks for {asked_mem}, so use less as well"
+        )
+        request = replace(request, mem=f"{memory_mib}M")
+    return request

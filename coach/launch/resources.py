@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from coach.launch.fix_bounds import within
+from coach.launch.limits import within
 from coach.launch.recipe import Recipe
 from coach.launch.spelling import format_time, parse_mem_mib, parse_signal_lead
 from coach.model.errors import UserError

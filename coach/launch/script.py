@@ -16,12 +16,11 @@ from coach import runs
 from coach.launch.activation import (
     STOP_STATUS,
     activation_lines,
+    cache_lines,
     container_lines,
     program_words,
     step_words,
 )
-from coach.launch.agents import agent_lines, meeting_lines, waiting_lines
-from coach.launch.caches import cache_lines
 from coach.launch.ending import ending_lines, signal_lines
 from coach.launch.parameters import show
 from coach.launch.spelling import format_time, parse_signal_lead
@@ -338,3 +337,42 @@ def _mounts(plan: Plan, paths: Paths) -> list[str]:
     places += [place for place in (paths.data_dir, paths.scratch_cache_dir, shared) if place]
     resume_from = plan.request.resume_from
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
+
+
+# Several nodes on one machine: an agent for each, with a torchrun and a sampler of its own. A scheduler starts one task on
+# each node by itself; here the batch script does it.
+
+_PORT = "$((20000 + RANDOM % 10000))"
+
+
+def meeting_lines() -> list[str]:
+    """Where the agents meet."""
+    return [
+        "# The nodes of this run are agents on this machine. They meet at a port on which nobody listens.",
+        f"export MASTER_ADDR=localhost MASTER_PORT={_PORT}",
+        'while (exec 3<> "/dev/tcp/localhost/$MASTER_PORT") 2> /dev/null; do',
+        f"  MASTER_PORT={_PORT}",
+        "done",
+        "",
+    ]
+
+
+def agent_lines(command: str, num_nodes: int) -> list[str]:
+    """Start the command as every node's agent; the first one is `TRAINING`, to which signals go."""
+    return [
+        "agent() {",
+        f"  export SLURM_NNODES={num_nodes} SLURM_NODEID=$1 SLURMD_NODENAME=${{HOSTNAME%%.*}}-$1",
+        f"  exec {command}",
+        "}",
+        "OTHERS=()",
+        f"for NODE in {{1..{num_nodes - 1}}}; do",
+        '  agent "$NODE" &',
+        "  OTHERS+=($!)",
+        "done",
+        "agent 0 &",
+    ]
+
+
+def waiting_lines() -> list[str]:
+    """Wait for the others when the first one has ended."""
+    return ['for OTHER in "${OTHERS[@]}"; do wait "$OTHER" || STATUS=$?; done', ""]

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from coach.launch.caches import CACHES, cache_lines
+from coach.launch.activation import CACHES, cache_lines
 from coach.model.launching.environment import Environment, EnvironmentKind
 from tests.launch.examples import PATHS, plan
 

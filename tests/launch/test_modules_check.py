@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.launch.modules_check import check_modules, missing_modules
+from coach.launch.environment_check import check_modules, missing_modules
 from coach.launch.recipe import get_recipe
 from coach.model.errors import UserError
 from coach.model.launching.environment import Environment, EnvironmentKind

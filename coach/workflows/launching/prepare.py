@@ -14,10 +14,9 @@ from typing import Any
 from coach import __version__, runs
 from coach.analysis.spelling.slurm import format_time
 from coach.config import Settings
-from coach.launch.environment_check import check_environment, torch_notes
+from coach.launch.environment_check import check_environment, check_modules, torch_notes
 from coach.launch.interpreter import choose_environment, choose_python
 from coach.launch.limits import check_limits, num_alive
-from coach.launch.modules_check import check_modules
 from coach.launch.plan import Facts, make_plan
 from coach.launch.recipe import Recipe, data_dir, find_recipes, get_recipe, is_shipped
 from coach.launch.resources import Site
