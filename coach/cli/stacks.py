@@ -48,8 +48,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def print_stacks(stacks: Stacks, form: str) -> None:
-    from coach.analysis.measured.stack_groups import merge
-    from coach.analysis.measured.stack_report import report
+    from coach.analysis.measured.stack_groups import merge, report
 
     merged = merge(stacks)
     if form == "text":

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coach.analysis.judging.impact import num_gpus_of
 from coach.analysis.judging.no_finding import Look, look_of, sign_of
+from coach.analysis.judging.ranking import num_gpus_of
 from coach.analysis.judging.several_jobs import Judged, worst_first
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.teaching.withheld_findings import why_withheld

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
-from coach.analysis.jobs.run_jobs import RunJobs
+from coach.analysis.jobs.belonging import RunJobs
 from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.reading import (

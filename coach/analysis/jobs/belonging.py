@@ -1,4 +1,4 @@
-"""Whether a row of the queue is the job of a run.
+"""Which row of the queue is the job of a run, also where nobody wrote the run's job id down.
 
 A number is no identity: job ids begin at 1 again on a cluster that was set up anew, and two clusters that share a home directory give
 the same ones. Followed by its number alone, a run of last year would show, and cancel, somebody's job of today.
@@ -6,8 +6,14 @@ the same ones. Followed by its number alone, a run of last year would show, and 
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from coach import runs
 from coach.model.slurm.cluster import Job, is_final
-from coach.model.training.run import Run
+from coach.model.training.run import Run, Submission
 
 MAX_CLOCK_SKEW_S = 300.0
 """Between the clock of a login node, by which a run was made, and the controller's, by which its job was submitted."""
@@ -48,3 +54,125 @@ def fits(run: Run, user: str, submitted_s: float | None, cluster: str | None = N
 def is_of_another_cluster(run: Run, cluster: str | None) -> bool:
     """Whether both have a name, and not the same."""
     return None not in (run.cluster, cluster) and str(run.cluster).casefold() != str(cluster).casefold()
+
+
+# A run whose job id nobody wrote down, because the answer of sbatch was lost. A run names the file that its job writes to, and
+# Slurm tells that file of each job. A job has nothing else of its run's own: any number of runs have its name.
+
+
+def has_lost_its_job(run: Run) -> bool:
+    """True for a run that waits for Slurm and has no job id. A job that starts writes its id down itself."""
+    is_waiting = run.started_time_s is None and not is_final(run.state)
+    return run.backend == "slurm" and run.job_id is None and is_waiting and run.submission is None
+
+
+def jobs_by_output(lost: Iterable[Run], jobs: Iterable[Job], cluster: str | None = None) -> dict[str, Job]:
+    """Run id → the job whose StdOut is the run's.
+
+    Of several, as when somebody submitted the script once more, the one that is alive.
+    """
+    of_output = {path: run for run in lost for path in _outputs(run)}
+    found: dict[str, Job] = {}
+    for job in jobs:
+        run = of_output.get(job.stdout or "")
+        if run is None or not fits(run, job.user, job.submit_time_s, cluster):
+            continue
+        known = found.get(run.run_id)
+        if known is None or is_final(known.state):
+            found[run.run_id] = job
+    return found
+
+
+def jobs_by_submit_line(lost: Iterable[Run], told: Iterable[tuple[str, Job]]) -> dict[str, Job]:
+    """Run id → the newest job of accounting whose command submitted the run's script."""
+    scripts = {str(runs.RunPaths(run.run_dir).job_script): run for run in lost}
+    found: dict[str, Job] = {}
+    for line, job in told:
+        run = next((scripts[word] for word in _words(line) if word in scripts), None)
+        if run is not None and fits(run, job.user, job.submit_time_s):
+            found[run.run_id] = job
+    return found
+
+
+def with_job(run: Run, job_id: str | None, is_queue_known: bool) -> Run:
+    """A run with the job that was found, or with the knowledge that the queue has none.
+
+    The screens show it so.
+    """
+    if not has_lost_its_job(run):
+        return run if run.submission is None else replace(run, state=None)
+    if job_id is not None:
+        return replace(run, job_id=job_id)
+    if run.is_launching:
+        return replace(run, submission=Submission.LAUNCHING)
+    return replace(run, state=None, submission=Submission.NOT_QUEUED) if is_queue_known else run
+
+
+def _outputs(run: Run) -> tuple[str, ...]:
+    """The run's StdOut as Slurm may tell it: some versions leave a doubled %."""
+    run_dir = Path(run.run_dir)
+    output = str(runs.scheduler_logs(run_dir.parent, run_dir.name)[0])
+    return output, output.replace("%", "%%")
+
+
+def _words(line: str) -> list[str]:
+    """A command's words; those between blanks where its quotes do not close."""
+    try:
+        return [*shlex.split(line), *line.split()]
+    except ValueError:
+        return line.split()
+
+
+class RunJobs:
+    """The runs and the rows as they were told last."""
+
+    def __init__(self, cluster: str | None) -> None:
+        self._cluster = cluster
+        self._rows: Mapping[str, Job] = {}
+        self._newest_of_job: dict[str, Run] = {}
+        self._lost: list[Run] = []
+        self._found: dict[str, str | None] = {}
+        """Run id → job id, of runs whose job id nobody wrote down; None: the queue has no job of it."""
+
+    def see_runs(self, runs: Sequence[Run]) -> None:
+        """All runs, newest first."""
+        self._lost = [run for run in runs if has_lost_its_job(run)]
+        self._newest_of_job = {run.job_id: run for run in reversed(runs) if run.job_id}
+
+    def see_rows(self, rows: Mapping[str, Job]) -> None:
+        """The whole queue by job id."""
+        self._rows = rows
+
+    def see_outputs(self, jobs: Iterable[Job]) -> None:
+        """Own jobs with the files that they write to."""
+        found = jobs_by_output(self._lost, jobs, self._cluster) if self._lost else {}
+        self._found = {
+            run.run_id: found[run.run_id].job_id if run.run_id in found else None for run in self._lost
+        }
+
+    def found(self) -> list[tuple[Run, str]]:
+        """Runs of which run.json does not tell the job yet, and their jobs."""
+        found = ((run, self._found.get(run.run_id)) for run in self._lost)
+        return [(run, job_id) for run, job_id in found if job_id is not None]
+
+    def row_of(self, run: Run) -> Job | None:
+        """The run's row in the queue; of several runs with its number it belongs to the newest that it can
+        belong to."""
+        run = self._joined(run)
+        row = self._rows.get(run.job_id or run.run_id)
+        if row is None or not is_job_of(row, run, self._cluster):
+            return None
+        newest = self._newest_of_job.get(row.job_id)
+        is_overtaken = newest is not None and newest.run_id > run.run_id
+        return None if newest and is_overtaken and is_job_of(row, newest, self._cluster) else row
+
+    def with_state(self, run: Run) -> Run:
+        """The run in the state that the queue tells, unless it has ended and was not requeued."""
+        run = self._joined(run)
+        job = self.row_of(run)
+        if job is None or (is_final(run.state) and not job.was_requeued_after(run.ended_time_s)):
+            return run
+        return replace(run, state=job.state, ended_time_s=job.end_time_s if is_final(job.state) else None)
+
+    def _joined(self, run: Run) -> Run:
+        return with_job(run, self._found.get(run.run_id), run.run_id in self._found)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from coach.analysis.judging.impact import lost_gpu_hours
 from coach.analysis.judging.no_finding import Look, look_of
+from coach.analysis.judging.ranking import lost_gpu_hours
 from coach.analysis.queueing.arrays import fold
 from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.slurm.cluster import Job, is_final

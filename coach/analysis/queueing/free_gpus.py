@@ -1,4 +1,4 @@
-"""Free GPUs, counting only those on which a job could start now, and which job has which.
+"""Free GPUs, counting only those on which a job could start now, which job has which, and whether a partition is open to the user.
 
 A GPU that no job has is not free when its node is drained, reserved, planned for somebody else, shared with nobody, or out of CPUs:
 a number that counts it sends people to wait there.
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coach.analysis.queueing.node_state import why_no_job
+from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import GpuAllocation, Node, Partition
 
 
@@ -153,3 +154,31 @@ def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) 
                 GpuSlot(node.name, index, index in used, next(iter(jobs)) if len(jobs) == 1 else None)
             )
     return tuple(slots)
+
+
+def why_no_access(
+    partition: Partition, associations: Sequence[Limits] | None
+) -> tuple[bool | None, tuple[str, ...]]:
+    """(may use it, what it asks for). None: it asks for something of which it is not told whether the user has it."""
+    accounts = None if associations is None else {each.name for each in associations}
+    qos = None if associations is None else {name for each in associations for name in each.qos}
+    asked = (
+        ("account", partition.allow_accounts, accounts),
+        ("QOS", partition.allow_qos, qos),
+        ("group", partition.allow_groups, None),
+    )
+    answer: bool | None = partition.state == "up"
+    said = [] if answer else [f"it is {partition.state}"]
+    for what, allowed, own in asked:
+        if allowed is None:
+            continue
+        mine = [name for name in allowed if own is not None and name in own]
+        if mine:
+            said.append(f"with {what} {' or '.join(mine)}")
+            continue
+        said.append(f"only {what} {' or '.join(allowed)}")
+        if own is not None:
+            answer = False
+        elif answer:
+            answer = None
+    return answer, tuple(said)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.cells import chop_cells
 
-from coach.analysis.measured.stack_groups import merge
-from coach.analysis.measured.stack_report import Kind, ReportLine, report
+from coach.analysis.measured.stack_groups import Kind, ReportLine, merge, report
 from coach.model.training.stacks import Stacks, StacksPlan
 from coach.tui.render.text import BLANK, Line, Span, Tone, line, muted, printable, wrap
 

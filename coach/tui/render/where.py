@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from coach.analysis.queueing.free_gpus import TypeGpus
-from coach.analysis.queueing.partition_access import why_no_access
+from coach.analysis.queueing.free_gpus import TypeGpus, why_no_access
 from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import Partition
 from coach.tui.render.cluster import FreeGpus

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coach import runs
-from coach.analysis.jobs.unanswered_submits import has_lost_its_job
+from coach.analysis.jobs.belonging import has_lost_its_job
 from coach.config import DEFAULT_CLUSTER, Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList, RunList

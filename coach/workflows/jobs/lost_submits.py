@@ -13,8 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coach import runs
-from coach.analysis.jobs.belonging import MAX_CLOCK_SKEW_S, is_of_another_cluster
-from coach.analysis.jobs.unanswered_submits import has_lost_its_job, jobs_by_output, jobs_by_submit_line
+from coach.analysis.jobs.belonging import (
+    MAX_CLOCK_SKEW_S,
+    has_lost_its_job,
+    is_of_another_cluster,
+    jobs_by_output,
+    jobs_by_submit_line,
+)
 from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job, is_final

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coach import runs
-from coach.analysis.jobs.belonging import fits, is_of_another_cluster
-from coach.analysis.jobs.unanswered_submits import has_lost_its_job
+from coach.analysis.jobs.belonging import fits, has_lost_its_job, is_of_another_cluster
 from coach.analysis.queueing.arrays import group_id
 from coach.config import Settings
 from coach.launch import local

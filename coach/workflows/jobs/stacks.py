@@ -13,8 +13,7 @@ from shutil import which
 from typing import Any
 
 from coach import node, runs
-from coach.analysis.measured.stack_groups import merge
-from coach.analysis.measured.stack_report import report
+from coach.analysis.measured.stack_groups import merge, report
 from coach.config import Settings
 from coach.launch.snapshot import code_dir, make_snapshot, snapshot_files
 from coach.launch.submit import client_environment

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.jobs.run_jobs import RunJobs
-from coach.analysis.jobs.unanswered_submits import has_lost_its_job, jobs_by_output, jobs_by_submit_line
+from coach.analysis.jobs.belonging import RunJobs, has_lost_its_job, jobs_by_output, jobs_by_submit_line
 from coach.model.slurm.cluster import Job
 from coach.model.training.run import Run, Submission
 from coach.sources.runs.run_files import parse_run

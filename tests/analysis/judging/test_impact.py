@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.judging.impact import lost_gpu_hours
-from coach.analysis.judging.ranking import by_impact, ranked_of, worst
+from coach.analysis.judging.ranking import by_impact, lost_gpu_hours, ranked_of, worst
 from coach.model.judging.finding import Diagnosis, Finding, Severity, Subject
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot

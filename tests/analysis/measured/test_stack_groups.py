@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coach.analysis.measured.stack_groups import merge, place_of, spell
-from coach.analysis.measured.stack_report import report
+from coach.analysis.measured.stack_groups import merge, place_of, report, spell
 from coach.model.training.stacks import Collective, Frame, Missed, RankStack, Stacks
 
 TORCH = "/home/ada/venv/lib/python3.11/site-packages/torch/"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coach.analysis.queueing.free_gpus import allocation_map, free_by_partition, free_gpus
-from coach.analysis.queueing.partition_access import why_no_access
+from coach.analysis.queueing.free_gpus import allocation_map, free_by_partition, free_gpus, why_no_access
 from coach.model.slurm.accounting import Limits
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Node
 from coach.tui.render.allocation import node_fact_lines, slot_lines

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from coach.analysis.jobs.lost_work import lost_lines
 from coach.model.training.checkpoint_files import SavedFound
 from coach.model.training.run import Run
 from coach.sources.io import SystemIo
-from coach.workflows.jobs.lost_work import find_saved, lost_of_run
+from coach.workflows.jobs.lost_work import find_saved, lost_lines, lost_of_run
 from tests.rules import examples
 
 NOW_S = 2_000_000.0
