@@ -144,7 +144,7 @@ def _report_object(report: FileReport) -> dict[str, Any]:
 
 
 def _forget(settings: Settings, key: str | None, format_: str) -> int:
-    from coach.workflows.launching.remembered_answers import forget
+    from coach.workflows.launching.refusals import forget
 
     forgotten = forget(settings, settings.cluster, key)
     if format_ == "json":

@@ -12,7 +12,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.io import Query
 from coach.sources.slurm.client import JobsSource
-from coach.workflows.judging.own_targets import MAX_TARGETS, own_targets
+from coach.workflows.judging.check import MAX_TARGETS, own_targets
 from coach.workflows.judging.targets import TargetKind
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue

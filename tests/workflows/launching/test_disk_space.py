@@ -11,7 +11,7 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.sources.io import CommandResult, Query
 from coach.sources.machine.disk import choose_root
-from coach.workflows.launching.disk_space import look_at_rooms, with_room
+from coach.workflows.launching.prepare import look_at_rooms, with_room
 from tests.launch.examples import plan
 from tests.sources.fake_io import FakeIo
 

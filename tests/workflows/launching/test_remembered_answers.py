@@ -8,7 +8,7 @@ import pytest
 
 from coach import config
 from coach.model.errors import UserError
-from coach.workflows.launching.remembered_answers import forget, remember
+from coach.workflows.launching.refusals import forget, remember
 
 
 def env(home: Path, **more: str) -> dict[str, str]:
