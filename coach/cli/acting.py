@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
+from types import FrameType
 
 from coach.cli.text import print_line, printable
 from coach.config import Settings
@@ -76,3 +78,15 @@ def is_confirmed(command: str, is_known: bool, notes: Sequence[str] = ()) -> boo
 
 def say(line: str) -> None:
     print(f"coach: {printable(line)}", file=sys.stderr)
+
+
+def end_as_by_ctrl_c() -> None:
+    """From now on SIGTERM, SIGHUP and SIGINT raise KeyboardInterrupt; `nohup` takes SIGHUP away."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`coach launch`: a recipe becomes a run, with every check before and one answer at the end."""
+"""`coach launch`: a recipe becomes a run, with every check before and one answer at the end. A wait for the controller is told."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from coach.cli.text import printable
-from coach.cli.waiting import TellingIo, telling_of_wait
 from coach.config import BACKENDS, Settings
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE, LaunchRequest, Plan, Submitted
 from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
-from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
 from coach.workflows.launching.recipes import launch_name
 from coach.workflows.launching.refusals import remember_answers
 from coach.workflows.launching.start import check_ready, wait
@@ -262,3 +262,41 @@ def pairs(texts: Iterable[str], option: str) -> Mapping[str, str]:
 
 def _say(line: str) -> None:
     print(f"coach: {printable(line)}", file=sys.stderr)
+
+
+WAITING_AFTER_S = 5.0
+_CLIENTS = frozenset({"squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "sbatch"})
+
+
+class TellingIo(SystemIo):
+    """The real world; `tell` gets a line when a client of Slurm's has not answered for a while."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        timeout_s: float,
+        tell: Callable[[str], object],
+        after_s: float = WAITING_AFTER_S,
+    ) -> None:
+        super().__init__(env, timeout_s=timeout_s)
+        self._tell = tell
+        self._after_s = after_s
+
+    def run(self, query: Query, timeout_s: float | None = None) -> CommandResult:
+        if query.argv[0] not in _CLIENTS:
+            return super().run(query, timeout_s)
+        with telling_of_wait(self._tell, self._after_s):
+            return super().run(query, timeout_s)
+
+
+@contextlib.contextmanager
+def telling_of_wait(tell: Callable[[str], object], after_s: float = WAITING_AFTER_S) -> Iterator[None]:
+    """Tell it if the block takes longer than this."""
+    timer = threading.Timer(after_s, tell, ("waiting for the controller",))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

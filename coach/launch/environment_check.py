@@ -1,4 +1,4 @@
-"""What can be known of a training environment here, on the login node, before a job waits hours to find it broken.
+"""What can be known of a training environment and its modules here, on the login node, before a job waits hours to find it broken.
 
 Files are read rather than programs started: importing torch takes seconds and gigabytes on a machine that others share. What cannot be
 known from here (a module's content, an image's) is not guessed: the job looks in its first seconds.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coach.cli.waiting import TellingIo
+from coach.cli.launch import TellingIo
 from coach.sources.io import Query
 
 SMALL = ("max_steps=4", "width=8", "num_workers=0", "num_train_samples=256", "eval_every_epoch=false")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from coach.cli.interruption import end_as_by_ctrl_c
+from coach.cli.acting import end_as_by_ctrl_c
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.launching.launch import LaunchRequest

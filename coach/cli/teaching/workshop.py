@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coach.analysis.teaching.workshop_capacity import fit
-from coach.cli.interruption import end_as_by_ctrl_c
+from coach.cli.acting import end_as_by_ctrl_c
 from coach.cli.text import (
     format_duration,
     format_time,
