@@ -14,8 +14,7 @@ from coach.model.training.metrics import Step
 from coach.rules.advice.placement import has_uneven_ranks, leave_out
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
-from coach.rules.from_numbers.sample_shares import share_samples
-from coach.rules.from_numbers.training_windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_steps, share_samples
 
 _NUM_PARTS = 8
 _MIN_PARTS = 7

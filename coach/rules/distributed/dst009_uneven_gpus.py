@@ -10,8 +10,8 @@ from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
 from coach.model.snapshot import TargetSnapshot
 from coach.rules.advice.placement import has_uneven_ranks
 from coach.rules.base import Need, Rule, Threshold
-from coach.rules.from_numbers.sample_shares import share_samples
 from coach.rules.from_numbers.telemetry_windows import MIN_SAMPLES, STARTUP_S, WINDOW, GpuUse, gpu_uses
+from coach.rules.from_numbers.training_windows import share_samples
 
 
 class UnevenGpus(Rule):

@@ -13,8 +13,7 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.metrics import Step
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
-from coach.rules.from_numbers.sample_shares import num_parts
-from coach.rules.from_numbers.training_windows import newest_steps
+from coach.rules.from_numbers.training_windows import newest_steps, num_parts
 
 _MIN_AGREEMENT = 0.65
 """Of the signs of two courses: a cheap look that sends hardly any pair of independent ranks to the closer one."""

@@ -159,3 +159,21 @@ def is_first_of_epochs(snapshot: TargetSnapshot, history: History) -> bool:
     newest = max((history.steps(rank)[-1].epoch or 0 for rank in history.ranks), default=None)
     num_epochs = None if int_parameter(snapshot.run, "max_steps") else int_parameter(snapshot.run, "epochs")
     return newest == 0 and num_epochs is not None and num_epochs > 1
+
+
+# Into how many parts the ranks share out the samples, as they say themselves. It tells ranks that do the same work on samples of
+# their own from the stages and slices of one model, whatever the program is called.
+
+
+def num_parts(history: History) -> int | None:
+    """How many ranks have samples of their own, by what is said of the newest step; None where nothing is."""
+    newest = history.steps(history.ranks[0])[-1] if history.ranks else None
+    if newest is None or not newest.num_samples or not newest.num_samples_global:
+        return None
+    return round(newest.num_samples_global / newest.num_samples)
+
+
+def share_samples(history: History) -> bool:
+    """Whether ranks say that several of them work on the same samples: then their work may differ by design."""
+    parts = num_parts(history)
+    return parts is not None and parts < len(history.ranks)
