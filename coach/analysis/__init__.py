@@ -1,0 +1,1 @@
+"""Pure judgements that are no rules: values in, values out."""

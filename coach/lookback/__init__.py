@@ -1,0 +1,1 @@
+"""The bounded past of a target: metrics, telemetry, log hits. Pure."""

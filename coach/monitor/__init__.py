@@ -1,0 +1,1 @@
+"""Readings become the one Snapshot that screens and rules read."""

@@ -1,0 +1,1 @@
+"""The screens: a Textual app over the same workflows as the commands."""

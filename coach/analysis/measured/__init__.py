@@ -1,0 +1,1 @@
+"""Measurements made comparable: quantities of GPUs, their origin, stacks in groups."""

@@ -1,0 +1,1 @@
+"""The queue and the nodes: arrays, free GPUs, node states, reasons for pending."""

@@ -1,0 +1,1 @@
+"""How values are written: Slurm's times and memory, sizes, environments, printable text."""

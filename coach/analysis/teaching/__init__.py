@@ -1,0 +1,1 @@
+"""The arithmetic of a workshop, and findings that a drill withholds."""

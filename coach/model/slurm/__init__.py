@@ -1,0 +1,1 @@
+"""Slurm's nouns: jobs, nodes, partitions, accounting, and actions on jobs."""

@@ -1,0 +1,1 @@
+"""Rules about the program itself: a plain exception, a crash."""

@@ -1,0 +1,1 @@
+"""Rules about errors of CUDA and its libraries."""

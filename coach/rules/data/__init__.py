@@ -1,0 +1,1 @@
+"""Rules about reading data: loaders, storage, samples, checkpoint files."""

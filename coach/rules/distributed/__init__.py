@@ -1,0 +1,1 @@
+"""Rules about ranks that work together: rendezvous, NCCL, gloo, stragglers."""

@@ -1,0 +1,1 @@
+"""Rules that compare a run with the user's earlier ones."""

@@ -1,0 +1,1 @@
+"""Rules about resources that a job asked for and did not use."""

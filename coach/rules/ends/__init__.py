@@ -1,0 +1,1 @@
+"""Rules of last resort, for an end that no other rule explains."""

@@ -1,0 +1,1 @@
+"""Evidence from logs that several rules share: endings, error blocks, lost ranks. No rules here."""

@@ -1,0 +1,1 @@
+"""Rules about GPUs that wait or are used badly."""

@@ -1,0 +1,1 @@
+"""Rules about GPUs and links that fail or are slowed down."""

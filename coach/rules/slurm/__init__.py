@@ -1,0 +1,1 @@
+"""Rules about jobs that Slurm refused or ended."""

@@ -1,0 +1,1 @@
+"""Rules about errors of torch that are not of CUDA or of distributed training."""

@@ -1,0 +1,1 @@
+"""Numbers and dumps that a training writes: metrics, telemetry, stacks, flight records."""

@@ -1,0 +1,1 @@
+"""Run directories and coach's own memory of runs and jobs."""

@@ -1,0 +1,1 @@
+"""One file per screen; screens do not import each other."""

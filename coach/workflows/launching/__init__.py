@@ -1,0 +1,1 @@
+"""From a request to a submitted run: plan, start, sweep, relaunch, fixes, refusals."""

@@ -1,0 +1,1 @@
+"""Drills, the cohort of a workshop and its rehearsal."""
