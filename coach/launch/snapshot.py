@@ -31,7 +31,8 @@ def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
     trainers = own_trainers or data_dir() / "trainers"
     found = _user_files(trainers) if own_trainers else trainers.rglob("*")
     for path in sorted(found):
-        if path.is_file() and "__pycache__" not in path.parts:
+        # A page about trainers is for people: a change of its text makes no other program.
+        if path.is_file() and path.suffix != ".md" and "__pycache__" not in path.parts:
             files[f"trainers/{path.relative_to(trainers).as_posix()}"] = path
     return files
 

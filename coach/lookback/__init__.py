@@ -1,1 +1,1 @@
-"""The bounded past of a target: metrics, telemetry, log hits. Pure."""
+"""The bounded past of a target: metrics and telemetry. Pure."""
