@@ -4,7 +4,7 @@ Sites run versions that differ by years, and limits of rates came after the vers
 root, by chroot, in a mount namespace of their own. The clients have to be run by an ordinary user, who may not change his root: they are
 started outside, by the other root's own loader, on its own libraries and plugins.
 
-`COACH_TEST_SLURM_ROOT` names the root; docs/architecture.md, "Two real versions", says how one is made.
+`COACH_TEST_SLURM_ROOT` names the root; tests/README.md says how one is made.
 """
 
 from __future__ import annotations
