@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coach.analysis.comparing.steady_state import newest_step
-from coach.analysis.comparing.two_runs import Comparison, compare, measure
+from coach.analysis.comparing.two_runs import Comparison, compare
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.acting import is_confirmed, say
 from coach.cli.check import finding_lines
@@ -31,20 +30,13 @@ from coach.model.training.run import Run
 from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.workflows.jobs.lost_work import lost_of_run
 from coach.workflows.judging.check import Checker
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind
-from coach.workflows.launching.fix_offer import (
-    TRIAL_STEPS,
-    Remedy,
-    as_trial,
-    plan_child,
-    remedies,
-    steps_of_whole,
-)
-from coach.workflows.launching.relaunch import ParentChoice, changes, diff, relaunch
+from coach.workflows.launching.fix_offer import TRIAL_STEPS, Remedy, offer, remedies
+from coach.workflows.launching.relaunch import ParentChoice, relaunch
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.launching.start import check_ready, wait
 from coach.workflows.readonly import refuse_if_readonly
 
@@ -94,15 +86,16 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         return _list(found, args.format)
     refuse_if_readonly(settings, "launches nothing")
     remedy = _chosen(found, args.rule, args.number, args.run)
-    request = remedy.request
+    seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
-        request = as_trial(request, args.trial, *_pace(parent, settings, io))
-    plan = plan_child(request, parent, settings, os.environ, io)
-    lost = lost_of_run(io, parent)
-    _show(remedy, parent, plan, lost)
+        # A log inside of a run can be named as well: only the run's own directory tells how long its steps take.
+        seen = _read(parent.run_dir, parent.backend, settings, io)
+    offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
+    plan = offered.plan
+    _show(offered)
     if args.dry_run:
         check_ready(plan)
-        for line in diff(parent, plan):
+        for line in offered.lines:
             print_line(printable(line))
         return 0
     choice = _parent_choice(args, parent)
@@ -130,7 +123,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     }
     if args.format == "json":
         told = None if comparison is None else comparison_object(comparison)
-        gone = list(lost) if choice is ParentChoice.CANCEL else []
+        gone = list(offered.lost) if choice is ParentChoice.CANCEL else []
         print(json.dumps({"schema": 1, **answer, "lost": gone, "comparison": told}, indent=2))
     else:
         for name, value in answer.items():
@@ -189,26 +182,19 @@ def _chosen(found: Sequence[Remedy], rule: str | None, number: int, name: str) -
     raise UserError(f"{name}: {whose} has no fix that a changed launch can carry out", hint)
 
 
-def _pace(run: Run, settings: Settings, io: SystemIo) -> tuple[float | None, int | None]:
-    """Seconds of a step, and the steps of a run that completed."""
-    snapshot, history = _read(run.run_dir, run.backend, settings, io)
-    step_time = measure(snapshot, history).step_time
-    return step_time.value if step_time is not None else None, steps_of_whole(run, newest_step(history))
-
-
-def _show(remedy: Remedy, parent: Run, plan: Plan, lost: Sequence[str]) -> None:
-    """To stderr, as all that is asked."""
-    for line in finding_lines(replace(remedy.finding, fixes=(remedy.fix,)), ""):
+def _show(offered: RelaunchOffer) -> None:
+    """Write the offer to stderr, where everything goes that comes before a question."""
+    for line in finding_lines(replace(offered.finding, fixes=(offered.fix,)), ""):
         say(line)
-    for name, old, new in changes(parent, plan):
+    for name, old, new in offered.changes:
         say(f"  {name}: {old} → {new}")
     learning = "changes what is learned: the child is another experiment"
-    say(f"  this {learning if remedy.fix.changes_learning else 'does not change what is learned'}")
-    for line in plan.warnings:
+    say(f"  this {learning if offered.fix.changes_learning else 'does not change what is learned'}")
+    for line in offered.plan.warnings:
         say(f"warning: {line}")
-    if lost:
-        say(f"  if {parent.run_id} is cancelled now:")
-    for line in lost:
+    if offered.lost:
+        say(f"  if {offered.parent.run_id} is cancelled now:")
+    for line in offered.lost:
         say(f"    {line}")
 
 

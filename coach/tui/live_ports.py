@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coach.config import Settings
@@ -20,7 +19,7 @@ from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
-from coach.tui.ports import LaunchPort, Ports, RecipeKey, RelaunchOffer
+from coach.tui.ports import Ports, RecipeKey, RelaunchOffer
 from coach.tui.question import Question
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def live_ports(reach: Reach, backend: str, place: str) -> Ports:
     return Ports(
         LiveRecipes(reach),
         launches,
-        LiveFixes(reach, launches),
+        LiveFixes(reach),
         LiveJobActions(reach),
         LiveStacks(reach),
         LiveDrills(reach, backend),
@@ -164,10 +163,9 @@ class LiveLaunches:
 
 @dataclass(frozen=True, slots=True)
 class LiveFixes:
-    """Fixes of runs are launches, so they are planned as those are."""
+    """Fixes of runs are launches of their own."""
 
     _reach: Reach
-    _launches: LaunchPort
 
     def offer_fix(
         self,
@@ -178,37 +176,18 @@ class LiveFixes:
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
-        from coach.analysis.comparing.steady_state import newest_step
-        from coach.analysis.comparing.two_runs import measure
-        from coach.model.slurm.cluster import is_final
-        from coach.workflows.jobs.lost_work import lost_of_run
-        from coach.workflows.launching.fix_offer import TRIAL_STEPS, as_trial, refuse_further, steps_of_whole
-        from coach.workflows.launching.relaunch import changes, request_for_fix, script_diff
+        from coach.workflows.launching.fix_offer import TRIAL_STEPS, offer, remedy_of
 
-        request = request_for_fix(run, fix, finding.rule)
-        newest = newest_step(history)
-        if is_trial:
-            step_time = measure(target, history).step_time
-            seconds = step_time.value if step_time is not None else None
-            request = as_trial(request, TRIAL_STEPS, seconds, steps_of_whole(run, newest))
-        plan = self._launches.prepare(request)
-        refuse_further(plan, run, self._reach.settings, self._reach.io)
-        try:
-            script = (Path(run.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            script = ""
-        checkpoints = sorted(target.checkpoints, key=lambda checkpoint: checkpoint.step)
-        return RelaunchOffer(
+        remedy, trial_steps = remedy_of(run, finding, fix), TRIAL_STEPS if is_trial else None
+        return offer(
             run,
-            finding,
-            fix,
-            plan,
-            script_diff(script, run.run_id, plan),
-            changes(run, plan),
-            not is_final(run.state),
-            newest.step if newest is not None else None,
-            checkpoints[-1] if checkpoints else None,
-            lost_of_run(self._reach.io, run),
+            remedy,
+            target,
+            history,
+            self._reach.settings,
+            self._reach.env,
+            self._reach.io,
+            trial_steps=trial_steps,
         )
 
     def foreign_fixes(

@@ -18,8 +18,9 @@ from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.politeness import Attention
 from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import Snapshot, TargetSnapshot, Watch
-from coach.model.training.run import Checkpoint, Run
+from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
+from coach.workflows.launching.relaunch_offer import RelaunchOffer as RelaunchOffer
 
 if TYPE_CHECKING:
     from coach.sources.slurm.overlap_step import StreamSource
@@ -69,27 +70,6 @@ class RecipeKey:
     def word(self) -> str:
         """What the footer calls it."""
         return self.name.rpartition("/")[2].removesuffix(".toml")
-
-
-@dataclass(frozen=True, slots=True)
-class RelaunchOffer:
-    """All that the Fix screen shows: the changed launch, ready to submit, and what it does to the run it comes from."""
-
-    parent: Run
-    finding: Finding
-    fix: Fix
-    plan: Plan
-    diff: tuple[str, ...]
-    """The parent's script against the child's: lines of a unified diff."""
-    changes: tuple[tuple[str, str, str], ...]
-    """What changes: (name, old value, new value)."""
-    is_parent_active: bool
-    parent_step: int | None
-    """The newest step of the parent."""
-    checkpoint: Checkpoint | None
-    """The newest complete checkpoint of the parent."""
-    lost: tuple[str, ...]
-    """What a parent that is active loses when it is cancelled, and which of its checkpoints are torn."""
 
 
 PARENT_CHOICES = ("cancel", "keep", "wait")

@@ -23,9 +23,10 @@ from coach.workflows.launching.prepare import plan_for, with_defaults
 from coach.workflows.launching.relaunch import (
     ParentChoice,
     changes,
-    diff,
+    read_parent_script,
     relaunch,
     request_for_fix,
+    script_diff,
     steps_lost,
 )
 from coach.workflows.launching.start import check_ready, make_ready, submit
@@ -237,8 +238,7 @@ def test_a_fix_changes_the_parent_s_own_request(world: World) -> None:
         ("warmup_steps", "0", "100"),
         ("time_limit_s", "00:10:00", "00:20:00"),
     }
-    lines = diff(parent, child)
-    assert "lr: 1e+20 → 0.05" in lines
+    lines = script_diff(read_parent_script(parent), parent.run_id, child)
     assert any(line.startswith("-") and "--lr=1e+20" in line for line in lines)
     assert any(line.startswith("+") and "--lr=0.05" in line for line in lines)
     assert not any(parent.run_id in line or child.run_id in line for line in lines)

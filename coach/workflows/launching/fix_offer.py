@@ -1,35 +1,40 @@
-"""A finding's fix becomes a launch that can be shown, tried short, and started: one way for the command, the screens and the drills.
+"""A finding's fix becomes a launch that can be shown, tried short, and started.
 
-Refused here, for all of them, is what would go round in circles: a fifth fix in a row, and a launch that the chain has seen before.
+`offer` is the one way to it for the command, the screens and the drills.
+It refuses a launch that would go round in circles: a fifth fix in a row, and a launch that the chain of fixes has seen before.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from coach.analysis.comparing.fix_chain import ancestry, siblings, why_no_further
-from coach.analysis.comparing.steady_state import MAX_BLOCKS, MIN_BLOCK, MIN_WARMUP_STEPS
+from coach.analysis.comparing.steady_state import MAX_BLOCKS, MIN_BLOCK, MIN_WARMUP_STEPS, newest_step
+from coach.analysis.comparing.two_runs import measure
 from coach.analysis.spelling.slurm import whole_minutes
 from coach.config import Settings
 from coach.launch.recipe import Recipe, get_recipe
+from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Fix
 from coach.model.launching.launch import LaunchRequest, Plan
-from coach.model.training.metrics import Step
+from coach.model.slurm.cluster import is_final
+from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.sources.io import Io
 from coach.sources.runs.run_index import RunIndex
+from coach.workflows.jobs.lost_work import lost_of_run
 from coach.workflows.judging.targets import list_runs
 from coach.workflows.launching.prepare import prepare
-from coach.workflows.launching.relaunch import request_for_fix
+from coach.workflows.launching.relaunch import changes, read_parent_script, request_for_fix, script_diff
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 TRIAL_STEPS = math.ceil((MAX_BLOCKS * MIN_BLOCK + MIN_WARMUP_STEPS) / 0.9)
-"""So many give as many blocks as an interval is made of, behind their warm-up."""
+"""The steps of a trial: after the warm-up they fill all blocks that a confidence interval is computed from."""
 _START_UP_S = 180
-"""Until the first step: an environment on a cold network file system, torch imported by many ranks at once."""
+"""Time until the first step: an environment on a cold network file system, torch imported by many ranks at once."""
 _SLACK = 2.0
 
 
@@ -43,17 +48,25 @@ class Remedy:
 
 
 def remedies(run: Run, findings: Iterable[Finding], recipe: Recipe | None = None) -> tuple[Remedy, ...]:
-    """Those of the findings' fixes that are typed changes this recipe knows, in their order: the primary finding's first."""
+    """The fixes that are typed changes which this recipe knows, in the findings' order."""
     recipe = recipe or get_recipe(run.recipe)
-    found = []
+    found: list[Remedy] = []
     for finding in findings:
         for fix in finding.fixes:
             if fix.changes:
                 try:
-                    found.append(Remedy(finding, fix, request_for_fix(run, fix, finding.rule, recipe)))
+                    found.append(remedy_of(run, finding, fix, recipe))
                 except UserError:
-                    continue  # of another recipe's parameters: it stands in the finding as advice
+                    continue  # The fix names parameters of another recipe: it stays advice in the finding.
     return tuple(found)
+
+
+def remedy_of(run: Run, finding: Finding, fix: Fix, recipe: Recipe | None = None) -> Remedy:
+    """One fix of a finding. `recipe` is the run's, when it is at hand already.
+
+    Raises UserError when the recipe does not know the change.
+    """
+    return Remedy(finding, fix, request_for_fix(run, fix, finding.rule, recipe))
 
 
 def as_trial(
@@ -81,22 +94,48 @@ def as_trial(
     return replace(request, set={**request.set, "max_steps": num_steps}, time_limit_s=limit_s, fix=tried)
 
 
-def steps_of_whole(run: Run, newest: Step | None) -> int | None:
-    """The steps that the run needed; None where it has not completed."""
-    return newest.step if newest is not None and run.state == "COMPLETED" else None
+def offer(
+    parent: Run,
+    remedy: Remedy,
+    snapshot: TargetSnapshot,
+    history: History,
+    settings: Settings,
+    env: Mapping[str, str],
+    io: Io,
+    *,
+    trial_steps: int | None = None,
+) -> RelaunchOffer:
+    """Plan a fix as a child run of `parent`, for a few steps where `trial_steps` says so.
+
+    `parent` carries its present state; `snapshot` and `history` are the data read of it. Raises UserError when
+    the child cannot be launched, or when the chain of fixes has to end.
+    """
+    request = remedy.request
+    newest = newest_step(history)
+    if trial_steps is not None:
+        step_time = measure(snapshot, history).step_time
+        whole_steps = newest.step if newest is not None and parent.state == "COMPLETED" else None
+        request = as_trial(
+            request, trial_steps, step_time.value if step_time is not None else None, whole_steps
+        )
+    plan = prepare(request, settings, env, io, io.now())
+    _refuse_further(plan, parent, settings, io)
+    return RelaunchOffer(
+        parent,
+        remedy.finding,
+        remedy.fix,
+        plan,
+        script_diff(read_parent_script(parent), parent.run_id, plan),
+        changes(parent, plan),
+        not is_final(parent.state),
+        newest.step if newest is not None else None,
+        max(snapshot.checkpoints, key=lambda checkpoint: checkpoint.step, default=None),
+        lost_of_run(io, parent),
+    )
 
 
-def plan_child(
-    request: LaunchRequest, parent: Run, settings: Settings, env: Mapping[str, str], io: Io
-) -> Plan:
-    """The plan of a child run. Raises UserError when it cannot be launched, or when the chain of fixes has to end."""
-    plan = prepare(request, settings, env, io, time.time())
-    refuse_further(plan, parent, settings, io)
-    return plan
-
-
-def refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
-    """Raise UserError when this child would be one fix too many, or one that was tried before, of the parent or of its own."""
+def _refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
+    """Raise UserError when this child is one fix too many, or was tried before: in its chain, or beside it."""
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     why = why_no_further(plan, ancestry(parent, known), siblings(parent, known))
     if why is not None:

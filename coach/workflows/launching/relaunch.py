@@ -99,14 +99,12 @@ def script_diff(parent_script: str, parent_run_id: str, plan: Plan) -> tuple[str
     return tuple(diff)
 
 
-def diff(parent: Run, plan: Plan) -> tuple[str, ...]:
-    """Lines to show: each change as old → new, then the scripts' diff if the parent's script can be read."""
+def read_parent_script(parent: Run) -> str:
+    """The batch script that the parent was launched with; empty where it cannot be read."""
     try:
-        script = (Path(parent.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
+        return (Path(parent.run_dir) / "job.sh").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        script = ""
-    lines = [f"{name}: {old} → {new}" for name, old, new in changes(parent, plan)]
-    return (*lines, *(script_diff(script, parent.run_id, plan) if script else ()))
+        return ""
 
 
 def steps_lost(newest_step: int | None, checkpoints: Sequence[Checkpoint]) -> int | None:

@@ -141,7 +141,7 @@ class _Conduct:
             if not found or (drill.mend is not None and found[0].fix != ran.primary.fixes[0]):
                 break
             titles.append(found[0].fix.title)
-            ran = self._launches.run(found[0].request, ran.snapshot.run)
+            ran = self._launches.run_fix(found[0], ran)
             tried = _fixed(replace(result, mended_by="; ".join(titles)), ran, twin)
             if tried.is_fixed or drill.mend is not None:
                 break

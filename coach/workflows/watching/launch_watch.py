@@ -18,12 +18,11 @@ from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Finding, Severity
-from coach.model.launching.launch import LaunchRequest, Submitted
+from coach.model.launching.launch import LaunchRequest, Plan, Submitted
 from coach.model.reading import JobList, Reading
 from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.run import Run
 from coach.monitor.monitor import Monitor
 from coach.rules.base import Rule
 from coach.rules.engine import Engine
@@ -35,7 +34,7 @@ from coach.workflows.jobs.job_actions import perform, plan_action
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, jobs_source, known_cluster, target_sources
-from coach.workflows.launching.fix_offer import plan_child
+from coach.workflows.launching.fix_offer import Remedy, offer
 from coach.workflows.launching.prepare import num_alive_runs, prepare
 from coach.workflows.launching.start import submit, wait
 from coach.workflows.sharing import unshared
@@ -106,7 +105,6 @@ class Launches:
     def run(
         self,
         request: LaunchRequest,
-        parent: Run | None = None,
         causes: Collection[str] = (),
         on_launched: Callable[[Submitted], None] = lambda submitted: None,
     ) -> Watched:
@@ -114,13 +112,29 @@ class Launches:
 
         Raises UserError when the launch is refused, Stopped when it was stopped.
         """
+        return self._run(
+            lambda: prepare(unshared(request), self._settings, self._env, self._io, self._io.now()),
+            causes,
+            on_launched,
+        )
+
+    def run_fix(self, remedy: Remedy, ran: Watched) -> Watched:
+        """Launch a fix of a run as its child, and watch that to the end. Raises like `run`."""
+        parent = ran.snapshot.run
+        assert parent is not None, "a run that was launched has a record"
+        seen = (ran.snapshot, ran.history)
+        return self._run(lambda: offer(parent, remedy, *seen, self._settings, self._env, self._io).plan)
+
+    def _run(
+        self,
+        make_plan: Callable[[], Plan],
+        causes: Collection[str] = (),
+        on_launched: Callable[[Submitted], None] = lambda submitted: None,
+    ) -> Watched:
+        settings, env, io = self._settings, self._env, self._io
         with self._launching:
             self._wait_for_room()
-            settings, env, io = self._settings, self._env, self._io
-            if parent is not None:
-                plan = plan_child(request, parent, settings, env, io)
-            else:
-                plan = prepare(unshared(request), settings, env, io, time.time())
+            plan = make_plan()
             submitted = submit(plan, settings, env, io)
         on_launched(submitted)
         self._on_note(f"{plan.recipe}: {submitted.run_id}")

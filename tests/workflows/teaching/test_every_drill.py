@@ -21,9 +21,9 @@ from coach.model.judging.finding import Finding, Fix, Severity, Subject
 from coach.model.launching.launch import LaunchRequest, Submitted
 from coach.model.launching.site import Limits
 from coach.model.snapshot import TargetSnapshot
-from coach.model.training.run import Run
 from coach.sources.io import SystemIo
 from coach.sources.machine.this_machine import read_machine
+from coach.workflows.launching.fix_offer import Remedy
 from coach.workflows.teaching.every_drill import DrillResult, choose, run_drills
 from coach.workflows.watching.launch_watch import Launches, Watched
 from tests.rules.examples import history, run, steps
@@ -62,10 +62,13 @@ class Told:
         self.later: dict[str, list[Watched | UserError]] = {}
         """What comes of the same launch the next times."""
 
-    def run(
-        self, request: LaunchRequest, parent: Run | None = None, causes: Any = (), on_launched: Any = None
-    ) -> Watched:
-        name = request.recipe if parent is None else "child"
+    def run(self, request: LaunchRequest, causes: Any = (), on_launched: Any = None) -> Watched:
+        return self._run(request.recipe, request, on_launched)
+
+    def run_fix(self, remedy: Remedy, ran: Watched) -> Watched:
+        return self._run("child", remedy.request)
+
+    def _run(self, name: str, request: LaunchRequest, on_launched: Any = None) -> Watched:
         with self._lock:
             self.asked.append(name)
             self.pythons.append(request.python)
