@@ -1,4 +1,4 @@
-"""The hits of one signature in one log, bounded however often it says the same.
+"""The hits of one signature in one log, bounded however often the log repeats them.
 
 Rules need how it began and how it ends; a curve needs what lies between as well, thinned evenly.
 """
@@ -15,7 +15,7 @@ MAX_LAST_HITS = 100
 
 
 class KeptHits:
-    """The first, the last, and of those between every so many."""
+    """The first hits, the last ones, and an even selection of those between."""
 
     def __init__(self) -> None:
         self._first: list[LogHit] = []
@@ -48,7 +48,7 @@ class KeptHits:
             self._stride *= 2
 
     def from_line(self, line: int) -> KeptHits:
-        """Those at this line or below it."""
+        """The hits at this line or below it."""
         kept = KeptHits()
         for hit in self:
             if hit.line >= line:

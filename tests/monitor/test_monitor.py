@@ -27,7 +27,8 @@ from coach.model.training.metrics import MetricEvent, Step
 from coach.model.training.run import Run, RunExit
 from coach.model.training.telemetry import SensorGap
 from coach.monitor.kept_hits import MAX_BETWEEN_HITS, MAX_FIRST_HITS, MAX_LAST_HITS
-from coach.monitor.monitor import MAX_EVENTS, Monitor
+from coach.monitor.monitor import Monitor
+from coach.monitor.target import MAX_EVENTS
 from coach.sources.runs.run_files import parse_run
 
 RUN_ID = "20261121-142233-ddp-4f2a"

@@ -1,7 +1,7 @@
 """A finding's fix becomes a launch that can be shown, tried short, and started.
 
-`offer` is the one way to it for the command, the screens and the drills.
-It refuses a launch that would go round in circles: a fifth fix in a row, and a launch that the chain of fixes has seen before.
+`offer` is the one way to it for the command, the screens and the drills. It refuses a launch that would go
+round in circles: a fifth fix in a row, and a launch that the chain of fixes has seen before.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from coach.workflows.launching.relaunch import changes, read_parent_script, requ
 from coach.workflows.launching.relaunch_offer import RelaunchOffer
 
 TRIAL_STEPS = math.ceil((MAX_BLOCKS * MIN_BLOCK + MIN_WARMUP_STEPS) / 0.9)
-"""The steps of a trial: after the warm-up they fill all blocks that a confidence interval is computed from."""
+"""The steps of a trial: enough for all blocks of a confidence interval, after the warm-up."""
 _START_UP_S = 180
-"""Time until the first step: an environment on a cold network file system, torch imported by many ranks at once."""
+"""Time until the first step: a cold network file system, torch imported by many ranks at once."""
 _SLACK = 2.0
 
 
@@ -107,8 +107,8 @@ def offer(
 ) -> RelaunchOffer:
     """Plan a fix as a child run of `parent`, for a few steps where `trial_steps` says so.
 
-    `parent` carries its present state; `snapshot` and `history` are the data read of it. Raises UserError when
-    the child cannot be launched, or when the chain of fixes has to end.
+    `parent` carries its present state; `snapshot` and `history` are the data read of it. Raises UserError
+    when the child cannot be launched, or when the chain of fixes has to end.
     """
     request = remedy.request
     newest = newest_step(history)

@@ -1,0 +1,270 @@
+"""The data of one watched target as its readings arrive: a run, a job, a log, or two of them joined.
+
+Apart from the monitor, which knows the cluster and decides when the rules are asked: here every kind of
+payload has one method that takes it in, and the target can say which moment its data stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coach.lookback.history import History
+from coach.model.reading import (
+    FlightRecords,
+    LogChunk,
+    LogFiles,
+    MetricsChunk,
+    Payload,
+    Reading,
+    RunFacts,
+    TelemetryChunk,
+)
+from coach.model.slurm.cluster import Job, is_final
+from coach.model.snapshot import TargetSnapshot
+from coach.model.training.flight import FlightRecord
+from coach.model.training.log import ATTEMPT, REQUEUED, LogFile, LogHit, LogTail
+from coach.model.training.metrics import MetricEvent
+from coach.model.training.run import Run, RunExit
+from coach.model.training.telemetry import SensorGap
+from coach.monitor.kept_hits import KeptHits
+
+MAX_EVENTS = 2000
+
+_MAX_CLOCK_SKEW_S = 3600.0
+"""A time further in the future than this is a mistake of the clock that wrote it, and is ignored."""
+
+
+@dataclass(slots=True)
+class WatchedTarget:
+    """Everything known of one target."""
+
+    name: str
+    awaited: set[str]
+    """Sources that have not answered yet. Until they have, the target is not judged."""
+    history: History = field(default_factory=History)
+    facts: RunFacts | None = None
+    job: Job | None = None
+    hits: dict[tuple[str, str, str], KeptHits] = field(default_factory=dict)
+    """(file, rule, signature) → hits."""
+    attempts: dict[tuple[str, str], LogHit] = field(default_factory=dict)
+    """(file, signature) → the last line there that separates two attempts of a requeued job."""
+    tails: dict[str, LogTail] = field(default_factory=dict)
+    files: tuple[LogFile, ...] = ()
+    flight: tuple[FlightRecord, ...] = ()
+    events: list[MetricEvent] = field(default_factory=list)
+    gaps: dict[tuple[str, str], SensorGap] = field(default_factory=dict)
+    """(node, quantity) → the newest gap of that sensor."""
+    last_record_s: float | None = None
+    behind: set[str] = field(default_factory=set)
+    """Sources that still have unread bytes."""
+    is_changed: bool = True
+    """True if something is new since the last diagnosis."""
+    diagnosed_s: float | None = None
+    snapshot: TargetSnapshot | None = None
+
+    @property
+    def run(self) -> Run | None:
+        return self.facts.run if self.facts is not None else None
+
+    @property
+    def exit(self) -> RunExit | None:
+        return self.facts.exit if self.facts is not None else None
+
+    @property
+    def is_judgeable(self) -> bool:
+        """False while a source still owes data: half of them makes findings that the rest takes back."""
+        return not self.awaited and not self.behind
+
+    def apply(self, reading: Reading) -> bool:
+        """Take in one reading. Returns True if its payload brought news."""
+        is_news = self._apply_payload(reading.payload, reading.time_s)
+        self.is_changed = self.is_changed or is_news
+        return is_news
+
+    def note_progress(self, reading: Reading) -> None:
+        """Remember how far the reading's source has come."""
+        if self.snapshot is None or reading.source in self.awaited:
+            self.is_changed = True
+        if not reading.is_caught_up:
+            self.behind.add(reading.source)
+        elif not reading.is_part:
+            self.behind.discard(reading.source)
+        if not reading.is_part:
+            self.awaited.discard(reading.source)
+
+    def join_job(self, row: Job | None) -> None:
+        """Take the target's row in the queue."""
+        if row is None and self.job is not None and is_final(self.job.state):
+            # Slurm forgets a job minutes after its end. How the job ended stays true.
+            return
+        if row != self.job:
+            self.is_changed = True
+        self.job = row
+
+    def look(self, now_s: float | None) -> TargetSnapshot:
+        """The target as a value. `now_s` is the moment that its data stand for."""
+        return TargetSnapshot(
+            target=self.name,
+            now_s=now_s,
+            job=self.job,
+            run=self.run,
+            exit=self.exit,
+            log_hits=self._hits_of_attempt(),
+            log_tails=tuple(tail for _, tail in sorted(self.tails.items())),
+            log_files=self.files,
+            flight=self.flight,
+            events=tuple(self.events),
+            checkpoints=self.facts.checkpoints if self.facts is not None else (),
+            sensor_gaps=tuple(self.gaps.values()),
+        )
+
+    def moment(self, now_s: float, *, is_queue_known: bool) -> float | None:
+        """The moment that the data stand for, when the clock says `now_s`.
+
+        The present for a live target; its end for one that has ended; the last record for a run whose job
+        Slurm has forgotten. None for a log without times.
+        """
+        run = self.run
+        if self.job is not None:
+            return self._end(now_s) if is_final(self.job.state) else now_s
+        if run is None:
+            return self._last_hit_time()
+        if is_final(run.state) or (self.exit is not None and is_final(self.exit.state)):
+            return self._end(now_s)
+        is_forgotten = is_queue_known and run.job_id is not None
+        return self.last_record_s or now_s if is_forgotten else now_s
+
+    def _end(self, now_s: float) -> float:
+        """The end of a target that has ended.
+
+        The queue's clock and the nodes' differ: the end is never before the last record.
+        """
+        times = [self.last_record_s or None]
+        ends = [self.job.end_time_s if self.job is not None else None]
+        ends += [
+            part.ended_time_s for part in (self.exit, self.run) if part is not None and is_final(part.state)
+        ]
+        times += [end for end in ends if end is not None and end <= now_s + _MAX_CLOCK_SKEW_S]
+        return max((time_s for time_s in times if time_s is not None), default=now_s)
+
+    def _last_hit_time(self) -> float | None:
+        times = (hit.time_s for hits in self.hits.values() for hit in hits)
+        return max((time_s for time_s in times if time_s is not None), default=None)
+
+    def _apply_payload(self, payload: Payload | None, read_s: float) -> bool:
+        match payload:
+            case RunFacts():
+                return self._apply_facts(payload)
+            case MetricsChunk():
+                return self._apply_metrics(payload, read_s)
+            case TelemetryChunk():
+                return self._apply_telemetry(payload, read_s)
+            case LogChunk():
+                return self._apply_log(payload)
+            case LogFiles():
+                return self._apply_log_files(payload)
+            case FlightRecords():
+                return self._apply_flight(payload)
+            case _:
+                return False
+
+    def _apply_facts(self, facts: RunFacts) -> bool:
+        is_news, self.facts = facts != self.facts, facts
+        return is_news
+
+    def _apply_metrics(self, chunk: MetricsChunk, read_s: float) -> bool:
+        if chunk.is_restart:
+            self.history.forget_steps()
+            self.events.clear()
+        self.history.add_steps(chunk.steps)
+        self.events.extend(chunk.events)
+        self._leave_earlier_attempts(chunk.events, read_s)
+        if len(self.events) > MAX_EVENTS:
+            # The first events say what was started, the last what happened lately.
+            self.events[MAX_EVENTS // 2 : -MAX_EVENTS // 2] = []
+        self._note_times((step.time_s for step in chunk.steps), read_s)
+        self._note_times((event.time_s for event in chunk.events), read_s)
+        return bool(chunk.steps or chunk.events)
+
+    def _apply_telemetry(self, chunk: TelemetryChunk, read_s: float) -> bool:
+        self.history.add_samples(chunk.samples, chunk.rung)
+        for sample in chunk.samples:
+            if isinstance(sample, SensorGap):
+                self.gaps[(sample.node, sample.what)] = sample
+            else:
+                self._note_times((sample.time_s,), read_s)
+        return bool(chunk.samples)
+
+    def _apply_log(self, chunk: LogChunk) -> bool:
+        file = chunk.tail.file
+        if chunk.is_restart:
+            self.hits = {key: hits for key, hits in self.hits.items() if key[0] != file}
+            self.attempts = {key: hit for key, hit in self.attempts.items() if key[0] != file}
+        for hit in chunk.hits:
+            if hit.rule == ATTEMPT.rule:
+                self.attempts[(hit.file, hit.signature)] = hit
+        begun = self.attempts.get((file, ATTEMPT.name))
+        if begun is not None:
+            # Hits of earlier attempts are dropped, not only skipped: the number of hits is bounded, and this
+            # attempt needs the room.
+            for key, kept in self.hits.items():
+                if key[0] == file:
+                    self.hits[key] = kept.from_line(begun.line)
+        for hit in chunk.hits:
+            if hit.rule == ATTEMPT.rule or (begun is not None and hit.line < begun.line):
+                continue
+            self.hits.setdefault((hit.file, hit.rule, hit.signature), KeptHits()).add(hit)
+        is_tail_news = self._keep_tail(chunk.tail)
+        return bool(chunk.hits) or chunk.is_restart or is_tail_news
+
+    def _keep_tail(self, tail: LogTail) -> bool:
+        if not tail.size_bytes:
+            # To the rules an empty log is the same as no log.
+            return self.tails.pop(tail.file, None) is not None
+        is_news, self.tails[tail.file] = self.tails.get(tail.file) != tail, tail
+        return is_news
+
+    def _apply_log_files(self, payload: LogFiles) -> bool:
+        is_news, self.files = payload.files != self.files, payload.files
+        return is_news
+
+    def _apply_flight(self, payload: FlightRecords) -> bool:
+        is_news, self.flight = payload.records != self.flight, payload.records
+        return is_news
+
+    def _leave_earlier_attempts(self, events: Iterable[MetricEvent], read_s: float) -> None:
+        """Drop what a rank wrote before it started again, because its job was requeued or started anew."""
+        for event in events:
+            start_s = event.time_s
+            if event.event != "start" or start_s is None or start_s > read_s + _MAX_CLOCK_SKEW_S:
+                continue
+            self.history.begin_attempt(event.rank, start_s)
+            self.events = [
+                kept for kept in self.events if kept.rank != event.rank or (kept.time_s or start_s) >= start_s
+            ]
+
+    def _note_times(self, times: Iterable[float | None], read_s: float) -> None:
+        for time_s in times:
+            if time_s is not None and time_s <= read_s + _MAX_CLOCK_SKEW_S:
+                self.last_record_s = max(self.last_record_s or time_s, time_s)
+
+    def _hits_of_attempt(self) -> tuple[LogHit, ...]:
+        """The hits of the present attempt, by file and line."""
+        hits = (hit for kept in self.hits.values() for hit in kept)
+        after = {file: self._last_line_before_attempt(file) for file, _, _ in self.hits}
+        of_attempt = [hit for hit in hits if hit.line > after[hit.file]]
+        return tuple(sorted(of_attempt, key=lambda hit: (hit.file, hit.line)))
+
+    def _last_line_before_attempt(self, file: str) -> int:
+        """The line between the earlier attempts of a requeued job and the present one; 0 without one."""
+        begun = self.attempts.get((file, ATTEMPT.name))
+        ended, job = self.attempts.get((file, REQUEUED.name)), self.job
+        lines = [0, begun.line if begun is not None else 0]
+        if ended is not None and job is not None and job.state != "PENDING":
+            # Slurm writes into the log that it ends the job to requeue it. Only the queue knows whether it
+            # was started again after that.
+            ended_s, started_s = ended.time_s, job.start_time_s
+            if ended_s is not None and started_s is not None and started_s >= ended_s:
+                lines.append(ended.line)
+        return max(lines)
