@@ -34,7 +34,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.machine.user import user_name
     from coach.workflows.backend import resolve_backend
-    from coach.workflows.watching.live_session import read_once, resolve_target
+    from coach.workflows.judging.one_reading import read_once
+    from coach.workflows.judging.targets import resolve_target
 
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)

@@ -21,7 +21,7 @@ from coach.tui.app import CoachApp
 from coach.tui.arrangement import put_keys_first
 from coach.tui.screens.cluster import ClusterScreen
 from coach.tui.wiring import open_live
-from coach.workflows.watching import live_session as watch
+from coach.workflows.watching import world
 
 BEAT_S = 0.004
 NUM_REFRESHES = 2
@@ -65,7 +65,7 @@ def memory_mib(name: str) -> float:
 
 async def measure(num_jobs: int) -> dict[str, object]:
     put_keys_first()
-    watch.CLUSTER_INTERVAL_S = 0.5  # type: ignore[misc]  # a refresh of everybody's jobs need not be waited for
+    world.CLUSTER_INTERVAL_S = 0.5  # type: ignore[misc]  # a refresh of everybody's jobs need not be waited for
     settings = dataclasses.replace(load(os.environ), nodes_interval_s=0.5)
     app = CoachApp(open_live(settings, "slurm", is_readonly=True))
     found: dict[str, object] = {}

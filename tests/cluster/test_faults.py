@@ -20,6 +20,7 @@ from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Io, Query, SystemIo, scrubbed_environment
 from coach.sources.slurm.client import JobsSource, NodesSource
 from coach.workflows.watching.live_session import WatchSession
+from coach.workflows.watching.world import World
 from tests.cluster.frail_slurm import FrailSlurm
 from tests.cluster.processes import with_environment
 from tests.cluster.slurm import booted
@@ -63,13 +64,15 @@ class Watched:
         )
         self.session = WatchSession(
             self.settings,
-            "slurm",
-            io,
-            "nobody",
-            cluster_sources=lambda io, settings, user, watch: {
-                "jobs": lambda: JobsSource(io, user, INTERVAL_S),
-                "nodes": lambda: NodesSource(io, INTERVAL_S),
-            },
+            World(
+                "slurm",
+                io,
+                "nobody",
+                cluster_sources=lambda io, settings, user, watch: {
+                    "jobs": lambda: JobsSource(io, user, INTERVAL_S),
+                    "nodes": lambda: NodesSource(io, INTERVAL_S),
+                },
+            ),
         )
 
     @property

@@ -138,7 +138,8 @@ def relaunch(run_id: str) -> str:
     from coach.sources.io import SystemIo, scrubbed_environment
     from coach.sources.machine.user import user_name
     from coach.tui.live_ports import Reach, live_ports
-    from coach.workflows.watching.live_session import read_once, resolve_target
+    from coach.workflows.judging.one_reading import read_once
+    from coach.workflows.judging.targets import resolve_target
 
     settings, io, user = load_settings(), SystemIo(scrubbed_environment(os.environ)), user_name()
     (finding, *_) = diagnose(run_id, settings, io, Engine(build()), "slurm").findings

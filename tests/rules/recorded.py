@@ -11,7 +11,8 @@ from coach.model.snapshot import TargetSnapshot
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
-from coach.workflows.watching.live_session import read_once, resolve_target
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import resolve_target
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

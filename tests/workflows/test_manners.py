@@ -16,7 +16,9 @@ from coach.model.snapshot import Watch
 from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query, SystemIo
 from coach.sources.polite.polling import Pace
 from coach.sources.rpc_budget import ACTIVE_PER_MIN, IDLE_PER_MIN, RpcBudget
-from coach.workflows.watching.live_session import Manners, WatchSession, live_session
+from coach.workflows.watching.live_session import WatchSession, live_session
+from coach.workflows.watching.manners import Manners
+from coach.workflows.watching.world import World
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 from tests.waiting import wait_until
@@ -58,7 +60,7 @@ def settings(tmp_path: Path) -> Settings:
 def session(settings: Settings) -> Iterator[tuple[WatchSession, Answering]]:
     pace, budget = Pace(), RpcBudget()
     io = Answering(pace, budget)
-    made = WatchSession(settings, "slurm", io, "me", manners=Manners(pace, budget))
+    made = WatchSession(settings, World("slurm", io, "me"), manners=Manners(pace, budget))
     yield made, io
     made.stop()
     assert [t.name for t in threading.enumerate() if t.name.startswith("source ")] == []
@@ -97,7 +99,7 @@ def test_the_minutes_until_sleep_follow_the_settings(
 
 
 def test_a_recording_never_sleeps(settings: Settings) -> None:
-    replayed = WatchSession(settings, "slurm", FakeIo(), "me", can_write=False)
+    replayed = WatchSession(settings, World("slurm", FakeIo(), "me", is_recorded=True))
     assert replayed.attend(1e6, is_focused=False, is_run_open=False) == Attention()
 
 

@@ -14,7 +14,8 @@ from coach.model.judging.finding import Diagnosis
 from coach.rules.engine import Engine
 from coach.rules.registry import build, signatures
 from coach.sources.io import SystemIo
-from coach.workflows.watching.live_session import read_once, resolve_target
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import resolve_target
 
 NODE = Path(__file__).parents[2] / "coach" / "node"
 NAN = "for step in range(1, 40): print(f'step {step} loss {2.3 if step < 2 else float(\"nan\")}')"

@@ -12,7 +12,8 @@ from coach.lookback.history import History
 from coach.model.judging.finding import Diagnosis
 from coach.model.snapshot import TargetSnapshot, Watch
 from coach.workflows.judging.lazy_engine import LazyEngine
-from coach.workflows.watching.live_session import WatchSession, slurm_sources
+from coach.workflows.watching.live_session import WatchSession
+from coach.workflows.watching.world import World, slurm_sources
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 from tests.waiting import wait_until
@@ -32,7 +33,10 @@ def test_a_changed_site_file_counts_in_a_running_session(
     taken: list[Settings] = []
     updates = Updates()
     session = WatchSession(
-        settings, "slurm", QueueAndDisk(), "me", follower=Follower(settings, env), on_settings=taken.append
+        settings,
+        World("slurm", QueueAndDisk(), "me"),
+        follower=Follower(settings, env),
+        on_settings=taken.append,
     )
     sessions.append(session)
     session.start(updates)

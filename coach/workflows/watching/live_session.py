@@ -1,7 +1,7 @@
-"""Live data for both front ends: start the sources that a Watch asks for, keep the picture, say when it changed.
+"""Live data for both front ends: start the sources of a Watch, keep the picture, say when it changed.
 
-One worker thread of the session's own applies readings and asks the rules; whoever shows the picture gets finished values, at most a
-few times a second, and never touches a source.
+One worker thread of the session's own applies readings and asks the rules; whoever shows the picture gets
+finished values, at most a few times a second, and never touches a source.
 """
 
 from __future__ import annotations
@@ -9,96 +9,46 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from coach.config import Settings, load
 from coach.config.reload import Follower
 from coach.lookback.history import History
-from coach.model.politeness import ACTIVE_S, Attention
-from coach.model.reading import JobList, Reading
+from coach.model.politeness import Attention
+from coach.model.reading import Reading
 from coach.model.snapshot import Snapshot, Watch
 from coach.monitor.monitor import Monitor
-from coach.poller import Poller
-from coach.poller import SourceFactory as AnySource
+from coach.poller import Poller, SourceFactory
 from coach.sources.io import Io, scrubbed_environment
-from coach.sources.logs.job_outputs import OutputPaths
-from coach.sources.machine.local_cluster import LocalClusterSource
 from coach.sources.machine.user import user_name
 from coach.sources.polite.patient_io import PatientIo
 from coach.sources.polite.polling import Pace
 from coach.sources.polite.shared_cache import SharedIo, shared_folder
 from coach.sources.rpc_budget import RpcBudget
-from coach.sources.runs.local_process import Look, look
 from coach.sources.runs.run_index import RunIndex
 from coach.sources.runs.run_list import BITE_RUNS, RunListSource
-from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
-from coach.sources.slurm.client import CLUSTER_INTERVAL_S, JobsSource, NodesSource
-from coach.sources.slurm.conf_file import keep_message_timeout
-from coach.sources.slurm.configuration import RateLimitSource
-from coach.sources.slurm.overlap_step import RecordedStream, StreamSource
+from coach.sources.slurm.overlap_step import StreamSource
 from coach.workflows.judging.lazy_engine import LazyEngine
-from coach.workflows.judging.one_reading import read_once
-from coach.workflows.judging.targets import (
-    SourceFactory,
-    Target,
-    known_cluster,
-    locate_target,
-    output_paths_of,
-    resolve_target,
-    target_sources,
-)
+from coach.workflows.judging.targets import Target, known_cluster, locate_target, target_sources
 from coach.workflows.readonly import held_back
 from coach.workflows.sharing import Sharer
-from coach.workflows.watching.queue_facts import RunRecords
+from coach.workflows.watching.attached_streams import AttachedStreams, Stream
+from coach.workflows.watching.followed_targets import FollowedTargets
+from coach.workflows.watching.manners import Manners
+from coach.workflows.watching.queue_facts import QueueFacts
 from coach.workflows.watching.settings_source import SettingsSource
-
-__all__ = ["OnUpdate", "Target", "WatchSession", "live_session", "read_once", "resolve_target"]
+from coach.workflows.watching.world import World
 
 UPDATE_INTERVAL_S = 0.25
-"""At most this often is a change told."""
+"""A change is told at most this often."""
 AGE_INTERVAL_S = 1.0
-"""At least this often is something told, so that ages go on."""
-LINGER_S = 300.0
-MAX_LINGERING = 3
-"""Targets that were watched lately keep their place in every file a while: coming back should not read everything again."""
+"""The picture is told at least this often, so that ages go on."""
 
 _SETTLE_S = 0.02
 """Answers that belong together arrive in one update."""
 
 OnUpdate = Callable[[Snapshot], None]
 OnReading = Callable[[Reading], None]
-_Stream = StreamSource | RecordedStream
-ClusterSources = Callable[[Io, Settings, str, Watch], Mapping[str, SourceFactory]]
-
-
-def slurm_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
-    """The cluster as Slurm tells it."""
-    scope = "all" if watch.all_jobs else "own"
-    nodes_s = max(settings.nodes_interval_s, CLUSTER_INTERVAL_S)
-    jobs_s, least_s = settings.jobs_interval_s, settings.least_jobs_interval_s
-    return {
-        f"jobs {scope} {jobs_s:g} {least_s:g} {nodes_s:g}": lambda: JobsSource(
-            io, user, jobs_s, is_all=watch.all_jobs, cluster_interval_s=nodes_s, least_interval_s=least_s
-        ),
-        f"nodes {nodes_s:g}": lambda: NodesSource(io, nodes_s),
-    }
-
-
-def local_sources(io: Io, settings: Settings, user: str, watch: Watch) -> Mapping[str, SourceFactory]:
-    """This machine as a cluster of one node; all its jobs are one's own."""
-    return {"jobs": lambda: LocalClusterSource(io, settings.runs_root, user)}
-
-
-@dataclass(frozen=True, slots=True)
-class Manners:
-    """What makes a live session polite: it is told who looks, what Slurm is asked, and what other coaches were told."""
-
-    pace: Pace
-    budget: RpcBudget | None = None
-    """None: Slurm is not asked."""
-    shared: SharedIo | None = None
-    patient: PatientIo | None = None
 
 
 def live_session(
@@ -108,9 +58,10 @@ def live_session(
     on_settings: Callable[[Settings], object] = lambda settings: None,
     budget: RpcBudget | None = None,
 ) -> WatchSession:
-    """A session on the real world. `on_settings` gets the settings whenever their files have changed, in a thread of the session's.
+    """A session on the real world.
 
-    `budget` is what else spends from it: what a person does by hand.
+    `on_settings` gets the settings whenever their files have changed, in a thread of the session's. `budget`
+    is the one that the person's own commands spend from as well.
     """
     follower = Follower(settings, env, lambda env: held_back(load(env), env))
     pace, budget = Pace(), budget or RpcBudget()
@@ -125,13 +76,13 @@ def live_session(
     manners = Manners(pace)
     if backend == "slurm":
         folder = shared_folder(env, settings.cache_dir)
-        # Where the answers come from: the cluster by name, and the configuration that says where its controller is.
+        # Answers are shared between coaches that ask the same controller: the cluster's name, and the
+        # configuration that names it.
         context = f"{settings.cluster} {scrubbed.get('SLURM_CONF', '')}"
         shared = SharedIo(io, folder, context, settings.slurm_timeout_s) if folder is not None else None
         manners, io = Manners(pace, budget, shared, system), shared or io
-    return WatchSession(
-        settings, backend, io, user_name(), follower=follower, on_settings=on_settings, manners=manners
-    )
+    world = World(backend, io, user_name())
+    return WatchSession(settings, world, follower=follower, on_settings=on_settings, manners=manners)
 
 
 class WatchSession:
@@ -140,47 +91,39 @@ class WatchSession:
     def __init__(
         self,
         settings: Settings,
-        backend: str,
-        io: Io,
-        user: str,
+        world: World,
         *,
-        cluster_sources: ClusterSources | None = None,
-        can_write: bool = True,
-        look: Look = look,
         on_reading: OnReading | None = None,
         follower: Follower | None = None,
         on_settings: Callable[[Settings], object] = lambda settings: None,
         manners: Manners | None = None,
     ) -> None:
-        """`can_write` is False where the run directories are not real, and `look` then believes them: a replay. `on_reading` sees every reading (a recorder)."""
+        """`on_reading` sees every reading (a recorder).
+
+        `manners` are None where nobody is asked: in a recording.
+        """
         self._settings = settings
-        self._io = io
-        self._user = user
-        self._cluster_sources = cluster_sources or (slurm_sources if backend == "slurm" else local_sources)
-        self._look = look
-        self._can_write = can_write and backend == "slurm"
-        self._seen_jobs = SeenJobs(settings.cache_dir)
-        self._output_paths = output_paths_of(io, settings) if self._can_write else OutputPaths(io)
+        self._world = world
         self._on_reading = on_reading
         self._follower = follower
         self._on_settings = on_settings
         self._manners = manners
-        self._engine = LazyEngine(settings, has_past=can_write)
-        self._monitor = Monitor(user, self._engine.diagnose, known_cluster(settings))
-        pace = manners.pace if manners is not None else None
-        self._poller = Poller(self._make_sources, pace=pace, is_held=self._is_held)
+        self._sharer = Sharer() if manners is not None else None
+        self._queue_facts = QueueFacts(world, settings, self._sharer)
+        self._engine = LazyEngine(settings, has_past=not world.is_recorded)
+        self._monitor = Monitor(world.user, self._engine.diagnose, known_cluster(settings))
+        self._poller = Poller(
+            self._make_sources, pace=manners.pace if manners is not None else None, is_held=self._is_held
+        )
+        self._targets = FollowedTargets()
+        self._streams = AttachedStreams()
         self._lock = threading.Lock()
         self._watch = Watch()
         self._is_watch_new = True
         self._is_judging_new = False
         self._told_problem: str | None = None
-        self._targets: dict[str, Target] = {}
-        self._attached: dict[str, tuple[_Stream, ...]] = {}
-        """Streams from inside of jobs, which go on also while their job is not on the screen."""
-        self._lingering: dict[str, float] = {}
-        self._snapshot = Snapshot(io.now())
-        self._sharer = Sharer() if manners is not None else None
-        self._records = RunRecords(self._sharer)
+        """The problem with the rules that the picture shows."""
+        self._snapshot = Snapshot(world.io.now())
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -200,15 +143,21 @@ class WatchSession:
             self._watch, self._is_watch_new = watch, True
         self._poller.interrupt()
 
-    def attach(self, target: str, streams: Sequence[_Stream]) -> None:
-        """Follow a target by these as well, until they end; one that is followed so goes on as it was. Returns at once."""
+    def attach(self, target: str, streams: Sequence[Stream]) -> None:
+        """Follow a target by these streams as well, until they end.
+
+        A target that has streams keeps them. Returns at once.
+        """
+        self._streams.attach(target, streams)
         with self._lock:
-            self._attached.setdefault(target, tuple(streams))
             self._is_watch_new = True
         self._poller.interrupt()
 
     def use(self, settings: Settings) -> None:
-        """Go on by these settings: rules, advice, how often to ask. Where runs lie does not change under a session."""
+        """Go on by these settings: rules, advice, how often to ask.
+
+        Where runs lie does not change under a session.
+        """
         self._engine.use(settings)
         with self._lock:
             self._settings = settings
@@ -224,37 +173,21 @@ class WatchSession:
     def refresh_soon(self) -> None:
         """Look at everything again at once: after a launch or a cancel, or when the user asks for it."""
         if self._manners is not None:
-            if self._manners.shared is not None:
-                self._manners.shared.refuse_older()
-            if self._manners.patient is not None:
-                self._manners.patient.forget_late()
-            if self._manners.budget is not None:
-                self._manners.budget.note_act()
+            self._manners.expect_change()
         self._poller.refresh_soon()
 
     def attend(self, idle_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
-        """Be told how long ago the last key was pressed, and where: it decides how much is asked, and when nothing is asked any more."""
+        """Ask less, or nothing, by how long ago the last key was pressed, and where."""
         if self._manners is None:
             return Attention()  # a recording costs nobody anything
-        attention = Attention(
-            is_active=is_focused and idle_s < ACTIVE_S,
-            is_focused=is_focused,
-            is_run_open=is_run_open,
-            is_asleep=idle_s >= self._settings.idle_minutes * 60.0,
-        )
-        self._manners.pace.attend(attention)
-        if self._manners.budget is not None:
-            self._manners.budget.set_active(attention.is_active)
-        return attention
+        asleep_s = self._settings.idle_minutes * 60.0
+        return self._manners.attend(idle_s, asleep_s, is_focused=is_focused, is_run_open=is_run_open)
 
     def stop(self) -> None:
         """End all threads."""
         self._is_stopping.set()
         if self._manners is not None:
-            if self._manners.shared is not None:
-                self._manners.shared.close()
-            if self._manners.budget is not None:
-                self._manners.budget.close()
+            self._manners.close()
         self._poller.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2.0)
@@ -278,15 +211,15 @@ class WatchSession:
                 on_update(self._snapshot)
 
     def _picture(self) -> Snapshot:
-        picture = self._monitor.snapshot(self._io.now())
-        budget = self._manners.budget if self._manners is not None else None
-        return picture if budget is None else replace(picture, spending=budget.spending())
+        picture = self._monitor.snapshot(self._world.io.now())
+        return picture if self._manners is None else self._manners.with_spending(picture)
 
     def _is_held(self, key: str) -> bool:
-        """Whether a source is not on the screen any more: it keeps its place, but is not asked."""
-        return key.partition(":")[2] in self._lingering
+        """True for a source whose target has left the screen: it keeps its place, but is not asked."""
+        return self._targets.is_lingering(key.partition(":")[2])
 
     def _apply(self, readings: list[Reading]) -> bool:
+        """Take in readings. Returns True if they brought news."""
         is_news = False
         with self._lock:
             for reading in readings:
@@ -296,56 +229,39 @@ class WatchSession:
                 self._forget_ended(reading.target)
             if self._on_reading is not None:
                 self._on_reading(reading)
-            if isinstance(reading.payload, JobList):
-                self._output_paths.learn(reading.payload.jobs)
-            if self._can_write and isinstance(reading.payload, JobList):
-                remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
-        if self._engine.problem is not None or self._told_problem is not None:
-            self._told_problem = self._engine.problem
-            problem = Reading("rules", self._io.now(), 0.0, None, self._told_problem)
-            is_news = self._monitor.apply(problem) or is_news
-        if is_news and self._can_write and not self._settings.is_readonly:
-            for run, job_id in self._monitor.found_in_queue():
-                self._records.keep_job(run, job_id, self._settings)
-            for run, job in self._monitor.ended_in_queue():
-                self._records.keep_end(run, job)
+            self._queue_facts.learn(reading)
+        is_news = self._apply_rules_problem() or is_news
+        if is_news:
+            self._queue_facts.keep_runs(self._monitor, self._settings)
         return is_news
 
+    def _apply_rules_problem(self) -> bool:
+        """Show that the rules cannot be loaded, and that they can be again."""
+        if self._engine.problem is None and self._told_problem is None:
+            return False
+        self._told_problem = self._engine.problem
+        return self._monitor.apply(Reading("rules", self._world.io.now(), 0.0, None, self._told_problem))
+
     def _forget_ended(self, target: str) -> None:
-        """A stream that has ended is not begun again unless somebody says so."""
-        with self._lock:
-            streams = self._attached.get(target, ())
-            if streams and all(stream.has_ended for stream in streams):
-                del self._attached[target]
+        """A stream that has ended begins again only when somebody attaches it."""
+        if self._streams.forget_ended(target):
+            with self._lock:
                 self._is_watch_new = True
 
     def _apply_watch(self) -> None:
+        """Start and stop sources, where the watch or the targets that linger have changed."""
         with self._lock:
-            if not self._is_watch_new:
-                self._expire_lingering()
-                if not self._is_watch_new:
-                    return
-            wanted = dict.fromkeys((*self._watch.targets, *self._attached))
+            if not self._is_watch_new and not self._targets.expire():
+                return
+            wanted = dict.fromkeys((*self._watch.targets, *self._streams.targets))
             watch, self._is_watch_new = replace(self._watch, targets=tuple(wanted)), False
-        now_s = time.monotonic()
-        for name in self._targets:
-            if name not in watch.targets:
-                self._lingering.setdefault(name, now_s)
-        self._lingering = {
-            name: since for name, since in self._lingering.items() if name not in watch.targets
-        }
-        while len(self._lingering) > MAX_LINGERING:
-            del self._lingering[min(self._lingering, key=lambda name: self._lingering[name])]
-        kept = {name: self._targets[name] for name in self._lingering if name in self._targets}
         known = self._monitor.runs
-        followed = {
-            name: self._targets.get(name) or locate_target(name, self._settings, self._io, known)
-            for name in watch.targets
-        }
-        self._targets = {**followed, **kept}
+        self._targets.follow(
+            watch.targets, lambda name: locate_target(name, self._settings, self._world.io, known)
+        )
         awaited = {
-            name: [key.partition(":")[0] for key in self._sources_of(target)]
-            for name, target in self._targets.items()
+            target.name: [key.partition(":")[0] for key in self._sources_of(target)]
+            for target in self._targets
         }
         with self._lock:
             dropped = self._monitor.watch(awaited)
@@ -355,42 +271,39 @@ class WatchSession:
         self._engine.forget(dropped)
         self._poller.watch(watch)
 
-    def _expire_lingering(self) -> None:
-        since_s = time.monotonic() - LINGER_S
-        expired = [name for name, left_s in self._lingering.items() if left_s < since_s]
-        for name in expired:
-            del self._lingering[name]
-            self._targets.pop(name, None)
-            self._is_watch_new = True
-
-    def _make_sources(self, watch: Watch) -> dict[str, AnySource]:
-        io, settings = self._io, self._settings
-        sources: dict[str, AnySource] = {}
+    def _make_sources(self, watch: Watch) -> dict[str, SourceFactory]:
+        """The sources of a watch by their keys: settings, cluster, runs, targets, streams."""
+        sources: dict[str, SourceFactory] = {}
         if self._follower is not None:
             follower = self._follower
-            sources["config"] = lambda: SettingsSource(follower, io, self.use)
+            sources["config"] = lambda: SettingsSource(follower, self._world.io, self.use)
         if watch.is_cluster_watched:
-            sources.update(self._cluster_sources(io, settings, self._user, watch))
-            if self._manners is not None and self._manners.budget is not None:
-                budget = self._manners.budget
-                keep_timeout = partial(keep_message_timeout, settings.cache_dir, settings.cluster)
-                sources["limits"] = lambda: RateLimitSource(io, budget.limit_by_site, keep_timeout)
-            # Only a live session knows runs by what another one kept: a recording must hold all that it shows.
-            index = RunIndex(settings.cache_dir, settings.runs_root) if self._manners is not None else None
-            bite = BITE_RUNS if self._manners is not None else None
-            sources["runs"] = lambda: RunListSource(
-                io, settings.runs_root, look=self._look, index=index, bite_runs=bite
-            )
-        for target in self._targets.values():
+            sources.update(self._world.sources(self._settings, watch))
+            if self._manners is not None:
+                sources.update(self._manners.sources(self._world.io, self._settings))
+            sources["runs"] = self._make_run_list
+        for target in self._targets:
             sources.update(self._sources_of(target))
-        for name, streams in list(self._attached.items()):
-            for number, stream in enumerate(streams):
-                sources[f"stream {number}:{name}"] = partial(_same, stream)
+        sources.update(self._streams.sources())
         return sources
 
+    def _make_run_list(self) -> RunListSource:
+        settings, is_live = self._settings, self._manners is not None
+        # A recording must hold everything that it shows, so only a live session uses the index that other
+        # sessions wrote.
+        index = RunIndex(settings.cache_dir, settings.runs_root) if is_live else None
+        bite = BITE_RUNS if is_live else None
+        return RunListSource(
+            self._world.io, settings.runs_root, look=self._world.look, index=index, bite_runs=bite
+        )
+
     def _sources_of(self, target: Target) -> Mapping[str, SourceFactory]:
-        return target_sources(target, self._io, self._engine.signatures, self._output_paths, self._look)
-
-
-def _same(stream: _Stream) -> _Stream:
-    return stream
+        return target_sources(
+            *(
+                target,
+                self._world.io,
+                self._engine.signatures,
+                self._queue_facts.output_paths,
+                self._world.look,
+            )
+        )

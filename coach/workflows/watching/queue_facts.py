@@ -1,5 +1,7 @@
-"""What a session writes into run.json because the queue told it, and Slurm will have forgotten it within
-minutes."""
+"""The facts of the queue that a session keeps: jobs seen, their logs' paths, and the ends of own runs.
+
+Slurm forgets a job minutes after its end.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,47 @@ import contextlib
 
 from coach import runs
 from coach.config import Settings
+from coach.model.reading import JobList, Reading
 from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run
+from coach.monitor.monitor import Monitor
+from coach.sources.logs.job_outputs import OutputPaths
+from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.workflows.jobs.lost_submits import adopt
+from coach.workflows.judging.targets import output_paths_of
 from coach.workflows.sharing import Sharer
+from coach.workflows.watching.world import World
+
+
+class QueueFacts:
+    """Learns from each answer of the queue. Nothing is written where the world does not allow it."""
+
+    def __init__(self, world: World, settings: Settings, sharer: Sharer | None) -> None:
+        self._user = world.user
+        self._can_write = world.can_write
+        self._seen_jobs = SeenJobs(settings.cache_dir)
+        self._records = RunRecords(sharer)
+        self.output_paths = output_paths_of(world.io, settings) if world.can_write else OutputPaths(world.io)
+
+    def learn(self, reading: Reading) -> None:
+        """Remember the jobs of a reading, and where they write their logs."""
+        if isinstance(reading.payload, JobList):
+            self.output_paths.learn(reading.payload.jobs)
+            if self._can_write:
+                remember_jobs(self._seen_jobs, reading.payload.jobs, self._user, reading.time_s)
+
+    def keep_runs(self, monitor: Monitor, settings: Settings) -> None:
+        """Write into own runs which job is theirs, and how it ended."""
+        if not self._can_write or settings.is_readonly:
+            return
+        for run, job_id in monitor.found_in_queue():
+            self._records.keep_job(run, job_id, settings)
+        for run, job in monitor.ended_in_queue():
+            self._records.keep_end(run, job)
 
 
 class RunRecords:
-    """Writes each thing once."""
+    """Writes each fact into run.json once."""
 
     def __init__(self, sharer: Sharer | None) -> None:
         self._sharer = sharer

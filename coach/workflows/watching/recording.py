@@ -34,7 +34,8 @@ from coach.sources.slurm.configuration import RateLimitSource
 from coach.sources.slurm.overlap_step import RecordedStream
 from coach.workflows.jobs.attach import begin_attach, rung_of, streams
 from coach.workflows.judging.targets import SourceFactory, TargetKind, resolve_target
-from coach.workflows.watching.live_session import WatchSession, slurm_sources
+from coach.workflows.watching.live_session import WatchSession
+from coach.workflows.watching.world import World, slurm_sources
 
 REPLAY_INTERVAL_S = 1.0
 """A recording costs no controller anything: it is asked as often as its screens are drawn."""
@@ -87,12 +88,14 @@ def open_replay(
     io = ReplayIo(recording, clock, speed)
     session = WatchSession(
         replayed,
-        header.backend,
-        io,
-        header.user,
-        cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
-        can_write=False,
-        look=as_recorded,
+        World(
+            header.backend,
+            io,
+            header.user,
+            cluster_sources=slurm_sources if header.backend == "slurm" else local_replay,
+            look=as_recorded,
+            is_recorded=True,
+        ),
     )
     for job_id, rung in header.attached.items():
         if rung in Rung.__members__:
@@ -115,8 +118,8 @@ def record(
 ) -> Kept:
     """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs that are active are followed as they come.
 
-    `measured` are jobs of others than coach to be measured from inside meanwhile, each as it was said yes to (`plan_attach`).
-    Raises UserError when the file cannot be made or a run is not known.
+    `measured` are jobs of others than coach to be measured from inside meanwhile, each as it was said yes to
+    (`plan_attach`). Raises UserError when the file cannot be made or a run is not known.
     """
     budget, user = RpcBudget(), user_name()
     system = SystemIo(
@@ -151,7 +154,7 @@ def record(
     names.users.add(user)
     names.add_path(env.get("HOME", ""))
     followed = [*run_ids, *attached]
-    session = WatchSession(settings, backend, io, user, on_reading=names.add_reading)
+    session = WatchSession(settings, World(backend, io, user), on_reading=names.add_reading)
 
     def follow(snapshot: Snapshot) -> None:
         active = [run.run_id for run in snapshot.runs if not is_final(run.state)]

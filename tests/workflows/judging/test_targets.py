@@ -15,8 +15,8 @@ from coach.model.training.log import LogFile, Signature
 from coach.sources.io import SystemIo
 from coach.sources.runs.seen_jobs import SeenJobs
 from coach.sources.slurm.client import JobsSource
+from coach.workflows.judging.one_reading import read_once
 from coach.workflows.judging.targets import Target, TargetKind, locate_target, resolve_target
-from coach.workflows.watching.live_session import read_once
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import own_squeue, squeue
 

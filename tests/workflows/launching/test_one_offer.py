@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from coach.tui.live import LiveLauncher
+from coach.tui.session import RelaunchOffer
 
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -13,8 +15,6 @@ from coach.model.launching.launch import Plan, Submitted
 from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
-from coach.tui.live import LiveLauncher
-from coach.tui.session import RelaunchOffer
 from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.launching.fix_offer import remedies

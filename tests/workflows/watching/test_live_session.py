@@ -13,6 +13,7 @@ from coach.config import Settings
 from coach.model.snapshot import Snapshot, Watch
 from coach.sources.io import Io, SystemIo
 from coach.workflows.watching.live_session import UPDATE_INTERVAL_S, WatchSession
+from coach.workflows.watching.world import World
 from tests.sources.fake_io import FakeIo
 from tests.sources.squeue import squeue
 from tests.waiting import wait_until
@@ -79,7 +80,7 @@ class QueueAndDisk(SystemIo):
 def start(
     sessions: list[WatchSession], settings: Settings, io: Io, **options: bool
 ) -> tuple[WatchSession, Updates]:
-    session, updates = WatchSession(settings, "slurm", io, "me", **options), Updates()
+    session, updates = WatchSession(settings, World("slurm", io, "me", **options)), Updates()
     sessions.append(session)
     session.start(updates)
     return session, updates
@@ -191,7 +192,7 @@ def test_run_directories_are_left_alone_where_nothing_may_be_changed(
     )
     before = (run_dir / "run.json").read_bytes()
     settings = replace(settings, is_readonly=how == "readonly")
-    _, updates = start(sessions, settings, io, can_write=how != "replay")
+    _, updates = start(sessions, settings, io, is_recorded=how == "replay")
     wait_until(
         lambda: updates.last and updates.last.runs and len(updates.times) > 2, 15, "the run was listed"
     )

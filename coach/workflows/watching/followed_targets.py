@@ -1,0 +1,49 @@
+"""The targets that a session follows, and those that left the screen a short while ago."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from coach.workflows.judging.targets import Target
+
+LINGER_S = 300.0
+"""A target that left the screen keeps its place in every file for this long, in case it comes back."""
+MAX_LINGERING = 3
+
+
+class FollowedTargets:
+    """Located targets by name. One thread changes them; any may ask whether one lingers."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, Target] = {}
+        self._lingering: dict[str, float] = {}
+        """Target → when it left the screen."""
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self._targets.values())
+
+    def is_lingering(self, name: str) -> bool:
+        return name in self._lingering
+
+    def follow(self, names: Sequence[str], locate: Callable[[str], Target]) -> None:
+        """Follow exactly these. The newest of the others linger."""
+        now_s = time.monotonic()
+        for name in self._targets:
+            if name not in names:
+                self._lingering.setdefault(name, now_s)
+        self._lingering = {name: left_s for name, left_s in self._lingering.items() if name not in names}
+        while len(self._lingering) > MAX_LINGERING:
+            del self._lingering[min(self._lingering, key=lambda name: self._lingering[name])]
+        kept = {name: self._targets[name] for name in self._lingering if name in self._targets}
+        followed = {name: self._targets.get(name) or locate(name) for name in names}
+        self._targets = {**followed, **kept}
+
+    def expire(self) -> bool:
+        """Drop targets that lingered long enough. Returns True if there were any."""
+        since_s = time.monotonic() - LINGER_S
+        expired = [name for name, left_s in self._lingering.items() if left_s < since_s]
+        for name in expired:
+            del self._lingering[name]
+            self._targets.pop(name, None)
+        return bool(expired)

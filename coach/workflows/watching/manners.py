@@ -1,0 +1,77 @@
+"""A live session's politeness towards Slurm.
+
+It asks less while nobody looks, keeps within a budget of RPCs, and shares answers with other coaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from coach.config import Settings
+from coach.model.politeness import ACTIVE_S, Attention
+from coach.model.snapshot import Snapshot
+from coach.sources.io import Io
+from coach.sources.polite.patient_io import PatientIo
+from coach.sources.polite.polling import Pace
+from coach.sources.polite.shared_cache import SharedIo
+from coach.sources.rpc_budget import RpcBudget
+from coach.sources.slurm.conf_file import keep_message_timeout
+from coach.sources.slurm.configuration import RateLimitSource
+from coach.workflows.judging.targets import SourceFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """The pace of a session's sources, and how it treats Slurm."""
+
+    pace: Pace
+    budget: RpcBudget | None = None
+    """None: Slurm is not asked."""
+    shared: SharedIo | None = None
+    patient: PatientIo | None = None
+
+    def expect_change(self) -> None:
+        """Refuse answers older than now, and allow a few more RPCs: something was done on the cluster."""
+        if self.shared is not None:
+            self.shared.refuse_older()
+        if self.patient is not None:
+            self.patient.forget_late()
+        if self.budget is not None:
+            self.budget.note_act()
+
+    def attend(self, idle_s: float, asleep_s: float, *, is_focused: bool, is_run_open: bool) -> Attention:
+        """Set the pace by how long ago the last key was pressed, and where.
+
+        After `asleep_s` nothing is asked.
+        """
+        attention = Attention(
+            is_active=is_focused and idle_s < ACTIVE_S,
+            is_focused=is_focused,
+            is_run_open=is_run_open,
+            is_asleep=idle_s >= asleep_s,
+        )
+        self.pace.attend(attention)
+        if self.budget is not None:
+            self.budget.set_active(attention.is_active)
+        return attention
+
+    def sources(self, io: Io, settings: Settings) -> Mapping[str, SourceFactory]:
+        """The source that reads the site's own rate limit, where Slurm is asked."""
+        budget = self.budget
+        if budget is None:
+            return {}
+        keep_timeout = partial(keep_message_timeout, settings.cache_dir, settings.cluster)
+        return {"limits": lambda: RateLimitSource(io, budget.limit_by_site, keep_timeout)}
+
+    def with_spending(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, with what was spent of the budget."""
+        return snapshot if self.budget is None else replace(snapshot, spending=self.budget.spending())
+
+    def close(self) -> None:
+        """Let go of what waits for Slurm."""
+        if self.shared is not None:
+            self.shared.close()
+        if self.budget is not None:
+            self.budget.close()
