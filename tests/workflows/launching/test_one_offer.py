@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from coach.tui.live import LiveLauncher
-from coach.tui.session import RelaunchOffer
 
 from coach.config import Settings
 from coach.model.errors import UserError
@@ -15,9 +13,11 @@ from coach.model.launching.launch import Plan, Submitted
 from coach.rules.engine import Engine
 from coach.sources.io import SystemIo, scrubbed_environment
 from coach.sources.machine.user import user_name
+from coach.tui.live_ports import LiveFixes, Reach
 from coach.workflows.judging.check import Checked, Checker
 from coach.workflows.judging.lazy_engine import rules_of
 from coach.workflows.launching.fix_offer import remedies
+from coach.workflows.launching.relaunch_offer import RelaunchOffer
 from coach.workflows.watching import launch_watch
 from coach.workflows.watching.launch_watch import Launches, Watched
 from tests.cli.test_fix import PARENT, Shell
@@ -38,9 +38,9 @@ class FrontEnds:
         checked = self.checked
         assert checked.snapshot.run is not None
         assert checked.history is not None
-        launcher = LiveLauncher(self.settings, self.shell.env)
+        fixes = LiveFixes(Reach(self.settings, self.shell.env))
         finding = checked.diagnosis.findings[0]
-        return launcher.offer_fix(
+        return fixes.offer_fix(
             checked.snapshot.run, finding, finding.fixes[0], checked.snapshot, checked.history, is_trial
         )
 
