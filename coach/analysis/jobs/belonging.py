@@ -151,7 +151,7 @@ class RunJobs:
         }
 
     def found(self) -> list[tuple[Run, str]]:
-        """Runs of which run.json does not tell the job yet, and their jobs."""
+        """Runs whose run.json does not name the job yet, with their jobs."""
         found = ((run, self._found.get(run.run_id)) for run in self._lost)
         return [(run, job_id) for run, job_id in found if job_id is not None]
 
