@@ -18,6 +18,7 @@ import re
 import secrets
 import shutil
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,14 @@ from tests.cluster.processes import with_environment
 from tests.cluster.site_slurm import open_reservation, site_cluster
 from tests.cluster.slurm import SlurmCluster, booted
 from tests.ignored_signals import let_children_hear
-from tests.installed import SHARED, InstalledCoach, build_environment, build_wheel, own_environment
+from tests.installed import (
+    SHARED,
+    InstalledCoach,
+    build_environment,
+    build_wheel,
+    compile_sources,
+    own_environment,
+)
 from tests.ordinary_user import User, make_open_directory, make_user
 from tests.requirements import REQUIREMENTS
 from tests.terminal.tmux import Terminal
@@ -41,6 +49,7 @@ _SLURM_CLIENTS = re.compile(
 def pytest_configure(config: pytest.Config) -> None:
     """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder that would import it)."""
     let_children_hear()
+    keep_bytecode()
     os.environ["COACH_AS_ROOT"] = "1"
     if not hasattr(config, "workerinput"):
         os.environ[SHARED] = str(make_open_directory("coach-shared"))
@@ -48,6 +57,15 @@ def pytest_configure(config: pytest.Config) -> None:
         import pytest_randomly
 
         pytest_randomly.entrypoint_reseeds = []
+
+
+def keep_bytecode() -> None:
+    """Let this process and the programs that it starts keep compiled modules.
+
+    Images of containers set PYTHONDONTWRITEBYTECODE. Hundreds of programs would compile all of coach, each again.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -180,6 +198,7 @@ def coach_wheel(open_directory: Path) -> Path:
 def train_python(open_directory: Path, request: pytest.FixtureRequest) -> Path:
     """An interpreter that every user can reach, with coach, torch and the frameworks of the recipes."""
     if (own := own_environment()) is not None:
+        compile_sources()  # an ordinary user may not keep compiled modules in this checkout
         return own
     wheel: Path = request.getfixturevalue("coach_wheel")
     return build_environment(open_directory / "venv-train", wheel, extras="train,frameworks")

@@ -79,6 +79,11 @@ def own_environment() -> Path | None:
     return python if is_open and (python.parent / "coach").exists() else None
 
 
+def compile_sources() -> None:
+    """Compile what the suite's own environment runs from this checkout."""
+    _run([sys.executable, "-m", "compileall", "-q", REPOSITORY / "coach", REPOSITORY / "trainers"])
+
+
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
     """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`, `"train,frameworks"`), reachable by every user; its interpreter.
 
