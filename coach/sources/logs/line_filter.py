@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Reversible, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from heapq import merge
 from itertools import accumulate, chain, compress, count, groupby
 from operator import add, itemgetter
@@ -182,6 +182,28 @@ def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[in
     return (line for line, _ in groupby(among[0] if len(among) == 1 else merge(*among, reverse=is_reversed)))
 
 
+@lru_cache(maxsize=4)
+class _Wanted:
+    """What signatures look for: made once for all logs, because it takes tens of milliseconds."""
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        self.blind = frozenset(
+            index
+            for index, signature in enumerate(signatures)
+            if is_digit_blind(signature.pattern) and not _DIGIT_MEANT.search("".join(signature.literals))
+        )
+        self.by_literal: dict[bytes, frozenset[int]] = {}
+        self.by_kind: dict[bytes, frozenset[int]] = {}
+        self.by_text: dict[bytes, frozenset[int]] = {}
+        for index, signature in enumerate(signatures):
+            for literal in map(str.encode, signature.literals):
+                for wanted in (self.by_kind if index in self.blind else self.by_text, self.by_literal):
+                    wanted[literal] = wanted.get(literal, _NOTHING) | {index}
+        self.literals = [literal for literal in self.by_literal if literal.strip(_DIGITS)]
+        kinds = [literal.translate(_KIND) for literal in self.literals]
+        self.automaton = BytesAhoCorasick(kinds, implementation=Implementation.DFA)
+
+
 class LineFilter:
     """Remembers the kinds of lines of one log: one kind are lines that differ in nothing but digits.
 
@@ -191,33 +213,17 @@ class LineFilter:
     def __init__(self, signatures: Sequence[Signature], prefix: str = "") -> None:
         self._signatures = signatures
         self._prefix = prefix
-        self._blind = {
-            index
-            for index, signature in enumerate(signatures)
-            if is_digit_blind(signature.pattern) and not _DIGIT_MEANT.search("".join(signature.literals))
-        }
-        wanted: dict[bytes, frozenset[int]] = defaultdict(frozenset)
-        by_kind: dict[bytes, frozenset[int]] = defaultdict(frozenset)
-        by_text: dict[bytes, frozenset[int]] = defaultdict(frozenset)
-        for index, signature in enumerate(signatures):
-            for literal in map(str.encode, signature.literals):
-                (by_kind if index in self._blind else by_text)[literal] |= {index}
-                wanted[literal] |= {index}
-        self._by_kind, self._by_text = by_kind, by_text
-        self._literals = [literal for literal in wanted if literal.strip(_DIGITS)]
-        self._automaton = BytesAhoCorasick(
-            [literal.translate(_KIND) for literal in self._literals], implementation=Implementation.DFA
-        )
-        self._all = _Probes(signatures, wanted, prefix)
+        self._wanted = _Wanted(tuple(signatures))
+        self._all = _Probes(signatures, self._wanted.by_literal, prefix)
         # A number says nothing in a kind: it is looked for in the lines themselves, if the words around it were seen.
-        self._seen = {literal for literal in by_text if not literal.strip(_DIGITS)}
+        self._seen = {literal for literal in self._wanted.by_text if not literal.strip(_DIGITS)}
         self._in_text = self._probes_of_seen()
         self._num_strange = 0
         self._known: dict[bytes, frozenset[int]] = {}
         self.num_known_bytes = 0
 
     def _probes_of_seen(self) -> _Probes:
-        wanted = {literal: self._by_text[literal] for literal in sorted(self._seen)}
+        wanted = {literal: self._wanted.by_text[literal] for literal in sorted(self._seen)}
         return _Probes(self._signatures, wanted, self._prefix)
 
     def look_at(self, text: bytes) -> Block:
@@ -253,20 +259,21 @@ class LineFilter:
             self._known[kind] -= {index}
 
     def is_turned_down(self, kind: bytes, index: int) -> bool:
-        return kind in self._known and index in self._blind and index not in self._known[kind]
+        return kind in self._known and index in self._wanted.blind and index not in self._known[kind]
 
     def _learn(self, kinds: list[bytes]) -> None:
         joined = b"\n".join(kinds)
         self.num_known_bytes += len(joined) + _BYTES_PER_KIND * len(kinds)
         known, ends = self._known, _ends(kinds)
+        literals, by_kind, by_text = self._wanted.literals, self._wanted.by_kind, self._wanted.by_text
         known.update(dict.fromkeys(kinds, _NOTHING))
         seen: set[bytes] = set()
-        for number, begin, _ in self._automaton.find_matches_as_indexes(joined, overlapping=True):
-            literal = self._literals[number]
-            if literal in self._by_text:
+        for number, begin, _ in self._wanted.automaton.find_matches_as_indexes(joined, overlapping=True):
+            literal = literals[number]
+            if literal in by_text:
                 seen.add(literal)
-            if literal in self._by_kind:
-                known[kinds[bisect_right(ends, begin)]] |= self._by_kind[literal]
+            if literal in by_kind:
+                known[kinds[bisect_right(ends, begin)]] |= by_kind[literal]
         if not seen <= self._seen:
             self._seen |= seen
             self._in_text = self._probes_of_seen()
