@@ -8,6 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,12 +68,19 @@ def found_by_scanner(
     return Counter((hit.rule, hit.signature, hit.line) for hit in hits if hit.rule)
 
 
+@cache
+def all_fixture_text_by_hand() -> tuple[bytes, tuple[Signature, ...], Counter[tuple[str, str, int]]]:
+    """That text, all signatures, and what they find in it. It takes seconds: the tests that use it share a process."""
+    wanted, text = everywhere(signatures(build())), all_fixture_text()
+    return text, wanted, found_by_hand(text, wanted)
+
+
+@pytest.mark.xdist_group("line-filter")
 @pytest.mark.parametrize(
     "bite_bytes", [1 << 16, 1 << 30], ids=["kinds-are-learned", "no-line-is-like-another"]
 )
 def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int) -> None:
-    wanted, text = everywhere(signatures(build())), all_fixture_text()
-    by_hand = found_by_hand(text, wanted)
+    text, wanted, by_hand = all_fixture_text_by_hand()
     assert len({(rule, name) for rule, name, _ in by_hand}) > len(wanted) // 2
     frequent = Counter((rule, name) for rule, name, _ in by_hand)
     by_scanner = found_by_scanner(text, wanted, bite_bytes)
@@ -82,12 +90,12 @@ def test_no_line_that_any_rule_looks_for_is_hidden_by_the_filter(bite_bytes: int
     assert by_scanner - by_hand == Counter()
 
 
+@pytest.mark.xdist_group("line-filter")
 def test_no_line_is_hidden_where_a_literal_is_looked_for_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_filter, "_OFTEN", 2)
     monkeypatch.setattr(line_filter, "_MANY_LINES", 0)
     monkeypatch.setattr(line_filter, "_MAX_NEW_SHARE", 0)
-    wanted, text = everywhere(signatures(build())), all_fixture_text()
-    by_hand = found_by_hand(text, wanted)
+    text, wanted, by_hand = all_fixture_text_by_hand()
     frequent = Counter((rule, name) for rule, name, _ in by_hand)
     missed = {
         hit[:2]
