@@ -29,7 +29,7 @@ def test_without_a_driver_it_says_so_and_cpu_and_memory_still_come(start: Start,
         lambda: [r for r in of_kind(tmp_path, "host") if r["num_processes"] and r.get("cpu_pct") is not None]
     )[0]
     if not Path("/dev/nvidiactl").exists():
-        [gap] = of_kind(tmp_path, "gap")
+        [gap] = wait_until(lambda: of_kind(tmp_path, "gap"))
         assert (gap["what"], gap["because"]) == ("gpu.utilization", "no NVIDIA driver")
     assert 0 <= host["cpu_pct"] <= 100
     assert 0 < host["memory_used_mib"] < host["memory_limit_mib"]

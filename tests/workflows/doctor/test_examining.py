@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -52,7 +53,8 @@ def test_clients_that_hang_cost_their_limit_together_and_are_left_behind_nowhere
     assert report.duration_s < 2.5
     assert report.exit_status == 1
     assert states(report, "slurm")["controller"] is CheckState.WRONG
-    assert "scontrol: no answer within 0.5 s" in " ".join(check.because or "" for check in report.checks)
+    reasons = " ".join(check.because or "" for check in report.checks)
+    assert re.search(r"scontrol: no answer within 0\.[5-9] s", reasons), reasons
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) <= 7
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
