@@ -116,16 +116,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Say last what was not tested, and why; and what passed at the second try only."""
+    """Say last what was not tested, and why; and what was tried twice, of how many."""
     yield
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.write_line(f"TRIED TWICE: {report.nodeid}", yellow=True, bold=True)
+    twice = {report.nodeid for report in terminalreporter.stats.get("rerun", [])}
+    for nodeid in sorted(twice):
+        terminalreporter.write_line(f"TRIED TWICE: {nodeid}", yellow=True, bold=True)
     skipped: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         skipped[reason.removeprefix("Skipped: ")] += 1
     for reason, count in sorted(skipped.items()):
         terminalreporter.write_line(f"NOT TESTED: {count} of {reason}", yellow=True, bold=True)
+    may_be = {
+        report.nodeid
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if "flaky" in getattr(report, "keywords", ())
+    }
+    if may_be:
+        rate_pct = 100 * len(twice) / len(may_be)
+        terminalreporter.write_line(
+            f"TRIED TWICE in all: {len(twice)} of {len(may_be)} that may be ({rate_pct:.1f} %)"
+        )
 
 
 @pytest.fixture(autouse=True)
