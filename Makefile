@@ -118,10 +118,22 @@ run:
 	@$(call install,$(EXTRAS),$(subst $(eval) , and ,$(strip $(EXTRAS))))
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
+# The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
 	@$(call install,dev train frameworks,test)
+	said=$$(mktemp)
+	trap 'rm -f "$$said"' EXIT
+	(
+	exec >"$$said" 2>&1
 	$(lint)
-	$(VENV)/bin/pytest -n 3 --dist loadgroup $(ARGS)
+	) &
+	checks=$$!
+	tests=0
+	$(VENV)/bin/pytest -n 3 --dist loadgroup $(ARGS) || tests=$$?
+	failed=0
+	wait $$checks || failed=$$?
+	if [ $$failed = 0 ]; then echo "format, lint, types and import contracts are well"; else cat "$$said"; fi
+	exit $$((tests ? tests : failed))
 
 test-long:
 	@$(call install,dev train frameworks,test)
