@@ -118,6 +118,7 @@ run:
 	@$(call install,$(EXTRAS),$(subst $(eval) , and ,$(strip $(EXTRAS))))
 	exec $(VENV)/bin/python -m coach $(ARGS)
 
+# Four processes: three wait for a cluster, a terminal and trainings (tests/conftest.py), and one has all other tests.
 # The checks run beside the tests, which often wait; they say at the end what is wrong. Either one fails the whole.
 test:
 	@$(call install,dev train frameworks,test)
@@ -129,7 +130,7 @@ test:
 	) &
 	checks=$$!
 	tests=0
-	$(VENV)/bin/pytest -n 3 --dist loadgroup $(ARGS) || tests=$$?
+	$(VENV)/bin/pytest -n 4 --dist loadgroup $(ARGS) || tests=$$?
 	failed=0
 	wait $$checks || failed=$$?
 	if [ $$failed = 0 ]; then echo "format, lint, types and import contracts are well"; else cat "$$said"; fi
