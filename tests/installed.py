@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -93,12 +94,31 @@ def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
     assert base is not None, (
         "no Python 3.11 or newer with venv that every user can reach (Debian: apt install python3-venv)"
     )
-    needed = _dependencies(base, wheel, extras)
+    needed = Path(sys.executable) if _has_what_fits(base, extras) else _dependencies(base, wheel, extras)
     _run([base, "-m", "venv", "--without-pip", directory])
     python = directory / "bin" / "python"
     _run([needed, *_PIP[:2], "--python", python, *_PIP[2:], "--no-deps", wheel])
     (_packages_of(python) / "dependencies.pth").write_text(f"{_packages_of(needed)}\n")
     return python
+
+
+def _has_what_fits(base: Path, extras: str) -> bool:
+    """True if the suite's own packages are what an environment from `base` needs.
+
+    To install them again takes a minute or two. The core alone is installed: the suite's own packages hold torch too.
+    """
+    named = {
+        "train": ("torch", "torchvision", "deepspeed"),
+        "frameworks": ("pytorch_lightning", "mpi4py", "tensorboard"),
+    }
+    modules = [module for extra in filter(None, extras.split(",")) for module in named[extra]]
+    version = _run([base, "-c", "import sys; print(sys.implementation.cache_tag)"]).strip()
+    return (
+        bool(modules)
+        and all(importlib.util.find_spec(module) is not None for module in modules)
+        and version == sys.implementation.cache_tag
+        and is_reachable(_packages_of(Path(sys.executable)))
+    )
 
 
 def _dependencies(base: Path, wheel: Path, extras: str) -> Path:
