@@ -1,4 +1,7 @@
-"""Trainers are started as a job starts them: as processes, by their path, with their flags. Nothing of torch is imported into pytest."""
+"""Trainers are started as a job starts them: as processes, by their path, with their flags. Nothing of torch is imported into pytest.
+
+`run` starts them from a process that has imported torch; `start`, and the tests of launches and jobs, start them cold.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.trainers.warm import WarmPython
+
 TRAINERS = Path(__file__).parents[2] / "trainers"
+TIMEOUT_S = 120
 SMALL = {
     "width": 8,
     "num_train_samples": 320,
@@ -28,6 +35,8 @@ class Trainer:
 
     cache_dir: Path
     env: dict[str, str] = field(default_factory=dict)
+    warm: WarmPython | None = None
+    """Where it is none, or the environment changes torch, programs start cold."""
 
     def command(self, name: str, run_dir: Path, ranks: int = 1, **flags: object) -> list[str]:
         command = [sys.executable]
@@ -47,7 +56,7 @@ class Trainer:
     def run(
         self, name: str, run_dir: Path, ranks: int = 1, **flags: object
     ) -> subprocess.CompletedProcess[str]:
-        return self._call(self.command(name, run_dir, ranks, **flags))
+        return self.call(self.command(name, run_dir, ranks, **flags), self.env)
 
     def run_until_signal(
         self, at_step: int, name: str, run_dir: Path, ranks: int = 1, to_rank: int = 0, **flags: object
@@ -56,25 +65,29 @@ class Trainer:
         command = self.command(name, run_dir, ranks, **flags)
         place = command.index(str(TRAINERS / name))
         command[place:place] = [str(Path(__file__).with_name("signalled.py")), str(at_step), str(to_rank)]
-        return self._call(command)
-
-    def _call(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, env=self.env, text=True, capture_output=True, timeout=120)
+        return self.call(command, self.env)
 
     def python(self, code: str, *args: object) -> subprocess.CompletedProcess[str]:
         """Run a snippet that imports the trainers' shared modules as a trainer does."""
         env = {**self.env, "PYTHONPATH": str(TRAINERS)}
         command = [sys.executable, "-c", code, *map(str, args)]
-        return subprocess.run(command, env=env, text=True, capture_output=True, timeout=120)
+        return self.call(command, env)
+
+    def call(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run `python …` to its end."""
+        if self.warm is not None and self.warm.is_as_warm(env):
+            return self.warm.run(command, env, TIMEOUT_S)
+        return subprocess.run(command, env=env, text=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 @pytest.fixture(scope="session")
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainer]:
     cache = tmp_path_factory.mktemp("trainers")
     allotted = ("CUDA_", "SLURM_", "TORCH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(allotted)}
     env |= {"HOME": str(cache), "COACH_HOME": str(cache), "OMP_NUM_THREADS": "1", "SCRATCH": str(cache)}
-    return Trainer(cache / "cache", env)
+    with WarmPython(env) as warm:
+        yield Trainer(cache / "cache", env, warm)
 
 
 def read_records(run_dir: Path, rank: int = 0) -> list[dict[str, Any]]:

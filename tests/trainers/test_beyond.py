@@ -5,6 +5,7 @@ Trainers for other frameworks are run where the framework is installed; that a m
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -112,7 +113,7 @@ def with_package(trainer: Trainer, folder: Path, name: str, files: dict[str, str
         path = folder / name / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return Trainer(trainer.cache_dir, {**trainer.env, "PYTHONPATH": str(folder), **env})
+    return dataclasses.replace(trainer, env={**trainer.env, "PYTHONPATH": str(folder), **env})
 
 
 def test_a_killed_rank_is_started_again_and_all_go_on_from_the_newest_checkpoint(
@@ -251,7 +252,7 @@ def test_horovod_s_trainer_on_one_rank_has_the_losses_of_ddp(trainer: Trainer, t
     for max_steps in (3, 6):  # a resumed run among them: its momentum has to come along
         done = stand_in.run("horovod_cnn.py", tmp_path / "horovod", max_steps=max_steps)
         assert done.returncode == 0, done.stderr
-    one = Trainer(trainer.cache_dir, {**trainer.env, **_one_rank()})
+    one = dataclasses.replace(trainer, env={**trainer.env, **_one_rank()})
     done = one.run("ddp.py", tmp_path / "ddp", max_steps=6)
     assert done.returncode == 0, done.stderr
     assert losses_of(tmp_path / "horovod") == losses_of(tmp_path / "ddp")
