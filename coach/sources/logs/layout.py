@@ -1,7 +1,8 @@
-"""How a log lies on its lines: the same prefix before all of them, every line broken at one width, an empty line between any two.
+"""The layout of a log: a prefix before all lines, lines broken at one width, an empty line between any two.
 
-Whoever collects a log does this to all of its lines alike: the console of a pod, a logger that all output goes through, a terminal, a
-mail. It is learned from the log itself; what launchers put before a line is known in advance, and is log_text's. Pure.
+The collector of a log does this to all of its lines alike: the console of a pod, a logger that all output
+goes through, a terminal, a mail. The layout is learned from the log itself. The prefixes of launchers are
+known in advance: see line_text. Pure.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from coach.sources.logs.line_text import ANSI, PREFIX, decode
 
 _MIN_LINES = 4
 _STRANGERS = 10
-"""One line of so many may lack the prefix of the others at either end of their order: a banner, what Slurm says."""
+"""Up to one line in this many may lack the prefix, at either end of the sort order: banners, Slurm's messages."""
 _MIN_WIDTH, _MAX_WIDTH = 60, 250
 _NEARLY = 8
 _MAX_BROKEN = 50
 _INDENTED = b"  "
-"""A line that begins so goes on with nothing: the one before it is just so long."""
+"""A line that begins so does not continue the line before it, which merely is as long as the width."""
 _USUAL_WIDTHS = frozenset({80, 100, 120, 132, 160})
 _MIN_TORN = 2
-"""At an unusual width; at a usual one a single line is enough."""
+"""Words torn by a line break that prove an unusual width; a usual one needs only a single torn word."""
 _TORN = re.compile(r".[A-Za-z]\n[a-z]|\S \n\S|.\S\n(?: \S|[),.;:\]'\"])")
-"""The end of a line and the beginning of the next, as no program ends and begins them, nor any that keeps words whole."""
+"""A break inside a word: no program ends and begins its lines so, nor does one that wraps at words."""
 
 _NUMBER = re.compile(r"\d+")
 _LEVELS = "INFO|WARN|DEBUG|ERROR|CRITICAL|FATAL|TRACE"
@@ -38,18 +39,21 @@ _SHAPE = re.compile(  # every number is a 0 here
     r"|(?!python|slurm)[A-Za-z](?=[\w.-]*0)[\w.-]*+(?::| [|>]) "
     r"|(?:[\w.]+ - )?(?:ERROR|CRITICAL) - )+"
 )
-"""What whoever collects a log puts before its lines. A level below an error stays: who gives an error less has caught it."""
+"""Prefixes that collectors put before lines.
+
+A level below ERROR is not taken away: an exception logged so was caught.
+"""
 _LEVEL = r"(?:(?:[\w.]+ - )?(?:ERROR|CRITICAL) - |\[(?:ERROR|CRITICAL)\]:? )?"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What was done to all lines of a log."""
+    """The changes that were made to all lines of a log."""
 
     prefix: str = ""
-    """The pattern of what stands before nearly all of them; empty for nothing."""
+    """The pattern of the text before nearly all lines; empty for none."""
     width: int | None = None
-    """Characters, at which every longer line was broken."""
+    """The number of characters at which every longer line was broken; None: lines are whole."""
     is_spaced: bool = False
     """An empty line stands between any two."""
 
@@ -68,7 +72,10 @@ def layout_of(data: bytes) -> Layout:
 
 
 def join_broken(data: bytes, width: int) -> tuple[bytes, bytes]:
-    """The lines made whole again, and of the last what is there of it. Empty lines behind a line keep the numbers of those that follow."""
+    """Rejoin broken lines. Returns the whole lines, and the beginning of the last one.
+
+    A joined line is followed by empty lines, so that the lines after it keep their numbers.
+    """
     *lines, unended = data.split(b"\n")
     joined: list[bytes] = []
     begun: list[bytes] = []
@@ -97,7 +104,11 @@ def _joined(lines: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _width_of(lines: Sequence[str]) -> int | None:
-    """No line is longer, and those that are so long break within words; where words stay whole, many are nearly so long."""
+    """The width at which lines were broken; None where they were not.
+
+    No line is longer, and lines of that width break within words. If many lines are just a little shorter, a
+    program wrapped its text at words instead.
+    """
     width = max(map(len, lines), default=0)
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
         return None
@@ -132,5 +143,8 @@ def _prefix_of(said: Sequence[str]) -> str:
 
 
 def _common(first: str, last: str) -> str:
-    """What two lines begin with; of sorted lines also all between them."""
+    """The common beginning of two lines.
+
+    If the lines are sorted, all lines between the two have it as well.
+    """
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))

@@ -1,8 +1,11 @@
-"""Which lines of a log are worth decoding: those that hold a literal of a signature and are of a kind not yet turned down.
+"""Choose the lines of a log that are worth decoding.
 
-The lines of a log differ mostly in their digits, so a kind of line is looked at once; where no line is like another, each literal is
-looked at with what follows it. That must not change what is found, and is therefore kept apart from how lines are read: the scanner
-asks, and could do without. Pure: bytes in, places out.
+They hold a literal of a signature, and no line of their kind was searched in vain.
+
+The lines of a log differ mostly in their digits. Lines that differ in nothing else are one kind, and a kind
+is looked at once. Where no line is like another, each literal is looked at together with the text behind it.
+Neither may change what is found: the scanner would find the same hits without this filter. Pure: bytes in,
+places out.
 """
 
 from __future__ import annotations
@@ -10,38 +13,46 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Reversible, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence
 from functools import cached_property, lru_cache
-from heapq import merge
-from itertools import accumulate, chain, compress, count, groupby
+from itertools import accumulate, chain, count
 from operator import add, itemgetter
-from typing import NamedTuple
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from coach.model.training.log import Signature
+from coach.sources.logs.line_places import (
+    KIND,
+    Asked,
+    Block,
+    EndsOfLiteral,
+    LinesOfKinds,
+    LinesWithLiterals,
+    LiteralAlone,
+    Probe,
+    Search,
+)
 from coach.sources.logs.line_text import MAX_PREFIXES, PREFIX
 from coach.sources.logs.literal_probe import probes_of
 
 _MAX_KNOWN_BYTES = 16 << 20
 _BYTES_PER_KIND = 200
-"""What Python needs to remember one, beside its text."""
+"""Memory that Python needs for one kind, beside its text."""
 
 _MANY_LINES = 4096
 _MAX_NEW_SHARE = 1 / 8
-"""Where more of many lines are of a kind that was never seen, it does not pay to learn them."""
+"""If a larger share of many lines are of new kinds, it does not pay to learn the kinds."""
 _NUM_STRANGE = 12
-"""So often after that it is not asked again."""
+"""The number of pieces after that in which kinds are not tried."""
 
 _OFTEN = 8192
-"""A literal that stands more often in a piece of log than this is looked for by itself, together with what must follow it."""
+"""A more frequent literal is looked for by itself, together with the text that must follow it."""
 
 _SAMPLE = 4096
-"""So many of the places of all literals tell which of them stand so often."""
+"""The number of literals, of all that were met, that are counted to find the frequent ones."""
 
 _DIGITS = b"0123456789"
 _NOTHING: frozenset[int] = frozenset()
-_KIND = bytes.maketrans(b"123456789\r", b"000000000\n")
 _PREFIX = PREFIX.pattern.replace(r"\w", r"\w\x80-\xff")
 _PREFIXES = f"(?:{_PREFIX}){{0,{MAX_PREFIXES}}}"
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
@@ -50,136 +61,9 @@ _DIGIT_MEANT = re.compile(r"[0-9]|\(\?P=")
 
 
 def is_digit_blind(pattern: re.Pattern[str]) -> bool:
-    """Whether it takes any digit for any other: it names none, and refers to nothing that it has matched before."""
+    """True if a pattern takes any digit for any other: it names no digit and has no back-reference."""
     words = _CLASS.sub(lambda found: found[0].replace("0-9", ""), pattern.pattern)
     return not _DIGIT_MEANT.search(_NO_DIGIT_MEANT.sub("", words))
-
-
-class Lines:
-    """The complete lines of a piece of log. A line is told by where it begins."""
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-
-    @cached_property
-    def text_by_newlines(self) -> bytes:
-        """The same, where every line ends alike."""
-        return self.text.replace(b"\r", b"\n")
-
-    def kind_of(self, line: int) -> bytes:
-        return self.text[line : self.end_of(line)].translate(_KIND)
-
-    def end_of(self, place: int) -> int:
-        end = self.text_by_newlines.find(b"\n", place)
-        return len(self.text) if end < 0 else end
-
-
-class Block:
-    """The lines of a piece of log, and which of them may match which signature."""
-
-    def __init__(self, text: bytes) -> None:
-        self.lines = Lines(text)
-        self.places: dict[int, Reversible[int]] = {}
-        """Signature → lines, ascending; they are found out while they are gone through, from either end."""
-        self.is_by_kind = False
-        """Whether what was said of a line's kind is known."""
-
-
-class _Asked(NamedTuple):
-    """What makes a line that holds a literal worth a search for a signature."""
-
-    may_go_on: _Probe | None
-    may_begin: _Probe | None
-    holds: _Search | None
-
-
-class _OfKinds(Reversible[int]):
-    """Lines by what was said of their kinds."""
-
-    def __init__(self, kinds: Sequence[bytes], wanted: Sequence[object], chosen: Container[object]) -> None:
-        self._kinds = kinds
-        self._wanted = wanted
-        self._chosen = chosen
-
-    def __iter__(self) -> Iterator[int]:
-        kinds, last, start = self._kinds, 0, 0
-        for number in compress(count(), map(self._chosen.__contains__, self._wanted)):
-            start += sum(map(len, kinds[last:number])) + number - last
-            last = number
-            yield start
-
-    def __reversed__(self) -> Iterator[int]:
-        kinds, last = self._kinds, len(self._kinds)
-        start = sum(map(len, kinds)) + last
-        numbers = range(last - 1, -1, -1)
-        for number in compress(numbers, map(self._chosen.__contains__, reversed(self._wanted))):
-            start -= sum(map(len, kinds[number:last])) + last - number
-            last = number
-            yield start
-
-
-class _Places(Reversible[int]):
-    """Lines by the ends of the literals in them. They are looked at one by one: of what many lines say few are wanted."""
-
-    def __init__(self, lines: Lines, found: Sequence[tuple[_Asked, Reversible[int]]]) -> None:
-        self._among = lines
-        self._found = found
-
-    def __iter__(self) -> Iterator[int]:
-        return _each_once([self._lines(asked, ends) for asked, ends in self._found], is_reversed=False)
-
-    def __reversed__(self) -> Iterator[int]:
-        return _each_once(
-            [self._lines(asked, reversed(ends)) for asked, ends in self._found], is_reversed=True
-        )
-
-    def _lines(self, asked: _Asked, ends: Iterable[int]) -> Iterator[int]:
-        text, find_backwards = self._among.text, self._among.text_by_newlines.rfind
-        may_go_on, may_begin, holds = asked
-        asked_of = -1
-        for end in ends:
-            if may_go_on is None or may_go_on(text, end):
-                line = find_backwards(b"\n", 0, end) + 1
-                if line == asked_of:
-                    continue
-                asked_of = line
-                if (may_begin is None or may_begin(text, line)) and (
-                    holds is None or holds(text, line, self._among.end_of(end))
-                ):
-                    yield line
-
-
-class _Alone(NamedTuple):
-    """What a signature asks of a literal that is looked for by itself."""
-
-    signature: int
-    asked: _Asked
-    literal: bytes
-    behind: re.Pattern[bytes]
-    with_behind: re.Pattern[bytes]
-
-
-class _Ends(Reversible[int]):
-    """Where a literal ends that stands in very many lines. They are looked for one by one, because few are wanted."""
-
-    def __init__(self, text: bytes, alone: _Alone) -> None:
-        self._text = text
-        self._alone = alone
-
-    def __iter__(self) -> Iterator[int]:
-        return map(re.Match.end, self._alone.with_behind.finditer(self._text))
-
-    def __reversed__(self) -> Iterator[int]:
-        text, literal, may_go_on = self._text, self._alone.literal, self._alone.behind.match
-        place = text.rfind(literal)
-        while place >= 0:
-            if may_go_on(text, place + len(literal)):
-                yield place + len(literal)
-            place = text.rfind(literal, 0, place)
-
-
-def _each_once(among: Sequence[Iterator[int]], is_reversed: bool) -> Iterator[int]:
-    return (line for line, _ in groupby(among[0] if len(among) == 1 else merge(*among, reverse=is_reversed)))
 
 
 @lru_cache(maxsize=4)
@@ -200,14 +84,14 @@ class _Wanted:
                 for wanted in (self.by_kind if index in self.blind else self.by_text, self.by_literal):
                     wanted[literal] = wanted.get(literal, _NOTHING) | {index}
         self.literals = [literal for literal in self.by_literal if literal.strip(_DIGITS)]
-        kinds = [literal.translate(_KIND) for literal in self.literals]
+        kinds = [literal.translate(KIND) for literal in self.literals]
         self.automaton = BytesAhoCorasick(kinds, implementation=Implementation.DFA)
 
 
 class LineFilter:
-    """Remembers the kinds of lines of one log: one kind are lines that differ in nothing but digits.
+    """Remembers the kinds of lines of one log: lines of one kind differ in nothing but digits.
 
-    `prefix` is the pattern of what stands before nearly all of its lines, besides what launchers put there.
+    `prefix` is the pattern of the text before nearly all lines of the log, besides the prefixes of launchers.
     """
 
     def __init__(self, signatures: Sequence[Signature], prefix: str = "") -> None:
@@ -215,7 +99,8 @@ class LineFilter:
         self._prefix = prefix
         self._wanted = _Wanted(tuple(signatures))
         self._all = _Probes(signatures, self._wanted.by_literal, prefix)
-        # A number says nothing in a kind: it is looked for in the lines themselves, if the words around it were seen.
+        # A literal of digits alone cannot be found in a kind, where all digits are 0. It is looked for in the
+        # lines themselves.
         self._seen = {literal for literal in self._wanted.by_text if not literal.strip(_DIGITS)}
         self._in_text = self._probes_of_seen()
         self._num_strange = 0
@@ -227,7 +112,7 @@ class LineFilter:
         return _Probes(self._signatures, wanted, self._prefix)
 
     def look_at(self, text: bytes) -> Block:
-        """The lines of this text, and where to look further."""
+        """The lines of this text, with the places to search for each signature."""
         block = Block(text)
         if self._num_strange:
             self._num_strange -= 1
@@ -235,7 +120,7 @@ class LineFilter:
             return block
         if self.num_known_bytes > _MAX_KNOWN_BYTES:
             self._known, self.num_known_bytes = {}, 0
-        kinds, known = text.translate(_KIND).split(b"\n"), self._known
+        kinds, known = text.translate(KIND).split(b"\n"), self._known
         wanted = [*map(known.get, kinds)]
         if None in wanted:
             new = {kind for kind, indices in zip(kinds, wanted, strict=True) if indices is None}
@@ -249,12 +134,12 @@ class LineFilter:
         said = set(filter(None, wanted))
         for index in frozenset().union(*said):
             chosen = {indices for indices in said if index in indices}
-            block.places[index] = _OfKinds(kinds, wanted, chosen)
+            block.places[index] = LinesOfKinds(kinds, wanted, chosen)
         self._in_text.look_at(block)
         return block
 
     def turn_down(self, kind: bytes, index: int) -> None:
-        """A line of this kind was searched for a signature, in vain."""
+        """Remember that a line of this kind was searched for a signature in vain."""
         if index in self._known.get(kind, _NOTHING):
             self._known[kind] -= {index}
 
@@ -279,12 +164,11 @@ class LineFilter:
             self._in_text = self._probes_of_seen()
 
 
-_Probe = Callable[[bytes, int], object]
-_Search = Callable[[bytes, int, int], object]
+class _Probes(dict[int, Probe | None]):
+    """Number of a literal → check of the text behind it;
 
-
-class _Probes(dict[int, _Probe | None]):
-    """Number of a literal → whether any signature may go on behind it; None: whatever stands there. Made when a literal is first met."""
+    None: any text will do. Made when a literal is first met.
+    """
 
     def __init__(
         self, signatures: Sequence[Signature], wanted: Mapping[bytes, frozenset[int]], prefix: str
@@ -294,36 +178,36 @@ class _Probes(dict[int, _Probe | None]):
         self._before = f"(?>(?:{prefix})?{_PREFIXES})".encode()
         self._wanted = wanted
         self._literals = list(wanted)
-        self._begins: dict[int, _Probe] = {}
-        self._one_by_one: dict[int, list[tuple[int, _Asked]]] = {}
-        self._often: dict[int, list[_Alone]] = {}
+        self._begins: dict[int, Probe] = {}
+        self._one_by_one: dict[int, list[tuple[int, Asked]]] = {}
+        self._often: dict[int, list[LiteralAlone]] = {}
 
     @cached_property
     def _automaton(self) -> BytesAhoCorasick:
-        """Of all literals but those that are looked for by themselves: with a zero before them these stand in no log."""
+        """Finds all literals but those looked for by themselves: these get a zero in front, which no log holds."""
         literals = [
             b"\0" * (number in self._often) + literal for number, literal in enumerate(self._literals)
         ]
         return BytesAhoCorasick(literals, implementation=Implementation.DFA)
 
     def look_at(self, block: Block) -> None:
-        """Adds to a block those of its lines that are to be searched."""
+        """Add to a block the lines that are to be searched."""
         if not self._literals:
             return
         text = block.lines.text
-        found: dict[int, list[tuple[_Asked, Reversible[int]]]] = defaultdict(list)
+        found: dict[int, list[tuple[Asked, Reversible[int]]]] = defaultdict(list)
         met = self._automaton.find_matches_as_indexes(text, overlapping=True)
         for number, ends in self._passed(text, met).items():
             for index, asked in self._one_by_one[number]:
                 found[index].append((asked, ends))
         for alone in chain(*self._often.values()):
-            found[alone.signature].append((alone.asked, _Ends(text, alone)))
+            found[alone.signature].append((alone.asked, EndsOfLiteral(text, alone)))
         for index, among in found.items():
-            block.places[index] = _Places(block.lines, among)
+            block.places[index] = LinesWithLiterals(block.lines, among)
         self._choose_often(text, met)
 
     def _passed(self, text: bytes, met: Iterable[tuple[int, int, int]]) -> dict[int, list[int]]:
-        """Where the literals end, by number, behind which some signature may go on."""
+        """Number of a literal → its ends, where the text behind fits some signature."""
         passed: dict[int, list[int]] = defaultdict(list)
         for number, _, end in met:
             may_go_on = self[number]
@@ -332,7 +216,7 @@ class _Probes(dict[int, _Probe | None]):
         return passed
 
     def _choose_often(self, text: bytes, met: Sequence[tuple[int, int, int]]) -> None:
-        """What the next piece of this log is likely to be full of."""
+        """Choose the literals that the next piece of this log is likely to be full of."""
         often = {number for number in self._often if text.count(self._literals[number]) > _OFTEN}
         if len(met) > _OFTEN:
             step = 1 + len(met) // _SAMPLE
@@ -345,18 +229,20 @@ class _Probes(dict[int, _Probe | None]):
             del self._automaton
 
     def _is_apart(self, number: int) -> bool:
-        """Whether none of its places can reach into the next one."""
+        """True if two occurrences of the literal cannot overlap."""
         literal = self._literals[number]
         return not any(literal.endswith(literal[:length]) for length in range(1, len(literal)))
 
-    def _alone(self, number: int) -> Iterator[_Alone]:
+    def _alone(self, number: int) -> Iterator[LiteralAlone]:
         literal = self._literals[number]
         for index, asked in self._one_by_one[number]:
             behind = probes_of(self._signatures[index]).behind[literal.decode()]
             with_behind = re.compile(re.escape(literal) + b"(?=" + behind + b")")
-            yield _Alone(index, asked._replace(may_go_on=None), literal, re.compile(behind), with_behind)
+            yield LiteralAlone(
+                index, asked._replace(may_go_on=None), literal, re.compile(behind), with_behind
+            )
 
-    def __missing__(self, number: int) -> _Probe | None:
+    def __missing__(self, number: int) -> Probe | None:
         literal = self._literals[number].decode()
         behind = {
             index: probes_of(self._signatures[index]).behind.get(literal)
@@ -371,20 +257,20 @@ class _Probes(dict[int, _Probe | None]):
         ]
         return self[number]
 
-    def _asked(self, index: int, literal: str, is_alone: bool) -> _Asked:
+    def _asked(self, index: int, literal: str, is_alone: bool) -> Asked:
         probes = probes_of(self._signatures[index])
         words = probes.elsewhere.get(literal)
         if probes.begin and index not in self._begins:
             self._begins[index] = re.compile(self._before + b"(?:" + probes.begin + b")").match
-        return _Asked(
+        return Asked(
             None if is_alone else re.compile(probes.behind[literal]).match,
             self._begins.get(index),
             _search_of(words) if words else None,
         )
 
 
-def _search_of(words: Sequence[bytes]) -> _Search:
-    """Whether any of a few words stands between two places: sooner told one by one than by a pattern of them all."""
+def _search_of(words: Sequence[bytes]) -> Search:
+    """A search for any of a few words. Looking for them one by one is faster than one pattern of them all."""
 
     def holds(text: bytes, start: int, end: int) -> bool:
         for word in words:  # noqa: SIM110 - twice as fast as any()
@@ -396,5 +282,5 @@ def _search_of(words: Sequence[bytes]) -> _Search:
 
 
 def _ends(lines: Sequence[bytes]) -> list[int]:
-    """Behind each line and its line end."""
+    """The place behind each line and its line end."""
     return list(map(add, accumulate(map(len, lines)), count(1)))

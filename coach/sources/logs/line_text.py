@@ -1,7 +1,7 @@
-"""What stands around the words of a log line: colours, rank prefixes, time stamps, tracebacks.
+"""The text around the words of a log line: colours, rank prefixes, time stamps, tracebacks.
 
-Launchers put a rank before each line, terminals put colours into it, loggers a time. Rules match the words alone; this module takes
-the rest away and says what it was.
+Launchers put a rank before each line, terminals put colours into it, loggers a time. Rules match the words
+alone; this module takes the rest away and returns its meaning.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ _CHAIN = (
 
 _FRAME = re.compile(r'[\s|]*File "[^"]+", line \d+(?:, in |$)')
 _SHOWN_BESIDE_A_NUMBER = re.compile(r"│\s*(?:❱\s*)?\d+ │|-{2,}> ?\d+ ")
-"""The program's lines as rich and notebooks show them."""
+"""A source line as rich and notebooks show it."""
 _MAX_LINES_BELOW_A_FRAME = 16
 """Python shows a statement of several lines, and marks below it."""
 
 
 def decode(data: bytes) -> str:
-    """Text of a log. Where nothing outside of ASCII is UTF-8, it is Latin-1, which older programs and some libraries write."""
+    """Text of a log.
+
+    Where nothing outside of ASCII is UTF-8, it is Latin-1, which older programs and some libraries write.
+    """
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and text.replace("\ufffd", "").isascii():
         return data.decode("latin-1")
@@ -58,14 +61,17 @@ def decode(data: bytes) -> str:
 
 
 def decoder_of(data: bytes) -> codecs.IncrementalDecoder | None:
-    """For a log that is UTF-16 by its first bytes: the mark, and soon a character that has a zero; None for every other."""
+    """For a log that is UTF-16 by its first bytes: the mark, and soon a character that has a zero;
+
+    None for every other.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data[:64]:
         return codecs.getincrementaldecoder("utf-16")("replace")
     return None
 
 
 def split_prefix(line: str) -> tuple[int | None, str]:
-    """(rank, words): the prefixes that launchers put before a line are taken away, several of them if need be."""
+    """(rank, words): the line without the prefixes that launchers put before it."""
     rank, position = None, 0
     for _ in range(MAX_PREFIXES):
         found = PREFIX.match(line, position)
@@ -115,7 +121,7 @@ def end_of_line(text: bytes, place: int) -> int:
 
 
 def traceback_heads(text: bytes) -> list[int]:
-    """Where tracebacks begin."""
+    """The places where tracebacks begin."""
     words = _TRACEBACK.encode()
     heads = [text.find(words)]
     while heads[-1] >= 0:
@@ -128,7 +134,7 @@ def is_traceback_head(words: str) -> bool:
 
 
 def is_inside_frames(words: str) -> bool:
-    """Whether a line can stand between the head of a traceback and its exception: frames are indented."""
+    """True if a line can stand between the head of a traceback and its exception: frames are indented."""
     return words[:1] in (" ", "\t", "") or words.startswith(("+", "|"))
 
 
@@ -165,10 +171,10 @@ def _depth(words: str) -> int:
 
 
 def traceback_before(lines: Iterable[tuple[int | None, str]], rank: int | None) -> tuple[str, ...] | None:
-    """The traceback whose frames end right before a line of `rank`, oldest line first; None when there is none.
+    """The traceback whose frames end right before a line of `rank`, oldest line first; None without one.
 
-    `lines` are (rank, words) from the newest backwards; those of other ranks are passed over. Tracebacks that this one is chained to
-    are part of it.
+    `lines` are (rank, words) from the newest backwards; those of other ranks are passed over. Tracebacks that
+    this one is chained to are part of it.
     """
     found: list[str] = []
     complete = 0

@@ -1,7 +1,7 @@
 """Scan a log's bytes for signatures, each byte once, whatever pieces it comes in.
 
-A healthy log must cost next to nothing: only lines that `line_filter` lets through are decoded, freed of prefixes and searched.
-Pure: bytes in, hits out.
+A healthy log must cost next to nothing: only lines that `line_filter` lets through are decoded, freed of
+prefixes and searched. Pure: bytes in, hits out.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
 from coach.sources.logs.layout import Layout, join_broken, layout_of
-from coach.sources.logs.line_filter import Block, LineFilter
+from coach.sources.logs.line_filter import LineFilter
+from coach.sources.logs.line_places import Block
 from coach.sources.logs.line_text import (
     ANSI,
     decode,
@@ -31,57 +31,42 @@ from coach.sources.logs.line_text import (
     traceback_before,
     traceback_heads,
 )
+from coach.sources.logs.open_traceback import MAX_TRACEBACK_LINES, OpenTraceback
 
 MAX_TAIL_LINES = 400
 BINARY_CHECK_BYTES = 8 << 10
 LAYOUT_BYTES = 64 << 10
-"""What was done to all lines of a log is learned from so much of it."""
+"""The layout of a log is learned from its first bytes, this many."""
 MAX_FIRST_HITS = 100
 MAX_LAST_HITS = 100
-"""A log that says the same a million times is told by its first and its last sayings; the middle is passed over unread."""
+"""Of a signature only the first and the last hits are kept; the lines between are skipped unread."""
 _PASSING_HITS = 5
-"""So many of the last where more of the log is there to be read. Of the points of a curve none is left out for that."""
+"""While more of the file is waiting, only the last 5 hits of a block are kept; a curve keeps all values."""
 
 _CONTEXT_BYTES = 256 << 10
-"""How far back a traceback's head is looked for, and what the tail is cut from."""
+"""Scanned text that is kept: a traceback's head is looked for in it, and the tail is cut from it."""
 _TEXT_BYTES_PER_ZERO = 64
-"""torch's DataLoader writes a zero behind its words about a bus error; a binary file has many more."""
+"""A file with more zeros than one in this many bytes is binary.
+
+Text may hold a few: torch's DataLoader writes one after a bus error.
+"""
 _MAX_TAIL_LINE_CHARS = 4096
-_MAX_TRACEBACK_LINES = 400
-
-
-@dataclass(slots=True)
-class _OpenTraceback:
-    """A hit inside the frames of a traceback whose end was not read yet."""
-
-    hit: LogHit
-    lines: list[str]
-    num_seen: int = 0
-    is_closed: bool = False
-
-    def add(self, rank: int | None, words: str) -> None:
-        self.num_seen += 1
-        if rank == self.hit.rank and words.strip():
-            self.lines.append(words)
-            self.is_closed = not is_inside_frames(words)
-        self.is_closed = self.is_closed or self.num_seen >= _MAX_TRACEBACK_LINES
-
-    @property
-    def complete_hit(self) -> LogHit:
-        return replace(self.hit, traceback=tuple(self.lines))
 
 
 class _Line(NamedTuple):
-    """One decoded line: as it stands, freed of what stands before every line of its log, and of its launcher's prefix too."""
+    """One decoded line."""
 
     raw: str
+    """As it stands in the log."""
     text: str
+    """Without the prefix that nearly all lines of this log have."""
     rank: int | None
     words: str
+    """Without the launcher's prefix as well."""
 
 
 class _Newlines:
-    """Counts the line ends before places of a text, which are asked for in ascending order."""
+    """Counts the line ends before a place of a text. The places must ascend from call to call."""
 
     def __init__(self, text: bytes, start: int, num_before: int) -> None:
         self._text = text
@@ -97,7 +82,7 @@ class _Newlines:
 class LogScanner:
     """Feed it bytes; it returns hits. A line's hits come when the line is complete, or at `flush`.
 
-    Where an attempt of a requeued job begins or ends is always among them.
+    The hits always include the lines where an attempt of a requeued job begins or ends.
     """
 
     def __init__(self, signatures: Sequence[Signature], file: str = "", num_lines_before: int = 0) -> None:
@@ -118,7 +103,7 @@ class LogScanner:
         self._decoder: codecs.IncrementalDecoder | None = None
         self._num_newlines = num_lines_before
         self._held: list[LogHit] = []
-        self._open: list[_OpenTraceback] = []
+        self._open: list[OpenTraceback] = []
         self._flushed: set[int] = set()
         self._is_passing = False
         self._num_hits: Counter[int] = Counter()
@@ -126,7 +111,8 @@ class LogScanner:
     def feed(self, data: bytes, is_more: bool = False) -> list[LogHit]:
         """Scan more of the log. Hits that need later bytes to be complete come with a later call.
 
-        `is_more`: what follows can be read at once, so that the end of this piece tells nothing of how the log ends.
+        `is_more` is True if the next bytes can be read at once: then the end of this piece is not the end of
+        the log.
         """
         self._is_passing = is_more
         self._num_bytes += len(data)
@@ -142,19 +128,20 @@ class LogScanner:
         data = data.replace(b"\0", b"")
         self._learn_layout(data)
         hits = self._held + self._take(data)
-        # Until enough was read to know that this is text, nothing is said about it.
+        # Hits are held back until enough was read to know that this is text.
         self._held = hits if self._num_text_bytes < BINARY_CHECK_BYTES else []
         return [] if self._held else hits
 
     def _as_utf8(self, data: bytes) -> bytes:
         if not self._num_text_bytes:
-            # A program that goes on writing where it was, after its log was cut, leaves a hole of zeros before it.
+            # A program whose log was truncated goes on writing at its old offset, which leaves zeros at the
+            # beginning.
             data = data.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)
             self._decoder = self._decoder or decoder_of(data)
         return data if self._decoder is None else self._decoder.decode(data).encode("utf-8", "replace")
 
     def _learn_layout(self, data: bytes) -> None:
-        """Asked again when twice as much is known of the log, until it is enough."""
+        """Learn the layout from the beginning of the log, again whenever twice as much of it is known."""
         if self._num_learned >= LAYOUT_BYTES:
             return
         self._sample += data[: LAYOUT_BYTES - len(self._sample)]
@@ -176,7 +163,7 @@ class LogScanner:
         return self._own_prefix.sub("", line, count=1) if self._layout.prefix else line
 
     def flush(self) -> list[LogHit]:
-        """The file ends here, at least until it grows: also the hits of an unfinished last line or traceback."""
+        """Return the hits of an unfinished last line or traceback too: the file ends here, until it grows."""
         self._is_passing = False
         hits, self._held = self._held, []
         ended, unended = self._joined(ANSI.sub(b"", self._pending))
@@ -190,7 +177,7 @@ class LogScanner:
         return hits
 
     def tail(self) -> LogTail:
-        """The last lines, as they would be shown: of a progress line what stands last."""
+        """The last lines as a terminal would show them: of a progress line its last state."""
         if self.is_binary:
             note = f"binary file of {self._num_bytes} bytes: not searched, not shown"
             return LogTail(self._file, 1, (note,), self._num_bytes, 1, is_binary=True)
@@ -206,7 +193,7 @@ class LogScanner:
         return LogTail(self._file, num_lines - len(shown) + 1, shown, self._num_bytes, num_lines, words=words)
 
     def _take(self, data: bytes) -> list[LogHit]:
-        """Cut complete lines off what came, scan them, keep the rest."""
+        """Cut off the complete lines, scan them, keep the rest."""
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end == 0:
             self._keep(data)
@@ -231,7 +218,7 @@ class LogScanner:
         return hits
 
     def _joined(self, block: bytes) -> tuple[bytes, bytes]:
-        """What is complete, and what may go on with the next line."""
+        """Complete lines, and the beginning of a line that may go on in the next bytes."""
         return (block, b"") if self._layout.width is None else join_broken(block, self._layout.width)
 
     def _keep(self, rest: bytes) -> None:
@@ -240,9 +227,12 @@ class LogScanner:
             self._is_overlong = len(self._pending) >= MAX_LINE_BYTES
 
     def _scan(self, text: bytes, block: bytes, newlines: _Newlines) -> Iterator[tuple[int, LogHit | None]]:
-        """(signature's index, hit) of the lines of the block, in order; None for a hit whose traceback goes on.
+        """(signature's index, hit) for the lines of the block, in order.
 
-        What is before it in the text was scanned already, and is looked at for the beginning of a traceback only.
+        The hit is None while its traceback goes on.
+
+        The text ends with the block. The part before the block was scanned already; only heads of tracebacks
+        are looked for in it.
         """
         start = len(text) - len(block)
         kept = self._filter.look_at(block)
@@ -275,7 +265,7 @@ class LogScanner:
     def _matches(
         self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
-        """(line, match) of one signature: the first MAX_FIRST_HITS of the log, and the last ones of this block."""
+        """(place of the line, match) of one signature: the log's first MAX_FIRST_HITS, the block's last."""
         pattern, max_chars = self._signatures[index].pattern, self._signatures[index].max_chars
         is_curve = "value" in pattern.groupindex
         max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
@@ -320,13 +310,13 @@ class LogScanner:
     def _with_traceback(
         self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int
     ) -> LogHit | None:
-        """The hit with the traceback it stands in; None when that is not complete yet."""
+        """The hit with the traceback around it; None when the traceback is not complete yet."""
         before = traceback_before(self._lines_before(text, line_start), hit.rank)
         if is_traceback_head(words):
             before = before or ()
         if before is None:
             return hit
-        opened = _OpenTraceback(hit, [*before, words])
+        opened = OpenTraceback(hit, [*before, words])
         if not is_inside_frames(words) and not is_traceback_head(words):
             return opened.complete_hit
         for rank, following in self._lines_after(text, line_end):
@@ -352,7 +342,7 @@ class LogScanner:
         """(rank, words) of the lines before a line, the nearest first."""
         are_empty_skipped = self._layout.is_spaced or self._layout.width is not None
         lowest, end = max(0, line_start - _CONTEXT_BYTES), line_start
-        for _ in range(_MAX_TRACEBACK_LINES * 8):
+        for _ in range(MAX_TRACEBACK_LINES * 8):
             if end <= lowest:
                 return
             end -= 2 if text[end - 2 : end] == b"\r\n" else 1
@@ -363,7 +353,7 @@ class LogScanner:
             end = start
 
     def _lines_after(self, text: bytes, start: int) -> Iterator[tuple[int | None, str]]:
-        """(rank, words) of the lines from `start` on; the line end that `start` may stand on is passed over."""
+        """(rank, words) of the lines from `start` on. A line end at `start` is skipped."""
         while start < len(text):
             end = end_of_line(text, start)
             if end > start:
