@@ -1,4 +1,5 @@
-"""The house keeps its own rules: who imports whom, how long a module is, what a start loads, what a wheel holds."""
+"""The house keeps its own rules: who imports whom, how complex and wide code is, what a start loads, what a
+wheel holds."""
 
 from __future__ import annotations
 
@@ -9,13 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.measures import GUARDS
+from tests.house.ratchet import EXCEPTIONS, complaints, read_exceptions
 from tests.installed import REPOSITORY
-
-MAX_LINES = 400
-
-
-def sources() -> list[Path]:
-    return [path for folder in ("coach", "trainers") for path in (REPOSITORY / folder).rglob("*.py")]
 
 
 def test_imports_go_downwards_only() -> None:
@@ -24,10 +21,16 @@ def test_imports_go_downwards_only() -> None:
     assert result.returncode == 0, result.stdout
 
 
-def test_no_module_is_too_long_to_hold_in_the_head() -> None:
-    lengths = {path.relative_to(REPOSITORY): len(path.read_text().splitlines()) for path in sources()}
-    assert lengths
-    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+@pytest.mark.parametrize("name", GUARDS)
+def test_no_place_is_worse_than_the_list_of_exceptions_says_and_the_list_only_shrinks(name: str) -> None:
+    guard = GUARDS[name]
+    listed = read_exceptions(EXCEPTIONS.read_text(encoding="utf-8")).get(name, {})
+    said = complaints(guard, guard.measure(), listed)
+    assert not said, "\n".join([f"{name}, {EXCEPTIONS.name}:", *said])
+
+
+def test_every_list_of_exceptions_belongs_to_a_guard() -> None:
+    assert read_exceptions(EXCEPTIONS.read_text(encoding="utf-8")).keys() <= GUARDS.keys()
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["launch", "--help"]])
@@ -56,7 +59,8 @@ def test_a_wheel_holds_coach_alone_with_trainers_and_recipes_as_its_data(coach_w
 
 
 def test_no_trainer_has_the_name_of_an_importable_module() -> None:
-    """Trainers are started by path, which puts their folder first on sys.path: `profile.py` there would break torch."""
+    """Trainers are started by path, which puts their folder first on sys.path: `profile.py` there would break
+    torch."""
     names = {path.stem for path in (REPOSITORY / "trainers").glob("*.py")} - {"__init__"}
     # A trainer's own folder is not on the path here, so whatever is found is somebody else's.
     script = "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)])"

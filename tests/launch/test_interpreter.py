@@ -81,7 +81,7 @@ def test_an_interpreter_that_is_not_there_is_refused_except_inside_an_image() ->
     assert choose_python("/no/python", image, "slurm", ENV) == ("/no/python", None)
 
 
-def test_pyxis_needs_slurm() -> None:
+def test_pyxis_is_refused_without_slurm() -> None:
     with pytest.raises(UserError, match="plugin of Slurm"):
         choose_python(None, Environment(EnvironmentKind.PYXIS, image="/x.sqsh"), "local", ENV)
 
