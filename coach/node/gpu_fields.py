@@ -132,6 +132,19 @@ def of_links(nvml: Any) -> List[Field]:
             for way, counter in (("tx", nvml.NVML_PCIE_UTIL_TX_BYTES), ("rx", nvml.NVML_PCIE_UTIL_RX_BYTES))
         }
 
+    return [
+        Field("PCIe link", pcie, Scope.SHARED),
+        Field(
+            "PCIe replays",
+            lambda gpu: {"pcie_replays": nvml.nvmlDeviceGetPcieReplayCounter(gpu)},
+            Scope.SHARED,
+        ),
+        Field("PCIe throughput", pcie_throughput, Scope.WHOLE),
+        *_of_nvlink(nvml),
+    ]
+
+
+def _of_nvlink(nvml: Any) -> List[Field]:
     def nvlinks(handle: Any) -> Values:
         states = [nvml.nvmlDeviceGetNvLinkState(handle, 0)]
         try:
@@ -166,13 +179,6 @@ def of_links(nvml: Any) -> List[Field]:
         )
 
     return [
-        Field("PCIe link", pcie, Scope.SHARED),
-        Field(
-            "PCIe replays",
-            lambda gpu: {"pcie_replays": nvml.nvmlDeviceGetPcieReplayCounter(gpu)},
-            Scope.SHARED,
-        ),
-        Field("PCIe throughput", pcie_throughput, Scope.WHOLE),
         Field("NVLink", nvlinks, Scope.SHARED, is_optional=True),
         Field("NVLink errors", nvlink_errors, Scope.SHARED, is_optional=True),
         Field("NVLink throughput", nvlink_traffic, Scope.WHOLE, is_optional=True),
@@ -216,6 +222,15 @@ def of_health(nvml: Any) -> List[Field]:
         pending = "is_page_retirement_pending"
         return {**found, pending: bool(found[pending])} if pending in found else found
 
+    return [
+        Field("ECC", ecc, Scope.SHARED),
+        Field("row remapping", rows, Scope.SHARED),
+        Field("retired pages", pages, Scope.SHARED, is_optional=True),
+        *_of_limits_and_modes(nvml),
+    ]
+
+
+def _of_limits_and_modes(nvml: Any) -> List[Field]:
     def temperature_limits(handle: Any) -> Values:
         values = {}
         for name, threshold in (
@@ -237,9 +252,6 @@ def of_health(nvml: Any) -> List[Field]:
         return {"compute_mode": _COMPUTE_MODES.get(mode, str(mode))}
 
     return [
-        Field("ECC", ecc, Scope.SHARED),
-        Field("row remapping", rows, Scope.SHARED),
-        Field("retired pages", pages, Scope.SHARED, is_optional=True),
         Field("temperature limits", temperature_limits, Scope.SHARED),
         Field(
             "persistence mode",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity, Subject
@@ -182,7 +182,8 @@ class PlainException(Rule):
             since_s=first.time_s,
         )
 
-    def _unexplained(self, snapshot: TargetSnapshot) -> list[LogHit]:
+    def _hits_of_others(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        """What other rules see in the log; nothing where all of it is nobody's."""
         others = [
             hit
             for hit in snapshot.log_hits
@@ -190,8 +191,10 @@ class PlainException(Rule):
             and not is_of_a_table(hit)
             and not is_inside_the_cluster(hit)
         ]
-        if all(map(_is_nobodys, others)):
-            others = []
+        return [] if all(map(_is_nobodys, others)) else others
+
+    def _unexplained(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        others = self._hits_of_others(snapshot)
         places = {(hit.file, hit.line) for hit in others}
         told = {(hit.file, hit.line) for hit in others if not hit.text.startswith(("srun:", "slurmstepd:"))}
         words = {hit.text for hit in others}
@@ -199,20 +202,9 @@ class PlainException(Rule):
             hit
             for hit in hits_of(snapshot, self.code, "exception", "usage")
             if (hit.file, hit.line) not in places
-            and not (
-                _LONG_SPOKEN.match(hit.fields["type"])
-                and any((hit.file, hit.line + n) in told for n in (1, 2))
-            )
-            and not _is_echo(hit)
-            and owner_of(hit) is None
-            and not (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
-            and not _is_chained_to(hit, words)
-            and (
-                hit.signature == "usage"
-                or hit.traceback
-                or _follows_frames(hit, snapshot)
-                or _is_last_word(hit, snapshot)
-            )
+            and not _is_told_below(hit, told)
+            and not _is_of_another(hit, words, snapshot)
+            and _ends_the_program(hit, snapshot)
         ]
         strong = [hit for hit in mine if not _is_weak(hit)]
         if not strong and any((hit.rule, hit.signature) == _CRASH for hit in others):
@@ -231,6 +223,32 @@ class PlainException(Rule):
             return True
         after = (_UNPREFIXED.sub("", line) for line in lines_after(hit, tail))
         return sum(1 for line in after if not _NO_SIGN_OF_LIFE.search(line)) > self.values["max_lines_after"]
+
+
+def _is_told_below(hit: LogHit, told: Set[tuple[str, int]]) -> bool:
+    """True if an exception's words go on below, in a line that another rule knows."""
+    is_long = _LONG_SPOKEN.match(hit.fields["type"]) is not None
+    return is_long and any((hit.file, hit.line + n) in told for n in (1, 2))
+
+
+def _is_of_another(hit: LogHit, words: Set[str], snapshot: TargetSnapshot) -> bool:
+    """True if another process, another rule's exception or a thread of a library stands behind it."""
+    return (
+        _is_echo(hit)
+        or owner_of(hit) is not None
+        or (_is_weak(hit) and _is_of_a_thread(hit, snapshot))
+        or _is_chained_to(hit, words)
+    )
+
+
+def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:
+    """True if a traceback, a refusal of arguments, or the log's end shows that it was not a mere line of text."""
+    return (
+        hit.signature == "usage"
+        or bool(hit.traceback)
+        or _follows_frames(hit, snapshot)
+        or _is_last_word(hit, snapshot)
+    )
 
 
 def _is_echo(hit: LogHit) -> bool:
@@ -321,7 +339,7 @@ def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:
     )
 
 
-def _is_chained_to(hit: LogHit, explained: set[str]) -> bool:
+def _is_chained_to(hit: LogHit, explained: Set[str]) -> bool:
     """Whether an exception in the same chain of tracebacks, above this one, is explained by another rule."""
     above = [line for line in hit.traceback[:-1] if line[:1].strip() and not line.startswith("Traceback")]
     return any(text.endswith(line) for line in above for text in explained)

@@ -187,30 +187,43 @@ def _odd_one(ranks: dict[int, _Rank], num_ranks: int | None) -> OddRanks | None:
     waiting = {number: rank for number, rank in ranks.items() if rank.op}
     if not waiting:
         return None
+    return (
+        _absent(ranks, waiting, num_ranks)
+        or _behind(waiting)
+        or (_called_otherwise(waiting) if any(rank.seq is not None for rank in waiting.values()) else None)
+        or _enqueued_least(ranks)
+    )
+
+
+def _absent(
+    ranks: Mapping[int, _Rank], waiting: Mapping[int, _Rank], num_ranks: int | None
+) -> OddRanks | None:
+    """The ranks that said nothing, where they are fewer than the others."""
     expected = range(max(num_ranks or 0, max(ranks) + 1))
     absent = tuple(number for number in expected if number not in ranks)
     if absent and len(absent) < len(expected) / 2 and len(waiting) > 1:
         return OddRanks(absent, "said nothing and did not come")
-    sequences = {rank.seq for rank in waiting.values() if rank.seq is not None}
-    if len(sequences) > 1:
-        first = min(sequences)
-        return OddRanks(
-            tuple(n for n, rank in waiting.items() if rank.seq == first),
-            f"stands at {first}, behind the others",
-        )
-    mismatch = _called_otherwise(waiting) if sequences else None
-    if mismatch is not None:
-        return mismatch
-    enqueued = {number: rank.enqueued for number, rank in ranks.items() if rank.enqueued is not None}
-    if len(enqueued) > 1 and min(enqueued.values()) < max(enqueued.values()):
-        least = min(enqueued.values())
-        odd = tuple(number for number, value in enqueued.items() if value == least)
-        return (
-            OddRanks(odd, f"had enqueued only {least} of {max(enqueued.values())}")
-            if len(odd) < len(enqueued)
-            else None
-        )
     return None
+
+
+def _behind(waiting: Mapping[int, _Rank]) -> OddRanks | None:
+    """The ranks that wait in the earliest operation."""
+    sequences = {rank.seq for rank in waiting.values() if rank.seq is not None}
+    if len(sequences) < 2:
+        return None
+    first = min(sequences)
+    odd = tuple(number for number, rank in waiting.items() if rank.seq == first)
+    return OddRanks(odd, f"stands at {first}, behind the others")
+
+
+def _enqueued_least(ranks: Mapping[int, _Rank]) -> OddRanks | None:
+    """The ranks that had enqueued fewer operations than the others."""
+    enqueued = {number: rank.enqueued for number, rank in ranks.items() if rank.enqueued is not None}
+    least, most = min(enqueued.values(), default=0), max(enqueued.values(), default=0)
+    if least == most:
+        return None
+    odd = tuple(number for number, value in enqueued.items() if value == least)
+    return OddRanks(odd, f"had enqueued only {least} of {most}")
 
 
 def _called_otherwise(waiting: Mapping[int, _Rank]) -> OddRanks | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from coach.lookback.history import History
 from coach.model.judging.finding import Evidence, Fix, Hit, Severity
 from coach.model.snapshot import TargetSnapshot
+from coach.model.training.telemetry import HostSample
 from coach.rules.base import Need, Rule, Threshold
 from coach.rules.from_logs.quoted_evidence import ranks_text
 from coach.rules.from_numbers.collective_order import odd_ranks
@@ -100,44 +102,54 @@ class Hang(Rule):
         hosts = [sample for sample in history.host(node) if sample.time_s > start]
         if len(hosts) < enough:
             return None
-        gpus = [key for key in history.gpus if key[0] == node]
-        powers, uses = [], []
-        for key in gpus:
-            samples = [s for s in history.gpu(*key) if s.time_s > start and s.utilization_pct is not None]
-            if len(samples) < enough:
-                return None
-            uses.append([sample.utilization_pct or 0.0 for sample in samples])
-            powers.append(
-                mean(
-                    [
-                        s.power_w / s.power_limit_w
-                        for s in samples
-                        if s.power_w is not None and s.power_limit_w
-                    ]
-                )
-            )
-        io = [
-            value
-            for sample in hosts
-            for value in (sample.disk_read_mib_s, sample.disk_write_mib_s)
-            if value is not None
-        ]
-        if (mean(io) or 0.0) > self.values["idle_io_mib_s"] or any(
-            (mount.read_mib_s or 0.0) + (mount.write_mib_s or 0.0) > self.values["idle_io_mib_s"]
-            for mount in history.mounts(node)
-        ):
+        gpus = [self._gpu_use(history, key, start) for key in history.gpus if key[0] == node]
+        uses = [use for use in gpus if use is not None]
+        if len(uses) < len(gpus) or self._reads_or_writes(history, node, hosts):
             return None
-        if gpus and all(
-            min(use) >= self.values["spin_pct"]
-            and power is not None
-            and power < self.values["spin_power_share"]
-            for use, power in zip(uses, powers, strict=True)
-        ):
+        if uses and all(self._spins(use) for use in uses):
             return "its GPUs spin: always busy, at little power"
         cpu = means_of(hosts, "cpu_pct")
-        if cpu is None or cpu >= self.values["idle_cpu_pct"] or any(max(use) > 0 for use in uses):
+        if cpu is None or cpu >= self.values["idle_cpu_pct"] or any(max(use.percents) > 0 for use in uses):
             return None
-        return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if gpus else "")
+        return f"nothing works: CPUs {cpu:.0f} %" + (", GPUs 0 %" if uses else "")
+
+    def _gpu_use(self, history: History, key: tuple[str, int], start: float) -> _GpuUse | None:
+        """None where too few samples were taken since `start`."""
+        samples = [s for s in history.gpu(*key) if s.time_s > start and s.utilization_pct is not None]
+        if len(samples) < self.values["min_samples"]:
+            return None
+        shares = [s.power_w / s.power_limit_w for s in samples if s.power_w is not None and s.power_limit_w]
+        return _GpuUse([sample.utilization_pct or 0.0 for sample in samples], mean(shares))
+
+    def _reads_or_writes(self, history: History, node: str, hosts: Sequence[HostSample]) -> bool:
+        """True if the disks on average, or any mount now, move more than an idle node does."""
+        rates = [
+            rate
+            for sample in hosts
+            for rate in (sample.disk_read_mib_s, sample.disk_write_mib_s)
+            if rate is not None
+        ]
+        idle = self.values["idle_io_mib_s"]
+        return (mean(rates) or 0.0) > idle or any(
+            (mount.read_mib_s or 0.0) + (mount.write_mib_s or 0.0) > idle for mount in history.mounts(node)
+        )
+
+    def _spins(self, use: _GpuUse) -> bool:
+        """True if a kernel always ran and drew little power."""
+        return (
+            min(use.percents) >= self.values["spin_pct"]
+            and use.power_share is not None
+            and use.power_share < self.values["spin_power_share"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _GpuUse:
+    """One GPU in the window that is judged."""
+
+    percents: list[float]
+    power_share: float | None
+    """Of its limit, on average."""
 
 
 def _recorded(snapshot: TargetSnapshot) -> tuple[Evidence, ...]:

@@ -213,55 +213,39 @@ class LossNotFinite(Rule):
         lasting = [hit for hit in not_finite if not any(_follows(later, hit) for later in finite)]
         parts = [hit for hit in lasting if _is_of_a_part(hit, finite)]
         lasting = [hit for hit in lasting if hit not in parts]
-        filtered = hits_of(snapshot, self.code, "filtered")
-        columns = hits_of(snapshot, self.code, "columns")
-        skipped = hits_of(snapshot, self.code, "nan_iterations")
-        counts = {int(hit.fields["num"]) for hit in skipped}
         if stopped:
             confidence, hits = 0.95, [*not_finite[:1], *stopped]
         elif len(lasting) >= self.values["consecutive"]:
             confidence, hits = 0.95, lasting
         elif lasting and (snapshot.has_ended or finite) and snapshot.state != "RUNNING":
             confidence, hits = 0.75, lasting
-        elif len(counts) >= self.values["consecutive"]:
-            confidence, hits = 0.9, skipped
-        elif len(columns) >= self.values["consecutive"]:
-            confidence, hits = 0.9, columns
-        elif len(filtered) >= self.values["consecutive"]:
-            confidence, hits = 0.9, filtered
         else:
+            confidence, hits = 0.9, self._said_otherwise(snapshot)
+        if not hits:
             yield from (_other_series(parts[0]),) if parts else ()
             return
         first = earliest(hits)
         value = first.fields.get("value", "NaN")
-        before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
-        evidence = [quote(first)]
-        evidence += [
-            frame
-            for hit in stopped[:1]
-            for frame in (quote(hit), own_frame(hit))
-            if frame and hit is not first
-        ]
-        if before:
-            evidence.append(
-                Evidence(
-                    f"last finite loss before it: {before[-1].fields['value']}", first.file, before[-1].line
-                )
-            )
-        if len(lasting) > 1:
-            evidence.append(
-                Evidence(
-                    "values in a row that are not finite, at least", value=float(len(lasting)), unit="values"
-                )
-            )
         yield Hit(
             summary=f"{_what(first, value)} (first in line {first.line} of the log)",
-            evidence=tuple(evidence),
+            evidence=tuple(_log_evidence(first, stopped, finite, len(lasting))),
             confidence=confidence,
             subject=Subject(rank=first.rank),
             fixes=tuple(self._fixes(snapshot.run)),
             since_s=first.time_s,
         )
+
+    def _said_otherwise(self, snapshot: TargetSnapshot) -> list[LogHit]:
+        """Lines that show a loss that is not finite, and print none: iterations that were skipped, columns, gradients."""
+        skipped = hits_of(snapshot, self.code, "nan_iterations")
+        columns = hits_of(snapshot, self.code, "columns")
+        filtered = hits_of(snapshot, self.code, "filtered")
+        if len({int(hit.fields["num"]) for hit in skipped}) >= self.values["consecutive"]:
+            return skipped
+        for hits in (columns, filtered):
+            if len(hits) >= self.values["consecutive"]:
+                return hits
+        return []
 
     def _fixes(self, run: Run | None, broken: _Broken | None = None) -> Iterable[Fix]:
         lr = float_parameter(run, "lr")
@@ -327,6 +311,26 @@ def _is_sudden(before: Sequence[Step]) -> bool:
 def _longest_stretch(steps: Sequence[Step]) -> list[Step]:
     stretches = [list(group) for is_finite, group in groupby(steps, _is_finite) if not is_finite]
     return max(stretches, key=len, default=[])
+
+
+def _log_evidence(
+    first: LogHit, stopped: Sequence[LogHit], finite: Sequence[LogHit], num_lasting: int
+) -> Iterable[Evidence]:
+    yield quote(first)
+    if stopped and stopped[0] is not first:
+        yield quote(stopped[0])
+        frame = own_frame(stopped[0])
+        if frame is not None:
+            yield frame
+    before = [hit for hit in finite if hit.file == first.file and hit.line < first.line]
+    if before:
+        yield Evidence(
+            f"last finite loss before it: {before[-1].fields['value']}", first.file, before[-1].line
+        )
+    if num_lasting > 1:
+        yield Evidence(
+            "values in a row that are not finite, at least", value=float(num_lasting), unit="values"
+        )
 
 
 def _metric_evidence(broken: _Broken) -> Iterable[Evidence]:
