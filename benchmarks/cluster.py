@@ -1,10 +1,13 @@
-"""What it costs to look at a cluster of 10,000 nodes with 50,000 jobs: coach beside turm and slurm-top, on one real controller.
+"""What it costs to look at a cluster of 10,000 nodes with 50,000 jobs: coach beside turm and slurm-top, on
+one real controller.
 
     sudo PYTHON benchmarks/cluster.py [--seconds 120] [--nodes 10000] [--jobs 50000] [--peers FOLDER]
 
-FOLDER has the peers' programs: `python -m venv P && P/bin/pip install turm slurm-monitor-top`, then `--peers P/bin`. PYTHON and
-the peers can be reached by every user: each runs alone as an ordinary one, in a terminal of 160 × 50. The time to the first data counts from starting the program until rows are painted; bare commands stand beside it,
-for what no program can be under; `never` is one minute. CPU time is split into the program's own and that of Slurm's clients that it ran.
+FOLDER has the peers' programs: `python -m venv P && P/bin/pip install turm slurm-monitor-top`, then `--peers
+P/bin`. PYTHON and the peers can be reached by every user: each runs alone as an ordinary one, in a terminal
+of 160 × 50. The time to the first data counts from starting the program until rows are painted; bare commands
+stand beside it, for what no program can be under; `never` is one minute. CPU time is split into the program's
+own and that of Slurm's clients that it ran.
 """
 
 from __future__ import annotations
@@ -110,7 +113,8 @@ def subjects(peers: Path | None) -> list[Subject]:
 
 
 HEADING = (
-    f"{'':<22} {'first s':>8} {'all s':>7} {'calls/min':>10} {'own CPU s/h':>12} {'clients s/h':>12} {'MiB':>5} {'most':>5} "
+    f"{'':<22} {'first s':>8} {'all s':>7} {'calls/min':>10} {'own CPU s/h':>12} {'clients s/h':>12} "
+    f"{'MiB':>5} {'most':>5} "
     f"{'Down ms':>8} {'worst':>6}"
 )
 
@@ -143,7 +147,8 @@ def measured(subject: Subject, user: User, env: Mapping[str, str], calls: Path, 
         now_mib, most_mib = guest.memory_mib()
     per_min = 60.0 * (num_after - num_before) / passed_s
     return (
-        f"{subject.name:<22} {'never' if first_s is None else f'{first_s:.2f}':>8} {'' if all_s is None else f'{all_s:.2f}':>7} {per_min:10.1f} {own:12.0f} {clients:12.0f} "
+        f"{subject.name:<22} {'never' if first_s is None else f'{first_s:.2f}':>8} "
+        f"{'' if all_s is None else f'{all_s:.2f}':>7} {per_min:10.1f} {own:12.0f} {clients:12.0f} "
         f"{now_mib:5.0f} {most_mib:5.0f} {1e3 * statistics.median(keys_s):8.0f} {1e3 * max(keys_s):6.0f}"
     )
 

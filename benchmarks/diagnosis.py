@@ -1,9 +1,11 @@
-"""How fast coach diagnoses: reading logs, beside `grep -c -E` with the same literals, and one look of all rules at a large job.
+"""How fast coach diagnoses: reading logs, beside `grep -c -E` with the same literals, and one look of all
+rules at a large job.
 
-`python benchmarks/diagnosis.py [MB]` writes logs of that size (200) into a temporary directory and prints MB/s of the scanner alone, of
-`grep` and their ratio, and wall-clock seconds, processor seconds and peak memory of `coach check` on the same file: medians of three.
-Then milliseconds of processor time per tick of the engine at 64 ranks and 512 GPUs, for a job at work and for one whose GPUs all wait,
-and the rules that cost most.
+`python benchmarks/diagnosis.py [MB]` writes logs of that size (200) into a temporary directory and prints
+MB/s of the scanner alone, of `grep` and their ratio, and wall-clock seconds, processor seconds and peak
+memory of `coach check` on the same file: medians of three. Then milliseconds of processor time per tick of
+the engine at 64 ranks and 512 GPUs, for a job at work and for one whose GPUs all wait, and the rules that
+cost most.
 """
 
 from __future__ import annotations
@@ -194,7 +196,8 @@ def measure(title: str, utilization: float, data_share: float) -> None:
         costs.append(1000 * (time.thread_time() - begin))
     found = ", ".join(finding.rule for finding in diagnosis.findings) or "nothing"
     print(
-        f"{title}: median {statistics.median(costs):.1f} ms, slowest {max(costs):.1f} ms a tick; {len(rules)} rules, found: {found}"
+        f"{title}: median {statistics.median(costs):.1f} ms, slowest {max(costs):.1f} ms a tick; "
+        f"{len(rules)} rules, found: {found}"
     )
     alone: Counter[str] = Counter()
     for rule in rules:

@@ -1,7 +1,9 @@
-"""How long a person waits for the first frame with data: `coach --backend local` in a real pseudo-terminal, median of ten.
+"""How long a person waits for the first frame with data: `coach --backend local` in a real pseudo-terminal,
+median of ten.
 
-Beside it stands `python -c "import textual.app"` on the same machine, taken in turns with it: what no program on Textual can be under. The
-time counts from starting the process until the wanted text is in what it has painted.
+Beside it stands `python -c "import textual.app"` on the same machine, taken in turns with it: what no program
+on Textual can be under. The time counts from starting the process until the wanted text is in what it has
+painted.
 
     python benchmarks/first_frame.py [--rounds 10] [--wanted REGEX] [-- COACH ARGUMENTS]
 """
@@ -57,7 +59,8 @@ def seconds_until_painted(argv: Sequence[str], env: Mapping[str, str], wanted: r
                 return time.perf_counter() - started_s
         shown = _ESCAPE.sub(b"", painted).decode(errors="replace").strip()
         raise SystemExit(
-            f"{' '.join(argv)} did not paint {wanted.pattern!r} in {TIMEOUT_S:g} s; it painted:\n{shown[-2000:]}"
+            f"{' '.join(argv)} did not paint {wanted.pattern!r} in {TIMEOUT_S:g} s; it "
+            f"painted:\n{shown[-2000:]}"
         )
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -74,7 +77,10 @@ def seconds_to_run(argv: Sequence[str], env: Mapping[str, str]) -> float:
 
 def row(name: str, times_s: Sequence[float]) -> str:
     """One line of the result."""
-    return f"{name:<40} median {statistics.median(times_s):.3f} s   min {min(times_s):.3f}   max {max(times_s):.3f}   n {len(times_s)}"
+    return (
+        f"{name:<40} median {statistics.median(times_s):.3f} s   min {min(times_s):.3f}   max "
+        f"{max(times_s):.3f}   n {len(times_s)}"
+    )
 
 
 def main() -> int:

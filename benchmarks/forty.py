@@ -1,11 +1,14 @@
-"""Forty people with coach open on one login node: what their coaches cost together, and whether forty launches are forty jobs.
+"""Forty people with coach open on one login node: what their coaches cost together, and whether forty
+launches are forty jobs.
 
     sudo PYTHON benchmarks/forty.py [--coaches 40] [--seconds 120]
 
-PYTHON has coach and torch, and every user can reach it. A real Slurm is booted; the forty users exist only in a mount namespace of this
-process's own, so that nothing of the machine changes. Each coach runs in a terminal of its own, under its own uid, and is left alone until it
-counts as idle. CPU time is that of the coaches and of every client that they ran; memory is the proportional set size, in which what
-several processes share counts once. Budget: 0.8 of a core and 3 GB for forty. Printed on two shared, busy cores, Python 3.11, Slurm 22.05:
+PYTHON has coach and torch, and every user can reach it. A real Slurm is booted; the forty users exist only in
+a mount namespace of this process's own, so that nothing of the machine changes. Each coach runs in a terminal
+of its own, under its own uid, and is left alone until it counts as idle. CPU time is that of the coaches and
+of every client that they ran; memory is the proportional set size, in which what several processes share
+counts once. Budget: 0.8 of a core and 3 GB for forty. Printed on two shared, busy cores, Python 3.11, Slurm
+22.05:
 
     40 of 40 coaches idle: 0.19 of a core, 1.32 GB
     40 of 40 launches within 10 s succeeded: 40 jobs, at most 1 of a user
@@ -98,7 +101,8 @@ def make_users(directory: Path, count: int) -> list[User]:
 
 
 def measure(cluster: SlurmCluster, users: list[User], seconds: float) -> int:
-    """Open all, leave them alone, count; then launch from all of them. Exit status 1 when something is over its budget."""
+    """Open all, leave them alone, count; then launch from all of them. Exit status 1 when something is over
+    its budget."""
     coaches = [open_coach(user, cluster) for user in users]
     reading = threading.Thread(target=read_all, args=(coaches,), daemon=True)
     reading.start()
@@ -118,12 +122,14 @@ def measure(cluster: SlurmCluster, users: list[User], seconds: float) -> int:
     most = max(Counter(jobs).values(), default=0)
     print(f"{num_alive} of {len(users)} coaches idle: {cores:.2f} of a core, {gb:.2f} GB")
     print(
-        f"{launched} of {len(users)} launches within {LAUNCH_WITHIN_S:g} s succeeded: {len(jobs)} jobs, at most {most} of a user"
+        f"{launched} of {len(users)} launches within {LAUNCH_WITHIN_S:g} s succeeded: {len(jobs)} jobs, "
+        f"at most {most} of a user"
     )
     are_jobs_right = len(jobs) == len(users) == launched and most == 1
     is_kept = cores <= MAX_CORES and gb <= MAX_GB and num_alive == len(users) and are_jobs_right
     print(
-        f"{'within' if is_kept else 'OVER'} the budget of {MAX_CORES:g} core, {MAX_GB:g} GB, and as many jobs as launches"
+        f"{'within' if is_kept else 'OVER'} the budget of {MAX_CORES:g} core, {MAX_GB:g} GB, and as many "
+        "jobs as launches"
     )
     return 0 if is_kept else 1
 
@@ -161,7 +167,8 @@ def pss_gb(pid: int) -> float:
 
 
 def launch_from_all(cluster: SlurmCluster, users: list[User]) -> tuple[int, list[str]]:
-    """Start one launch of each user within ten seconds; how many succeeded, and whose jobs are in the queue after that."""
+    """Start one launch of each user within ten seconds; how many succeeded, and whose jobs are in the queue
+    after that."""
     pause_s = LAUNCH_WITHIN_S / len(users)
     # The jobs are to be counted, not to train: they begin when this has long ended.
     argv = [sys.executable, "-m", "coach", "launch", "baseline", "--gpus", "0", "--sbatch", "begin=now+3600"]

@@ -1,7 +1,8 @@
-"""Measured on one device: SimpleCNN by batch, precision, compilation and place of the data; ResNet-18; the GPT; each beside its roofs.
+"""Measured on one device: SimpleCNN by batch, precision, compilation and place of the data; ResNet-18; the
+GPT; each beside its roofs.
 
-One step is what the trainers' steps are: forward, loss, backward, SGD. Compilation and warm-up are not in the numbers. Each number is the
-median of several blocks of steps, with the spread of the blocks beside it.
+One step is what the trainers' steps are: forward, loss, backward, SGD. Compilation and warm-up are not in the
+numbers. Each number is the median of several blocks of steps, with the spread of the blocks beside it.
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ def _measure(
 
 
 def _blocks(step: Callable[[], None], device: torch.device, sizes: Sizes) -> list[float]:
-    """Seconds of a step, of several blocks of steps each long enough that waiting for its end does not count."""
+    """Seconds of a step, of several blocks of steps each long enough that waiting for its end does not
+    count."""
     for _ in range(WARM_UP_STEPS):
         step()
     _synchronize(device)
@@ -219,7 +221,8 @@ def _synchronize(device: torch.device) -> None:
 
 
 class _precision:
-    """TF32 for products and convolutions on where it is measured, off elsewhere, and as it was before afterwards."""
+    """TF32 for products and convolutions on where it is measured, off elsewhere, and as it was before
+    afterwards."""
 
     def __init__(self, precision: str) -> None:
         self._is_tf32 = precision == "tf32"
@@ -237,7 +240,10 @@ def as_markdown(title: str, rows: Sequence[Measured]) -> str:
     lines = [
         f"## {title}",
         "",
-        "| | measured | blocks differ by | compute roof | memory roof (eager) | launch roof (eager) | binding | of binding | of peak FLOP/s | compilation |",
+        (
+            "| | measured | blocks differ by | compute roof | memory roof (eager) | launch roof (eager) | "
+            "binding | of binding | of peak FLOP/s | compilation |"
+        ),
         "|---|---:|---:|---:|---:|---:|---|---:|---:|---:|",
     ]
     for row in rows:

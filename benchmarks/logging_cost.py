@@ -1,9 +1,11 @@
-"""What logging costs a training step: its share of the step's time, and whether leaving it out makes any difference.
+"""What logging costs a training step: its share of the step's time, and whether leaving it out makes any
+difference.
 
     python benchmarks/logging_cost.py [--pairs 40] [--width 64]
 
-The comparison is paired and interleaved: blocks of steps with and without logging alternate in random order within one process, so that
-what else the machine does falls on both. It needs the training environment (torch).
+The comparison is paired and interleaved: blocks of steps with and without logging alternate in random order
+within one process, so that what else the machine does falls on both. It needs the training environment
+(torch).
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ BATCH_SIZE = 64
 
 
 class Training:
-    """The baseline's step on images that lie ready, which makes steps as short, and logging as dear, as they can be."""
+    """The baseline's step on images that lie ready, which makes steps as short, and logging as dear, as they
+    can be."""
 
     def __init__(self, width: int, batch_size: int) -> None:
         torch.manual_seed(0)
@@ -104,14 +107,17 @@ def main() -> None:
     shares = [record["logging_time_s"] / record["step_time_s"] for record in records]
     ordered = sorted(shares)
     print(
-        f"torch {torch.__version__}, {args.threads} thread(s), SimpleCNN width {args.width}, batch size {BATCH_SIZE}, {num_steps} steps each"
+        f"torch {torch.__version__}, {args.threads} thread(s), SimpleCNN width {args.width}, batch size "
+        f"{BATCH_SIZE}, {num_steps} steps each"
     )
     print(f"step time with logging, median: {1000 * statistics.median(seconds[True]):.2f} ms")
     print(
-        f"time inside logging calls: {1e6 * total / num_steps:.0f} us per step, {total / (sum(seconds[True]) * STEPS_PER_BLOCK):.3%} of the time"
+        f"time inside logging calls: {1e6 * total / num_steps:.0f} us per step, "
+        f"{total / (sum(seconds[True]) * STEPS_PER_BLOCK):.3%} of the time"
     )
     print(
-        f"share of single steps: median {statistics.median(shares):.3%}, 95th percentile {ordered[int(0.95 * len(ordered))]:.3%},"
+        f"share of single steps: median {statistics.median(shares):.3%}, 95th percentile "
+        f"{ordered[int(0.95 * len(ordered))]:.3%},"
         f" largest {ordered[-1]:.3%}"
     )
     differences = [1e6 * (one - other) for one, other in zip(seconds[True], seconds[False], strict=True)]

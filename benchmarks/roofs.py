@@ -1,8 +1,10 @@
-"""How fast a training step could be: the compute, the memory and the launch roof of what it really does, and which of them binds.
+"""How fast a training step could be: the compute, the memory and the launch roof of what it really does, and
+which of them binds.
 
-The step is run once under two counters: floating point operations (torch's own counter) and, operator by operator, the bytes it reads and
-writes. Nothing is taken from a table but what the device's data sheet says. The memory roof is that of an eager step: a compiler fuses
-operators and may go through it; a batch norm that reads its input three times stays below it.
+The step is run once under two counters: floating point operations (torch's own counter) and, operator by
+operator, the bytes it reads and writes. Nothing is taken from a table but what the device's data sheet says.
+The memory roof is that of an eager step: a compiler fuses operators and may go through it; a batch norm that
+reads its input three times stays below it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""What sampling eight GPUs every second costs, and when the first sample is there: coach's sampler, nvitop's collector, gpustat, in one run.
+"""What sampling eight GPUs every second costs, and when the first sample is there: coach's sampler, nvitop's
+collector, gpustat, in one run.
 
     python -m venv ENV && ENV/bin/pip install nvidia-ml-py==13.615.71 nvitop==1.7.2 gpustat==1.1.1
     ENV/bin/python benchmarks/sampler.py [SECONDS]
 
-All three run at the same time, each in a process of its own, under the same interpreter, over the same NVML stand-in (so a C compiler is
-needed), beside a job of 24 processes of which 16 are on a GPU. The stand-in answers at once: a driver takes longer, mostly without using
-the caller's CPU time. The budget of coach's sampler: its first sample within 0.2 s, 0.5 % of one core, 40 MB.
+All three run at the same time, each in a process of its own, under the same interpreter, over the same NVML
+stand-in (so a C compiler is needed), beside a job of 24 processes of which 16 are on a GPU. The stand-in
+answers at once: a driver takes longer, mostly without using the caller's CPU time. The budget of coach's
+sampler: its first sample within 0.2 s, 0.5 % of one core, 40 MB.
 """
 
 from __future__ import annotations
@@ -111,7 +113,8 @@ def main() -> None:
             time.sleep(seconds)
             elapsed_s = time.monotonic() - begin_s
             print(
-                f"{NUM_GPUS} GPUs, {NUM_PROCESSES} processes, {elapsed_s:.0f} s, Python {sys.version.split()[0]}"
+                f"{NUM_GPUS} GPUs, {NUM_PROCESSES} processes, {elapsed_s:.0f} s, Python "
+                f"{sys.version.split()[0]}"
             )
             print(f"{'':14}{'first sample':>13}{'of one core':>13}{'memory':>10}{'written':>12}")
             for contender, cpu_s, size in zip(contenders, before, sizes, strict=True):

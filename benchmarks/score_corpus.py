@@ -1,7 +1,8 @@
 """Score the diagnosis on a corpus of real logs: what is right, what is missed, what is a false alarm.
 
-The corpus is other people's logs and stays outside the project: COACH_LOG_CORPUS names its folder (labels.tsv and dev/NNN.log).
-A log counts as right when its first finding at warning or above has the label, or the secondary label, as its cause.
+The corpus is other people's logs and stays outside the project: COACH_LOG_CORPUS names its folder (labels.tsv
+and dev/NNN.log). A log counts as right when its first finding at warning or above has the label, or the
+secondary label, as its cause.
 """
 
 from __future__ import annotations

@@ -120,7 +120,10 @@ def report(logs: Sequence[Judged]) -> list[str]:
     slowest = max(logs, key=lambda log: log.seconds)
     lines = [
         f"{len(logs)} logs, {megabytes:.0f} MB, {_share(len(tracebacks), len(logs))} with a traceback",
-        f"{sum(log.seconds for log in logs):.1f} s, the slowest {slowest.seconds:.1f} s ({printable(slowest.log)})",
+        (
+            f"{sum(log.seconds for log in logs):.1f} s, the slowest {slowest.seconds:.1f} s "
+            f"({printable(slowest.log)})"
+        ),
         f"silent: {_silent(logs)}; of those with a traceback: {_silent(tracebacks)}",
     ]
     for severity in sorted(Severity, reverse=True):

@@ -1,11 +1,13 @@
-"""What coach's own calls cost each trainer, what a second rank gains, and on a GPU how fast training is beside what is possible.
+"""What coach's own calls cost each trainer, what a second rank gains, and on a GPU how fast training is
+beside what is possible.
 
     python benchmarks/training.py [--trainers baseline,ddp] [--pairs 5] [--width 64]
     python benchmarks/training.py --gpu [--write docs/measured]
 
-Every trainer runs as a process, as a job starts it. Time inside coach's calls is measured in the trainer, step by step; its budget is 1 %
-of the steps' time. Comparisons are pairs in random order, with the 95 % interval of the median difference. It needs the training
-environment (torch), and ends with status 1 when a budget is exceeded.
+Every trainer runs as a process, as a job starts it. Time inside coach's calls is measured in the trainer,
+step by step; its budget is 1 % of the steps' time. Comparisons are pairs in random order, with the 95 %
+interval of the median difference. It needs the training environment (torch), and ends with status 1 when a
+budget is exceeded.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Trained:
 
 
 def train(name: str, args: argparse.Namespace, num_ranks: int = 1, **flags: object) -> Trained:
-    """Run a trainer with the benchmark's sizes in a folder of its own. A flag of None is left to the trainer's default."""
+    """Run a trainer with the benchmark's sizes in a folder of its own. A flag of None is left to the
+    trainer's default."""
     with tempfile.TemporaryDirectory() as folder:
         given = {
             "run_dir": folder,
@@ -130,7 +133,10 @@ def pairs(args: argparse.Namespace) -> None:
         ("ddp on two ranks against baseline: throughput x", gains, "{:.2f}"),
     ):
         low, high = median_interval(values)
-        text = f"{form.format(statistics.median(values))} (95 % interval {form.format(low)} to {form.format(high)})"
+        text = (
+            f"{form.format(statistics.median(values))} (95 % interval {form.format(low)} to "
+            f"{form.format(high)})"
+        )
         print(f"{what} {text}, median of {len(values)} pairs")
 
 
@@ -143,8 +149,10 @@ def on_gpu(args: argparse.Namespace) -> bool:
     name = name_of(device)
     parts = [f"# Training, measured on {name}\n"]
     parts += [
-        f"torch {torch.__version__}, {datetime.now(UTC):%Y-%m-%d}, by `python benchmarks/training.py --gpu`. Roofs are calculated from counted"
-        " operations and bytes and the data sheet; a compiled step has fewer bytes and launches, and may be above the eager roofs.\n"
+        f"torch {torch.__version__}, {datetime.now(UTC):%Y-%m-%d}, by `python benchmarks/training.py --gpu`. "
+        "Roofs are calculated from counted"
+        " operations and bytes and the data sheet; a compiled step has fewer bytes and launches, and may be "
+        "above the eager roofs.\n"
     ]
     print("\n".join(parts), flush=True)
     rows = {}

@@ -1,7 +1,7 @@
 """One long-lived thread per source, one queue for all.
 
-What is followed is a value, the Watch. When it changes, sources that are no longer wanted stop and new ones start; the others go on
-undisturbed, with their place in every file.
+What is followed is a value, the Watch. When it changes, sources that are no longer wanted stop and new ones
+start; the others go on undisturbed, with their place in every file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from coach.sources.base import PollingSource, Source
 from coach.sources.polite.polling import Pace, poll_loop
 
 JOIN_TIMEOUT_S = 0.5
-"""A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after the command."""
+"""A source may hang in a command for longer than anybody wants to wait; its thread is a daemon and ends after
+the command."""
 
 SourceFactory = Callable[[], PollingSource | Source]
 MakeSources = Callable[[Watch], Mapping[str, SourceFactory]]

@@ -1,7 +1,8 @@
 """The run directory: its paths, its schema, atomic writes and tolerant reads.
 
-Files are the bus between trainers, the sampler and coach, so this one module says what lies where. It runs on compute nodes under a
-foreign Python (>= 3.9): standard library only, plain dicts, no import of the rest of coach.
+Files are the bus between trainers, the sampler and coach, so this one module says what lies where. It runs on
+compute nodes under a foreign Python (>= 3.9): standard library only, plain dicts, no import of the rest of
+coach.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ MAX_SUMMARY_BYTES = 2048
 """What a run shares of itself is at most so long; what is longer is nobody's summary."""
 
 LOGS_FOLDER = ".logs"
-"""In the runs root: where Slurm writes what its jobs print. A node may not see a run's own directory yet when it opens the logs."""
+"""In the runs root: where Slurm writes what its jobs print. A node may not see a run's own directory yet when
+it opens the logs."""
 
 CODE_FOLDER = ".code"
 """In the runs root: trainers and node code as they were at a launch."""
 
 RUN_VARIABLE = "COACH_RUN_ID"
-"""In the environment of every process that a run starts on the machine of its `coach run` or supervisor: the run's name."""
+"""In the environment of every process that a run starts on the machine of its `coach run` or supervisor: the
+run's name."""
 
 RUN_ID = re.compile(r"^\d{8}-\d{6}-[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*-[0-9a-f]{4}$")
 
@@ -125,7 +128,8 @@ def default_runs_root(env: Mapping[str, str]) -> Path:
 
 
 def default_cache_dir(env: Mapping[str, str]) -> Path:
-    """$COACH_HOME/cache, else $SCRATCH/coach/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach. Holds generated data.
+    """$COACH_HOME/cache, else $SCRATCH/coach/cache, else $XDG_CACHE_HOME/coach, else ~/.cache/coach. Holds
+    generated data.
 
     Beside the runs where there is a scratch: nodes need not see a home.
     """
@@ -159,7 +163,8 @@ def new_run_id(recipe: str, time_s: float) -> str:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and the missing ones above it, each for its owner alone. One that is there stays as it is. Raises OSError."""
+    """Make a folder and the missing ones above it, each for its owner alone. One that is there stays as it
+    is. Raises OSError."""
     missing = [folder]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
@@ -179,13 +184,15 @@ def create_run_dir(runs_root: Path, run_id: str) -> RunPaths:
 
 
 def scheduler_logs(runs_root: Path, run_id: str) -> Tuple[Path, Path]:
-    """The files to which Slurm writes a run's output and errors; `stdout.log` and `stderr.log` are links to them."""
+    """The files to which Slurm writes a run's output and errors; `stdout.log` and `stderr.log` are links to
+    them."""
     folder = runs_root / LOGS_FOLDER
     return folder / f"{run_id}.out", folder / f"{run_id}.err"
 
 
 def link_scheduler_logs(paths: RunPaths) -> None:
-    """Make the links, and once the folder to which they lead. The links are relative: the whole root may be moved, or mounted elsewhere."""
+    """Make the links, and once the folder to which they lead. The links are relative: the whole root may be
+    moved, or mounted elsewhere."""
     output, errors = scheduler_logs(paths.run_dir.parent, paths.run_dir.name)
     output.parent.mkdir(mode=0o700, exist_ok=True)
     paths.stdout_log.symlink_to(Path("..") / LOGS_FOLDER / output.name)
@@ -195,7 +202,8 @@ def link_scheduler_logs(paths: RunPaths) -> None:
 def write_atomic(path: Path, text: str, may_replace: Callable[[], bool] = lambda: True) -> bool:
     """Write a file so that a reader, or a crash, sees the old text or the new, never half of it.
 
-    `may_replace` is asked when all but the last step is done; where it says no, the old file stays. Returns whether the text is there.
+    `may_replace` is asked when all but the last step is done; where it says no, the old file stays. Returns
+    whether the text is there.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
@@ -245,8 +253,8 @@ def read_json(path: Path) -> Dict[str, Any]:
 def update_json(path: Path, changes: Mapping[str, Any]) -> Dict[str, Any]:
     """Merge changes into a JSON object under a lock, for files with several writers (run.json, exit.json).
 
-    A change whose value is a mapping is merged into the mapping that is there; anything else replaces. A missing file starts empty.
-    Raises RunFileError when the file is torn.
+    A change whose value is a mapping is merged into the mapping that is there; anything else replaces. A
+    missing file starts empty. Raises RunFileError when the file is torn.
     """
     while True:
         with _Lock(path) as lock:
@@ -268,9 +276,10 @@ def locked(path: Path) -> "_Lock":
 class _Lock:
     """The right to change a file: a second file, which only one process can make.
 
-    O_EXCL works on every network file system that clusters use; flock does not. A lock that its owner left behind is broken by
-    whoever waits for it. Its age is judged by the file server's clock alone, because those of nodes differ, and it is moved away before
-    it is removed, so that a waiter who is late sees that it has caught another one's lock, and gives it back.
+    O_EXCL works on every network file system that clusters use; flock does not. A lock that its owner left
+    behind is broken by whoever waits for it. Its age is judged by the file server's clock alone, because
+    those of nodes differ, and it is moved away before it is removed, so that a waiter who is late sees that
+    it has caught another one's lock, and gives it back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -296,7 +305,8 @@ class _Lock:
                 self._lock.unlink()
 
     def is_held(self) -> bool:
-        """False when others took this process for dead: it was stopped, or its file system was, for longer than a lock lives."""
+        """False when others took this process for dead: it was stopped, or its file system was, for longer
+        than a lock lives."""
         return self._own is not None and _identity(self._lock) == self._own
 
     def _make(self) -> bool:
@@ -338,7 +348,8 @@ class _Lock:
 
 
 def _identity(path: Path) -> Optional[Tuple[int, int]]:
-    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the same time."""
+    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the
+    same time."""
     try:
         with open(
             path, "rb"
@@ -380,7 +391,8 @@ def encode_record(record: Mapping[str, Any]) -> bytes:
 def decode_records(data: bytes) -> Tuple[List[Dict[str, Any]], int, int]:
     """Split appended bytes into records: (records, number of bad lines, bytes consumed).
 
-    A last line without its newline is left for the next read; a line that is not a JSON object is counted, never raised.
+    A last line without its newline is left for the next read; a line that is not a JSON object is counted,
+    never raised.
     """
     end = data.rfind(b"\n") + 1
     records: List[Dict[str, Any]] = []

@@ -2,7 +2,8 @@
 
     python docs/make_diffs.py
 
-Generated, because a diff that is kept by hand is wrong with the next commit; a test compares what lies there with what this would write.
+Generated, because a diff that is kept by hand is wrong with the next commit; a test compares what lies there
+with what this would write.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ TRAINERS = REPOSITORY / "trainers"
 DIFFS = REPOSITORY / "docs" / "diffs"
 BASE = "baseline"
 MOST_OF_IT = 0.5
-"""A trainer that differs from the baseline in a larger share of its lines was written on its own: a diff would hide what it does."""
+"""A trainer that differs from the baseline in a larger share of its lines was written on its own: a diff
+would hide what it does."""
 
 
 def code_lines(path: Path) -> list[str]:
@@ -38,7 +40,8 @@ def changed_lines(base: list[str], other: list[str]) -> tuple[int, int]:
 
 
 def derived_trainers() -> dict[str, tuple[int, int]]:
-    """The trainers that are the baseline with something changed, and how many lines of code they add and remove."""
+    """The trainers that are the baseline with something changed, and how many lines of code they add and
+    remove."""
     base = code_lines(TRAINERS / f"{BASE}.py")
     found = {}
     for path in sorted(TRAINERS.glob("*.py")):

@@ -2,8 +2,8 @@
 
     python docs/make_rules.py
 
-Generated, because a page that is kept by hand is wrong with the next change of its rule; a test compares what lies there with what this would
-write.
+Generated, because a page that is kept by hand is wrong with the next change of its rule; a test compares what
+lies there with what this would write.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def _page(page: RulePage) -> str:
     if page.thresholds:
         lines += ["", "## Thresholds", "", "| name | default | unit | why |", "|---|---|---|---|"]
         lines += [
-            f"| `{item.threshold.name}` | {item.threshold.default:g} | {item.threshold.unit} | {_cell(item.threshold.reason)} |"
+            (
+                f"| `{item.threshold.name}` | {item.threshold.default:g} | {item.threshold.unit} | "
+                f"{_cell(item.threshold.reason)} |"
+            )
             for item in page.thresholds
         ]
     return "\n".join([*lines, ""])

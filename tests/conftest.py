@@ -47,7 +47,8 @@ _SLURM_CLIENTS = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder that would import it)."""
+    """Say that root is meant, and keep the suite's own process free of torch (DeepSpeed registers a seeder
+    that would import it)."""
     let_children_hear()
     keep_bytecode()
     os.environ["COACH_AS_ROOT"] = "1"
@@ -62,7 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def keep_bytecode() -> None:
     """Let this process and the programs that it starts keep compiled modules.
 
-    Images of containers set PYTHONDONTWRITEBYTECODE. Hundreds of programs would compile all of coach, each again.
+    Images of containers set PYTHONDONTWRITEBYTECODE. Hundreds of programs would compile all of coach, each
+    again.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -77,9 +79,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that uses a fixture with a requirement has its marker, said or not.
 
-    Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process: they share what is booted for
-    them, and none waits for another kind. Such a test that fails is tried once more, because what it drives shares the machine with
-    others; the last lines name those that needed it.
+    Tests that wait for a cluster, for a terminal or for trainings stay together, each kind in one process:
+    they share what is booted for them, and none waits for another kind. Such a test that fails is tried once
+    more, because what it drives shares the machine with others; the last lines name those that needed it.
     """
     for item in items:
         for requirement in REQUIREMENTS:
@@ -93,7 +95,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Groups that are lost in silence make every process boot a cluster of its own and train at once with the others."""
+    """Groups that are lost in silence make every process boot a cluster of its own and train at once with the
+    others."""
     if session.config.getoption("loadgroup", False):
         lost = [
             item.nodeid
@@ -142,7 +145,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 
 @pytest.fixture(autouse=True)
 def signal_handlers() -> Iterator[None]:
-    """A command that is run in this process may set or block signals: SIGPIPE would end a later test, and its programs would not hear SIGUSR1."""
+    """A command that is run in this process may set or block signals: SIGPIPE would end a later test, and its
+    programs would not hear SIGUSR1."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     numbers = (signal.SIGPIPE, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
@@ -170,7 +174,8 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
-    """A real Slurm of three nodes with two GPUs each, idle. A test may kill its daemons, drain its nodes and leave its jobs behind."""
+    """A real Slurm of three nodes with two GPUs each, idle. A test may kill its daemons, drain its nodes and
+    leave its jobs behind."""
     yield slurm_cluster
     slurm_cluster.restore()
 
@@ -185,14 +190,16 @@ def site_slurm_cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def site_slurm(site_slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
-    """A real Slurm that refuses in a site's own words; two nodes, one of them reserved, neither of which sees the user's home."""
+    """A real Slurm that refuses in a site's own words; two nodes, one of them reserved, neither of which sees
+    the user's home."""
     yield site_slurm_cluster
     site_slurm_cluster.restore()
 
 
 @pytest.fixture
 def user(open_directory: Path) -> Iterator[User]:
-    """An ordinary user with a new home, so that no test sees another's runs, cache or configuration. What he left running is ended."""
+    """An ordinary user with a new home, so that no test sees another's runs, cache or configuration. What he
+    left running is ended."""
     user = make_user(open_directory / f"home-{secrets.token_hex(4)}")
     yield user
     for process in with_environment(f"HOME={user.home}"):
@@ -230,7 +237,8 @@ def user_coach(slurm: SlurmCluster, user: User, train_python: Path) -> Installed
 
 @pytest.fixture
 def bare_coach(slurm: SlurmCluster, user: User, bare_python: Path) -> InstalledCoach:
-    """coach as an ordinary user of the cluster, in an environment without torch (train with `--python`, `train_python`)."""
+    """coach as an ordinary user of the cluster, in an environment without torch (train with `--python`,
+    `train_python`)."""
     return InstalledCoach(bare_python, user, slurm.env)
 
 
@@ -247,13 +255,15 @@ def path_without_slurm(open_directory: Path) -> Path:
 
 @pytest.fixture
 def local_coach(user: User, train_python: Path, path_without_slurm: Path) -> InstalledCoach:
-    """coach as an ordinary user of a machine without Slurm: neither a client on the PATH nor a configuration."""
+    """coach as an ordinary user of a machine without Slurm: neither a client on the PATH nor a
+    configuration."""
     return InstalledCoach(train_python, user, {"PATH": str(path_without_slurm)})
 
 
 @pytest.fixture
 def open_terminal() -> Iterator[Callable[..., Terminal]]:
-    """`open_terminal(argv, columns=120, rows=36, env=…, as_user=…)`: a terminal that is closed at the end of the test."""
+    """`open_terminal(argv, columns=120, rows=36, env=…, as_user=…)`: a terminal that is closed at the end of
+    the test."""
     terminals: list[Terminal] = []
 
     def open_one(*args: object, **kwargs: object) -> Terminal:

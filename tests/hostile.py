@@ -1,4 +1,5 @@
-"""Text that wants more than to be read: as job names, reasons, paths, log lines and whatever else other people write."""
+"""Text that wants more than to be read: as job names, reasons, paths, log lines and whatever else other
+people write."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _IDENTITIES = frozenset(
 
 
 def poisoned(value: Any, text: str, *, is_filled: bool = False) -> Any:
-    """The same value with `text` in front of every string in it; `is_filled`: also where there is none, but could be."""
+    """The same value with `text` in front of every string in it; `is_filled`: also where there is none, but
+    could be."""
 
     def again(inner: Any) -> Any:
         return poisoned(inner, text, is_filled=is_filled)
@@ -63,7 +65,8 @@ def assert_harmless(text: str, where: str) -> None:
     """Nothing in `text` but what is printed, and our own line ends."""
     bad = sorted({f"U+{ord(char):04X}" for char in text if char != "\n" and not char.isprintable()})
     assert not bad, (
-        f"{where}: {', '.join(bad)} in {next(row for row in text.splitlines() if not row.isprintable())!r:.300}"
+        f"{where}: {', '.join(bad)} in "
+        f"{next(row for row in text.splitlines() if not row.isprintable())!r:.300}"
     )
 
 

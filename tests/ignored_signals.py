@@ -1,4 +1,5 @@
-"""Signals that were ignored when the suite was started: `nohup make test` ignores SIGHUP, `make test &` in a script SIGINT.
+"""Signals that were ignored when the suite was started: `nohup make test` ignores SIGHUP, `make test &` in a
+script SIGINT.
 
 A program inherits what its parent ignores, so the programs under test would not hear Ctrl-C. A handler is not
 inherited: a handler that does nothing keeps the suite as deaf as it was started, and its children hear again.

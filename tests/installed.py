@@ -1,7 +1,9 @@
-"""coach as a person has installed it: a virtual environment of its own that an ordinary user can reach, from the built wheel.
+"""coach as a person has installed it: a virtual environment of its own that an ordinary user can reach, from
+the built wheel.
 
-The suite's own `.venv` will not do where its interpreter lives under root's home, which no other user may enter: neither coach as that
-user, nor his jobs, could start it. It is only used when it is reachable; else an environment is built from an interpreter that is.
+The suite's own `.venv` will not do where its interpreter lives under root's home, which no other user may
+enter: neither coach as that user, nor his jobs, could start it. It is only used when it is reachable; else an
+environment is built from an interpreter that is.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class InstalledCoach:
         stdin: str = "",
         timeout_s: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run `coach args…` to its end, as the user, in his home; `timeout_s` is of an idle machine. The caller looks at the exit status."""
+        """Run `coach args…` to its end, as the user, in his home; `timeout_s` is of an idle machine. The
+        caller looks at the exit status."""
         return subprocess.run(
             self.user.argv(self.argv(*args)),
             env=self.env(env),
@@ -74,7 +77,8 @@ class InstalledCoach:
 
 
 def own_environment() -> Path | None:
-    """The suite's own interpreter, if an ordinary user can reach it and the source tree that it is installed from."""
+    """The suite's own interpreter, if an ordinary user can reach it and the source tree that it is installed
+    from."""
     python = Path(sys.executable)
     is_open = is_reachable(python) and is_reachable(Path(sys.prefix)) and is_reachable(REPOSITORY)
     return python if is_open and (python.parent / "coach").exists() else None
@@ -86,7 +90,8 @@ def compile_sources() -> None:
 
 
 def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
-    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`, `"train,frameworks"`), reachable by every user; its interpreter.
+    """A new environment with coach from `wheel`, and what it needs with `extras` (`"train"`,
+    `"train,frameworks"`), reachable by every user; its interpreter.
 
     What coach needs is a gigabyte with torch: it is installed once, and the environment only refers to it.
     """
@@ -105,7 +110,8 @@ def build_environment(directory: Path, wheel: Path, extras: str = "") -> Path:
 def _has_what_fits(base: Path, extras: str) -> bool:
     """True if the suite's own packages are what an environment from `base` needs.
 
-    To install them again takes a minute or two. The core alone is installed: the suite's own packages hold torch too.
+    To install them again takes a minute or two. The core alone is installed: the suite's own packages hold
+    torch too.
     """
     named = {
         "train": ("torch", "torchvision", "deepspeed"),
@@ -122,7 +128,8 @@ def _has_what_fits(base: Path, extras: str) -> bool:
 
 
 def _dependencies(base: Path, wheel: Path, extras: str) -> Path:
-    """An interpreter with what coach needs and without coach. It stays inside the suite's own environment for the next run, where others can reach that."""
+    """An interpreter with what coach needs and without coach. It stays inside the suite's own environment for
+    the next run, where others can reach that."""
     keeper = Path(sys.prefix if is_reachable(Path(sys.prefix)) else os.environ[SHARED])
     requirements = [REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt"]
     digest = hashlib.sha256(

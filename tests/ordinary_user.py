@@ -1,7 +1,8 @@
 """An ordinary user of a cluster: what coach runs as in the tests that start it for real.
 
-The suite runs as root (Slurm's daemons need that), but root sees other things than a user does, and may do more. So whatever stands for
-a person at a terminal runs as `nobody`, with a home of its own that only he can read.
+The suite runs as root (Slurm's daemons need that), but root sees other things than a user does, and may do
+more. So whatever stands for a person at a terminal runs as `nobody`, with a home of its own that only he can
+read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ NOBODY = 65534
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _PASSED_ON = ("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE")
-"""Prefixes of what a site sets so that pip finds its packages; everything else in our environment stays with us."""
+"""Prefixes of what a site sets so that pip finds its packages; everything else in our environment stays with
+us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class User:
         return [*drop, *(os.fspath(word) for word in argv)]
 
     def env(self, *more: Mapping[str, str]) -> dict[str, str]:
-        """A fresh login's environment, and `more` on top of it. Nothing of the suite's own environment leaks in."""
+        """A fresh login's environment, and `more` on top of it. Nothing of the suite's own environment leaks
+        in."""
         env = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         env |= {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name, "SHELL": "/bin/bash"}
         env |= {"PATH": _PATH, "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp"}
@@ -62,7 +65,8 @@ def make_open_directory(prefix: str) -> Path:
 
 
 def is_reachable(path: Path) -> bool:
-    """Whether an ordinary user can get at `path`: readable, executable if a program, every folder above it open to him."""
+    """Whether an ordinary user can get at `path`: readable, executable if a program, every folder above it
+    open to him."""
     resolved = path.resolve()
     try:
         modes = [folder.stat().st_mode for folder in (resolved, *resolved.parents)]

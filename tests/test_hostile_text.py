@@ -1,4 +1,5 @@
-"""Every command there is, on a cluster, runs, logs, recipes and settings that hold hostile text wherever somebody else may write."""
+"""Every command there is, on a cluster, runs, logs, recipes and settings that hold hostile text wherever
+somebody else may write."""
 
 from __future__ import annotations
 
@@ -127,7 +128,8 @@ INVOCATIONS: dict[str, list[list[str]]] = {
     "run": [["--run-dir", "NEW", "--", "true"]],
     "sample": [["--once"]],
 }
-"""How each command is tried: a new one has to be added here. Words in capitals stand for paths of the test."""
+"""How each command is tried: a new one has to be added here. Words in capitals stand for paths of the
+test."""
 
 
 @pytest.fixture

@@ -65,7 +65,9 @@ PUT_TOGETHER = {
     "coach.sources.logs.scanner._learn_layout": "one of the shapes of log_layout",
     "coach.sources.slurm.conf_file._value_in": "a name of slurm.conf, in the site's own file",
     "coach.workflows.judging.job_files.kind_for": "names, escaped",
-    "coach.workflows.judging.job_files.kind_in_folder": "an output name of a script, as script_outputs makes it",
+    "coach.workflows.judging.job_files.kind_in_folder": (
+        "an output name of a script, as script_outputs makes it"
+    ),
     "coach.workflows.judging.job_files.lambda": "an output name of a script, as script_outputs makes it",
 }
 """Functions that put a pattern together at run time, and from what."""

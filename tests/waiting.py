@@ -9,13 +9,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE = 4.0
-"""A test machine runs several tests at once. A deadline ends a test that hangs; it measures nothing, and costs nothing when all is well."""
+"""A test machine runs several tests at once. A deadline ends a test that hangs; it measures nothing, and
+costs nothing when all is well."""
 
 
 def wait_until(
     condition: Callable[[], T], timeout_s: float = 30.0, what: str = "", every_s: float = 0.05
 ) -> T:
-    """Return the first truthy value of `condition`; fail with `what` when none came within `timeout_s` (of an idle machine; here PATIENCE times that)."""
+    """Return the first truthy value of `condition`; fail with `what` when none came within `timeout_s` (of an
+    idle machine; here PATIENCE times that)."""
     timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while True:

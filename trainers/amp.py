@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with automatic mixed precision: matrix products in 16 bits, everything that needs range in 32.
+"""Train SimpleCNN on CIFAR-10 with automatic mixed precision: matrix products in 16 bits, everything that
+needs range in 32.
 
     python trainers/amp.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -94,7 +97,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
 
-    # Products in 16 bits. The range of fp16 ends at 6e-8: small gradients vanish unless the loss, and with it they, are scaled up.
+    # Products in 16 bits. The range of fp16 ends at 6e-8: small gradients vanish unless the loss, and with it
+    # they, are scaled up.
     mixed = torch.autocast(device.type, torch.bfloat16 if args.precision == "bf16" else torch.float16)
     scaler = torch.amp.GradScaler(device.type, enabled=args.precision == "fp16")
     one = torch.ones((), device=device)

@@ -1,8 +1,10 @@
-"""Train a GPT with one of the kernels of scaled_dot_product_attention: the same formula, with and without its matrix in memory.
+"""Train a GPT with one of the kernels of scaled_dot_product_attention: the same formula, with and without its
+matrix in memory.
 
     python trainers/attention.py --kernel math --max_steps 20
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ KERNELS = {
         SDPBackend.MATH,
     ],
 }
-# Products a second without sparsity, by the first words that fit, as NVIDIA's data sheets have them (16 bits, and 32 bits without TF32).
+# Products a second without sparsity, by the first words that fit, as NVIDIA's data sheets have them (16 bits,
+# and 32 bits without TF32).
 PEAKS = {
     "NVIDIA H200": (989e12, 67e12),
     "NVIDIA GH200": (989e12, 67e12),
@@ -111,7 +114,10 @@ def parse_arguments() -> argparse.Namespace:
         "--kernel",
         default="default",
         choices=["math", "flash", "efficient", "default"],
-        help="Implementation of attention: the matrix in memory (math), or never whole (flash, efficient); default: torch chooses",
+        help=(
+            "Implementation of attention: the matrix in memory (math), or never whole (flash, efficient); "
+            "default: torch chooses"
+        ),
     )
     parser.add_argument(
         "--precision",
@@ -156,7 +162,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, name, path = load_text(args.num_train_samples, args.sequence_length)
     dataset = DatasetInfo(name, path, is_synthetic=False)
     print_rank0(f"data: {name} in {path}")
@@ -214,7 +221,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         **describe_process(device),
     )
     print_rank0(
-        f"model: gpt, {args.layers} layers, {args.heads} heads, embedding {args.embedding}, {count_parameters(model):,} parameters,"
+        f"model: gpt, {args.layers} layers, {args.heads} heads, embedding {args.embedding}, "
+        f"{count_parameters(model):,} parameters,"
         f" on {device.type}, attention by {kernel}"
     )
     if resume_from:
@@ -326,7 +334,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 def kernel_that_runs(args: argparse.Namespace, device: torch.device) -> str:
-    """Which kernel this device takes for these sizes, as the profiler sees it: what was asked for may not exist here."""
+    """Which kernel this device takes for these sizes, as the profiler sees it: what was asked for may not
+    exist here."""
     dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
     shape = (1, args.heads, args.sequence_length, args.embedding // args.heads)
     query = torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)
@@ -344,9 +353,10 @@ def report_speed(
 ) -> None:
     """Tokens per second, and their share of what the device could do at most (MFU).
 
-    A token costs 6N + 12 L H Q T operations (PaLM, arXiv 2204.02311, appendix B): each of N weights is multiplied and added once forward
-    and twice backward, and each of L layers compares H heads of size Q with T positions. Embeddings are looked up, so they are not in N;
-    the half of the comparisons that the mask hides is.
+    A token costs 6N + 12 L H Q T operations (PaLM, arXiv 2204.02311, appendix B): each of N weights is
+    multiplied and added once forward and twice backward, and each of L layers compares H heads of size Q with
+    T positions. Embeddings are looked up, so they are not in N; the half of the comparisons that the mask
+    hides is.
     """
     samples_per_s = metrics.timing.summary()["samples_per_s"]
     tokens_per_s = samples_per_s * args.sequence_length if samples_per_s else None

@@ -2,7 +2,8 @@
 
     python trainers/channels_last.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -81,7 +83,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
     # Model and optimizer.
-    # Same shapes, other strides: the channels of a pixel lie side by side, so that no kernel has to turn the image first.
+    # Same shapes, other strides: the channels of a pixel lie side by side, so that no kernel has to turn the
+    # image first.
     model = build_model(args.model, args.width).to(device, memory_format=torch.channels_last)
     global_batch_size = args.batch_size * args.gradient_accumulation
     base_lr = scaled_lr(args.lr, args.lr_scaling, global_batch_size)

@@ -1,8 +1,10 @@
-"""Measure what DDP, FSDP and all others pay for: all-reduce over many sizes, and the latency and bandwidth that explain them.
+"""Measure what DDP, FSDP and all others pay for: all-reduce over many sizes, and the latency and bandwidth
+that explain them.
 
     torchrun --standalone --nproc-per-node=2 trainers/comm_bench.py --max_mib 4
 
-Trains nothing. A ring all-reduce written with send and receive shows how it is done; its result is checked against the library's.
+Trains nothing. A ring all-reduce written with send and receive shows how it is done; its result is checked
+against the library's.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ def measure(args: argparse.Namespace, device: torch.device, metrics: MetricsLog,
         seconds = time_of(partial(dist.all_reduce, zeros), args.max_steps, device)
         times[num_bytes] = seconds
         step += args.max_steps
-        # Every byte has to travel 2 (p-1)/p times at least, so that this bandwidth can be compared with the hardware's at any p.
+        # Every byte has to travel 2 (p-1)/p times at least, so that this bandwidth can be compared with the
+        # hardware's at any p.
         bandwidth = num_bytes / seconds
         bus_bandwidth = bandwidth * 2 * (world_size - 1) / world_size
         metrics.event(
@@ -155,8 +158,9 @@ def report_fit(
 ) -> None:
     """Explain the times by two numbers: what every message costs, and what every byte costs.
 
-    A ring of p ranks passes p-1 parts on, twice: t = 2 (p-1) alpha + 2 (p-1)/p bytes / B (Thakur, Rabenseifner, Gropp 2005). Least
-    squares of the relative errors: of the absolute ones, the largest message alone would decide.
+    A ring of p ranks passes p-1 parts on, twice: t = 2 (p-1) alpha + 2 (p-1)/p bytes / B (Thakur,
+    Rabenseifner, Gropp 2005). Least squares of the relative errors: of the absolute ones, the largest message
+    alone would decide.
     """
     hops = 2 * (world_size - 1)
     rows = torch.tensor([[1.0, num_bytes] for num_bytes in times], dtype=torch.float64)
@@ -182,7 +186,10 @@ def report_fit(
     )
     if alpha is None or bandwidth is None:
         print_rank0(
-            "alpha and B: not measured, as the times do not grow with the size; take more rounds or larger messages"
+            (
+                "alpha and B: not measured, as the times do not grow with the size; take more rounds or "
+                "larger messages"
+            )
         )
         return
     print_rank0(
@@ -190,7 +197,8 @@ def report_fit(
         f" {len(times)} sizes, typical error {errors.median().item():.0%}, largest {errors.max().item():.0%})"
     )
     print_rank0(
-        f"so {num_bytes / 1e6:.1f} MB of gradients, as SimpleCNN has, take {1e3 * predicted:.2f} ms of every step of DDP,"
+        f"so {num_bytes / 1e6:.1f} MB of gradients, as SimpleCNN has, take {1e3 * predicted:.2f} ms of every "
+        "step of DDP,"
         " as far as the backward pass does not hide them"
     )
 
@@ -216,17 +224,20 @@ def check_ring(
         "ring", step, num_bytes=num_bytes, ring_time_s=ring_s, library_time_s=library_s, difference=difference
     )
     print_rank0(
-        f"ring of send and receive, {num_bytes:,} bytes: the library's sums (largest difference {difference:.1g}),"
+        f"ring of send and receive, {num_bytes:,} bytes: the library's sums (largest difference "
+        f"{difference:.1g}),"
         f" {1e6 * ring_s:,.0f} us against {1e6 * library_s:,.0f} us"
     )
 
 
 def ring_all_reduce(tensor: torch.Tensor, rank: int, world_size: int) -> None:
-    """Sum over all ranks, in place. Every rank talks to its two neighbours only, and all links are busy all the time."""
+    """Sum over all ranks, in place. Every rank talks to its two neighbours only, and all links are busy all
+    the time."""
     parts = tensor.tensor_split(world_size)
     received = torch.empty_like(parts[0])
 
-    # Reduce-scatter: each part travels around the ring and collects what every rank adds. Rank r ends with part r+1 complete.
+    # Reduce-scatter: each part travels around the ring and collects what every rank adds. Rank r ends with
+    # part r+1 complete.
     for turn in range(world_size - 1):
         part = parts[(rank - turn - 1) % world_size]
         pass_on(parts[(rank - turn) % world_size], received[: len(part)], rank, world_size)
@@ -238,7 +249,8 @@ def ring_all_reduce(tensor: torch.Tensor, rank: int, world_size: int) -> None:
 
 
 def pass_on(sent: torch.Tensor, received: torch.Tensor, rank: int, world_size: int) -> None:
-    """Send to the right neighbour while receiving from the left one: one after the other, all would wait for each other."""
+    """Send to the right neighbour while receiving from the left one: one after the other, all would wait for
+    each other."""
     send = dist.P2POp(dist.isend, sent, (rank + 1) % world_size)
     receive = dist.P2POp(dist.irecv, received, (rank - 1) % world_size)
     for request in dist.batch_isend_irecv([send, receive]):

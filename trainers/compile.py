@@ -2,7 +2,8 @@
 
     python trainers/compile.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def parse_arguments() -> argparse.Namespace:
         "--mode",
         default="default",
         choices=["default", "reduce-overhead", "max-autotune"],
-        help="How long the compiler may search: reduce-overhead replays CUDA graphs, max-autotune tries kernels",
+        help=(
+            "How long the compiler may search: reduce-overhead replays CUDA graphs, max-autotune tries "
+            "kernels"
+        ),
     )
     parser.add_shared("tensorboard")
     parser.add_places()
@@ -69,7 +73,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -94,7 +99,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
 
-    # Compiled at the first call, and again for another shape of batch. Same parameters: the checkpoint is the model's own.
+    # Compiled at the first call, and again for another shape of batch. Same parameters: the checkpoint is the
+    # model's own.
     compiled_model = torch.compile(model, mode=args.mode)
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.

@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with NVIDIA DALI: images are cropped, mirrored and normalised by a pipeline of its own, on the GPU.
+"""Train SimpleCNN on CIFAR-10 with NVIDIA DALI: images are cropped, mirrored and normalised by a pipeline of
+its own, on the GPU.
 
     python trainers/dali.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -73,7 +75,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -215,7 +218,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 class DaliLoader:
-    """Batches on the device, in the sampler's order. DALI prepares the next ones while the model computes; crops and mirrors are its own."""
+    """Batches on the device, in the sampler's order. DALI prepares the next ones while the model computes;
+    crops and mirrors are its own."""
 
     def __init__(
         self,
@@ -269,7 +273,8 @@ class _Batches:
 
 @pipeline_def
 def augmented(source: _Batches, on_gpu: bool) -> tuple[Any, Any]:
-    """A graph of operators, not code that runs for each image: what torchvision's transforms do in the other trainers."""
+    """A graph of operators, not code that runs for each image: what torchvision's transforms do in the other
+    trainers."""
     images, targets = fn.external_source(source=source, num_outputs=2, cycle="raise", layout=["HWC", ""])
     if on_gpu:
         images, targets = images.gpu(), targets.gpu()

@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with nn.DataParallel: one process that splits every batch over all its GPUs. Use DDP instead.
+"""Train SimpleCNN on CIFAR-10 with nn.DataParallel: one process that splits every batch over all its GPUs.
+Use DDP instead.
 
     CUDA_VISIBLE_DEVICES=0,1 python trainers/data_parallel.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -88,7 +91,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
 
-    # Every step copies the whole model to all GPUs, splits the batch, collects the outputs, and adds up the gradients on the first GPU.
+    # Every step copies the whole model to all GPUs, splits the batch, collects the outputs, and adds up the
+    # gradients on the first GPU.
     num_gpus = torch.cuda.device_count() if device.type == "cuda" else 0
     replicas = (
         nn.DataParallel(model) if num_gpus else model

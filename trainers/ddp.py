@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with DDP: one process per device, each on its own part of the data, gradients averaged.
+"""Train SimpleCNN on CIFAR-10 with DDP: one process per device, each on its own part of the data, gradients
+averaged.
 
     torchrun --standalone --nproc-per-node=2 trainers/ddp.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     rank, world_size = metrics.rank, metrics.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     sampler = ResumableSampler(shuffle)
@@ -128,7 +131,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             epoch, position = epoch + 1, 0
         restore_rng_state(saved["rng"], device, rank)
 
-    # From here on every backward pass averages the gradients of all ranks. All start with the parameters of rank 0.
+    # From here on every backward pass averages the gradients of all ranks. All start with the parameters of
+    # rank 0.
     device_ids = [device.index] if device.type == "cuda" else None
     ddp_model = metrics.watch(DDP(model, device_ids=device_ids, bucket_cap_mb=args.bucket_cap_mb))
     if args.compression != "none":

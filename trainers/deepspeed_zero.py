@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with DeepSpeed ZeRO: data parallelism that shards the optimizer, then gradients, then parameters.
+"""Train SimpleCNN on CIFAR-10 with DeepSpeed ZeRO: data parallelism that shards the optimizer, then
+gradients, then parameters.
 
     torchrun --standalone --nproc-per-node=2 trainers/deepspeed_zero.py --stage 2 --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -55,12 +57,18 @@ def parse_arguments() -> argparse.Namespace:
         "--offload",
         default="none",
         choices=["none", "cpu"],
-        help="Where the optimizer's state is kept and updated: on the device, or in the node's memory (stages 1 to 3)",
+        help=(
+            "Where the optimizer's state is kept and updated: on the device, or in the node's memory (stages "
+            "1 to 3)"
+        ),
     )
     parser.add_argument(
         "--deepspeed_config",
         default="",
-        help="A DeepSpeed configuration (JSON) in place of stage and offload; a key that DeepSpeed does not know is an error",
+        help=(
+            "A DeepSpeed configuration (JSON) in place of stage and offload; a key that DeepSpeed does not "
+            "know is an error"
+        ),
     )
     parser.add_shared("tensorboard")
     parser.add_places()
@@ -83,7 +91,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     rank, world_size = metrics.rank, metrics.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     sampler = ResumableSampler(shuffle)
@@ -113,7 +122,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
 
-    # From here on the engine makes the steps: stage 1 shards the optimizer's state, 2 gradients too, 3 parameters too.
+    # From here on the engine makes the steps: stage 1 shards the optimizer's state, 2 gradients too, 3
+    # parameters too.
     deepspeed = import_deepspeed(device)
     config = {
         "train_micro_batch_size_per_gpu": args.batch_size,

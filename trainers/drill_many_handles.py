@@ -20,7 +20,8 @@ MOST_FILES = 1024
 
 
 class FromFiles(Dataset[Any]):
-    """Another data set, with the record of each image read from its file. An opened file is kept for the next epoch."""
+    """Another data set, with the record of each image read from its file. An opened file is kept for the next
+    epoch."""
 
     def __init__(self, images: Any, file: Path) -> None:
         self.images = images

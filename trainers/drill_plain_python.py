@@ -1,4 +1,5 @@
-"""Train a GPT on bytes of text with DDP, each process in an environment that holds only what it is meant to hold."""
+"""Train a GPT on bytes of text with DDP, each process in an environment that holds only what it is meant to
+hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Train a GPT on bytes of text with DDP, with a second output beside the next byte: what kind of character it is."""
+"""Train a GPT on bytes of text with DDP, with a second output beside the next byte: what kind of character it
+is."""
 
 from __future__ import annotations
 

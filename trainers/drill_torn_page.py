@@ -22,7 +22,8 @@ LOST_AT_STEP = 40
 
 
 class LostNode:
-    """Where a checkpoint is written when the node is taken away from the job, as happens at some time or other."""
+    """Where a checkpoint is written when the node is taken away from the job, as happens at some time or
+    other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file

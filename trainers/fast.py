@@ -2,10 +2,12 @@
 
     python trainers/fast.py --compile false
 
-Data on the device (gpu_data.py), 16-bit products (amp.py), channels last (channels_last.py), one compiled kernel where there were many
-(compile.py), a fused optimizer, and large batches with the learning rate that they need. The host never waits for the step that it has just asked for.
+Data on the device (gpu_data.py), 16-bit products (amp.py), channels last (channels_last.py), one compiled
+kernel where there were many (compile.py), a fused optimizer, and large batches with the learning rate that
+they need. The host never waits for the step that it has just asked for.
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     # All batches have one shape: try the kernels once, keep the fastest.
     torch.backends.cudnn.benchmark = True
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_cifar10(args.data_dir, args.cache_dir, args.num_train_samples)
     shuffle = torch.Generator()
     train_images, train_targets = put_on(device, train_set, padding=PADDING)
@@ -101,7 +104,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     statistics = torch.tensor([MEAN, STD], device=device) * 255
     test_inputs = normalized(test_images, statistics)
 
-    # The rest of an epoch, less than a batch, is left out: another shape would be compiled anew. In every epoch it is another rest.
+    # The rest of an epoch, less than a batch, is left out: another shape would be compiled anew. In every
+    # epoch it is another rest.
     num_samples = min(args.batch_size, len(train_targets))
     steps_per_epoch = len(train_targets) // num_samples
     num_steps = max(args.max_steps, args.epochs * steps_per_epoch)
@@ -117,7 +121,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr, fused=True)
 
     def loss_on(picked: torch.Tensor) -> torch.Tensor:
-        """From bytes to the loss in one function, so that the compiler can make one kernel of what follows each other."""
+        """From bytes to the loss in one function, so that the compiler can make one kernel of what follows
+        each other."""
         inputs = normalized(cropped_and_mirrored(train_images, picked), statistics)
         with torch.autocast(device.type, torch.bfloat16):
             return loss_of(model(inputs), train_targets[picked])
@@ -179,7 +184,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         epoch_loss, epoch_samples = torch.zeros((), device=device), 0
 
         for number, picked in enumerate(batches, start=1):
-            # Up to what a large batch can take, then in a straight line down to nothing: the last steps average the noise out.
+            # Up to what a large batch can take, then in a straight line down to nothing: the last steps
+            # average the noise out.
             lr = warmed_up(base_lr, step, args.warmup_steps) * (1 - step / num_steps)
             for group in optimizer.param_groups:
                 group["lr"] = lr
@@ -210,7 +216,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
                 lr=lr,
                 num_samples=num_samples,
                 num_samples_global=num_samples,
-                data_time_s=0.0,  # there is nothing to wait for: cutting out and mirroring are the device's work
+                # there is nothing to wait for: cutting out and mirroring are the device's work
+                data_time_s=0.0,
                 step_time_s=now - step_ended,
                 grad_norm=grad_norm,
             )
@@ -255,7 +262,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 def put_on(
     device: torch.device, dataset: Dataset[Any], padding: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """All images as bytes (image, row, column, colour), with a black margin, and their classes: CIFAR-10 is 154 MB so."""
+    """All images as bytes (image, row, column, colour), with a black margin, and their classes: CIFAR-10 is
+    154 MB so."""
     images, num_images = dataset, len(dataset)  # type: ignore[arg-type] # it has a length
     if isinstance(dataset, Subset):  # the first ones
         images = dataset.dataset
@@ -265,7 +273,8 @@ def put_on(
 
 
 def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Tensor:
-    """Of each picked image a window of 32x32 somewhere in its margin, half of them mirrored: one read for all."""
+    """Of each picked image a window of 32x32 somewhere in its margin, half of them mirrored: one read for
+    all."""
     along = torch.arange(32, device=images.device)
     top, left = torch.randint(0, 2 * PADDING + 1, (2, len(picked), 1), device=images.device)
     is_mirrored = torch.rand(len(picked), 1, device=images.device) < 0.5
@@ -274,7 +283,8 @@ def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Te
 
 
 def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
-    """What the model reads, every colour with mean 0 and deviation 1 over the data set. The colours of a pixel already lie side by side."""
+    """What the model reads, every colour with mean 0 and deviation 1 over the data set. The colours of a
+    pixel already lie side by side."""
     mean, deviation = statistics
     return ((images - mean) / deviation).permute(0, 3, 1, 2)
 
@@ -283,7 +293,8 @@ def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
 def evaluate(
     model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, batch_size: int
 ) -> tuple[float, float]:
-    """Mean loss and accuracy on the test set. Not compiled: for the little that it is, compiling would take longer."""
+    """Mean loss and accuracy on the test set. Not compiled: for the little that it is, compiling would take
+    longer."""
     model.eval()
     with torch.autocast(inputs.device.type, torch.bfloat16):
         logits = torch.cat([model(part) for part in inputs.split(batch_size)]).float()

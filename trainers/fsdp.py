@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with FSDP: data parallelism in which every rank keeps only its share of the model and of the optimizer.
+"""Train SimpleCNN on CIFAR-10 with FSDP: data parallelism in which every rank keeps only its share of the
+model and of the optimizer.
 
     torchrun --standalone --nproc-per-node=2 trainers/fsdp.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -49,13 +51,19 @@ def parse_arguments() -> argparse.Namespace:
         "--precision",
         default="fp32",
         choices=["fp32", "bf16"],
-        help="Of parameters and activations in use; what is kept, and the sums of gradients, stay in fp32. Batch norm computes in fp32",
+        help=(
+            "Of parameters and activations in use; what is kept, and the sums of gradients, stay in fp32. "
+            "Batch norm computes in fp32"
+        ),
     )
     parser.add_argument(
         "--reshard_after_forward",
         type=bool,
         default=True,
-        help="Let a part's parameters go after its forward pass and gather them again for the backward pass; false: more memory, less communication",
+        help=(
+            "Let a part's parameters go after its forward pass and gather them again for the backward pass; "
+            "false: more memory, less communication"
+        ),
     )
     parser.add_shared("tensorboard")
     parser.add_places()
@@ -78,7 +86,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     rank, world_size = metrics.rank, metrics.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, seed=args.seed)  # every rank gets its own part of each epoch
     sampler = ResumableSampler(shuffle)
@@ -96,8 +105,9 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     test_set = Subset(test_set, range(rank, len(test_set) // world_size * world_size, world_size))
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
-    # Model: all ranks start with the parameters of rank 0, and each keeps its share of them. A part of the model is gathered when it
-    # computes, forward and backward, and its gradients are averaged to where their shares belong.
+    # Model: all ranks start with the parameters of rank 0, and each keeps its share of them. A part of the
+    # model is gathered when it computes, forward and backward, and its gradients are averaged to where their
+    # shares belong.
     model = build_model(args.model, args.width).to(device)
     for tensor in model.state_dict().values():
         dist.broadcast(tensor, src=0)

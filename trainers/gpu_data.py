@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with all of the data on the device: batches are picked, cropped and mirrored there, no loader in between.
+"""Train SimpleCNN on CIFAR-10 with all of the data on the device: batches are picked, cropped and mirrored
+there, no loader in between.
 
     python trainers/gpu_data.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     train_images, train_targets = put_on(device, train_set, padding=PADDING)
@@ -212,7 +215,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 def put_on(
     device: torch.device, dataset: Dataset[Any], padding: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """All images as bytes (image, row, column, colour), with a black margin, and their classes: CIFAR-10 is 154 MB so."""
+    """All images as bytes (image, row, column, colour), with a black margin, and their classes: CIFAR-10 is
+    154 MB so."""
     images, num_images = dataset, len(dataset)  # type: ignore[arg-type] # it has a length
     if isinstance(dataset, Subset):  # the first ones
         images = dataset.dataset
@@ -227,13 +231,15 @@ def batches_of(
     statistics: torch.Tensor,
     order: Sequence[torch.Tensor],
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The batches of an epoch, each cut out, mirrored and normalised in a few kernels instead of image by image."""
+    """The batches of an epoch, each cut out, mirrored and normalised in a few kernels instead of image by
+    image."""
     for picked in order:
         yield normalized(cropped_and_mirrored(images, picked), statistics), targets[picked]
 
 
 def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Tensor:
-    """Of each picked image a window of 32x32 somewhere in its margin, half of them mirrored: one read for all."""
+    """Of each picked image a window of 32x32 somewhere in its margin, half of them mirrored: one read for
+    all."""
     along = torch.arange(32, device=images.device)
     top, left = torch.randint(0, 2 * PADDING + 1, (2, len(picked), 1), device=images.device)
     is_mirrored = torch.rand(len(picked), 1, device=images.device) < 0.5
@@ -242,7 +248,8 @@ def cropped_and_mirrored(images: torch.Tensor, picked: torch.Tensor) -> torch.Te
 
 
 def normalized(images: torch.Tensor, statistics: torch.Tensor) -> torch.Tensor:
-    """What the model reads: (image, colour, row, column), every colour with mean 0 and deviation 1 over the data set."""
+    """What the model reads: (image, colour, row, column), every colour with mean 0 and deviation 1 over the
+    data set."""
     mean, deviation = statistics
     return ((images - mean) / deviation).permute(0, 3, 1, 2).contiguous()
 

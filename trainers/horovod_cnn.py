@@ -1,11 +1,13 @@
-"""Train SimpleCNN on CIFAR-10 with Horovod, which averages gradients in the optimizer. For environments that still have it: use DDP.
+"""Train SimpleCNN on CIFAR-10 with Horovod, which averages gradients in the optimizer. For environments that
+still have it: use DDP.
 
     horovodrun -np 2 python trainers/horovod_cnn.py --epochs 1
 
-Started alone, it starts --ranks of itself by horovodrun. Horovod 0.28.1, the last one, does not build against torch 2.1 and newer
-unless it is patched.
+Started alone, it starts --ranks of itself by horovodrun. Horovod 0.28.1, the last one, does not build against
+torch 2.1 and newer unless it is patched.
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     rank, world_size = metrics.rank, metrics.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
     sampler = ResumableSampler(shuffle)
@@ -116,7 +119,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         optimizer: Any = torch.optim.SGD(model.parameters(), lr=base_lr, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=base_lr)
-    # From here on gradients are averaged as soon as they are there. It is a new optimizer: its state is the one to save and to load.
+    # From here on gradients are averaged as soon as they are there. It is a new optimizer: its state is the
+    # one to save and to load.
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
     # Resume: from this run's own newest checkpoint, else from the one that was named.

@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with Lightning: its Trainer owns the loop, and what the other trainers spell out stands in hooks.
+"""Train SimpleCNN on CIFAR-10 with Lightning: its Trainer owns the loop, and what the other trainers spell
+out stands in hooks.
 
     torchrun --standalone --nproc-per-node=2 trainers/lightning_cnn.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def parse_arguments() -> argparse.Namespace:
         "--precision",
         default="32-true",
         choices=["32-true", "bf16-mixed", "16-mixed"],
-        help="Lightning's words: fp32, autocast to bf16, or autocast to fp16 with a scaled loss (needs a GPU)",
+        help=(
+            "Lightning's words: fp32, autocast to bf16, or autocast to fp16 with a scaled loss (needs a GPU)"
+        ),
     )
     parser.add_shared("checkpoint_every")
     parser.add_shared("model", "width", "num_train_samples")
@@ -101,7 +105,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     records = CoachRecords(args, metrics, stop, sampler, dataset, device)
     resume_from = newest_checkpoint(args.run_dir) or args.resume_from
 
-    # One process per device was started already, by torchrun. Both backends, so that ranks can also exchange what lies on the host.
+    # One process per device was started already, by torchrun. Both backends, so that ranks can also exchange
+    # what lies on the host.
     strategy = (
         DDPStrategy(process_group_backend="cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         if world_size > 1
@@ -159,7 +164,8 @@ class Classifier(lightning.LightningModule):
 
 
 class EpochSampler(Sampler):
-    """Goes on in the middle of an epoch. Lightning counts the batches that an interrupted epoch has had, but reads its first ones again."""
+    """Goes on in the middle of an epoch. Lightning counts the batches that an interrupted epoch has had, but
+    reads its first ones again."""
 
     def __init__(self, sampler: DistributedSampler) -> None:
         self.sampler = sampler
@@ -216,7 +222,8 @@ class CoachRecords(lightning.Callback):
             **describe_process(self.device),
         )
         print_rank0(
-            f"model: {self.args.model}, width {self.args.width}, {num_parameters:,} parameters, on {self.device.type};"
+            f"model: {self.args.model}, width {self.args.width}, {num_parameters:,} parameters, on "
+            f"{self.device.type};"
             f" Lightning {lightning.__version__}"
         )
         if trainer.ckpt_path:
@@ -283,11 +290,15 @@ class CoachRecords(lightning.Callback):
             seconds=seconds,
         )
         print_rank0(
-            f"epoch {trainer.current_epoch}: loss {mean_loss:.4f}, {self.epoch_samples / seconds:.0f} samples/s on this rank"
+            (
+                f"epoch {trainer.current_epoch}: loss {mean_loss:.4f}, {self.epoch_samples / seconds:.0f} "
+                "samples/s on this rank"
+            )
         )
 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-        # Not after `fit`: there Lightning calls every epoch finished, and would go on with the one after the next.
+        # Not after `fit`: there Lightning calls every epoch finished, and would go on with the one after the
+        # next.
         if not self.args.max_steps and trainer.current_epoch + 1 == self.args.epochs:
             self.save(trainer, "end")
 

@@ -1,11 +1,14 @@
-"""Train SimpleCNN on CIFAR-10 on several ranks of MPI, which average their gradients by one all-reduce: DDP without its cleverness.
+"""Train SimpleCNN on CIFAR-10 on several ranks of MPI, which average their gradients by one all-reduce: DDP
+without its cleverness.
 
     mpiexec -n 2 python trainers/mpi_allreduce.py --epochs 1
     srun --mpi=pmi2 --ntasks=4 python trainers/mpi_allreduce.py --epochs 1
 
-Started alone, it starts --ranks of itself by the mpiexec of its environment. Gradients travel through the host's memory: any MPI will do.
+Started alone, it starts --ranks of itself by the mpiexec of its environment. Gradients travel through the
+host's memory: any MPI will do.
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -72,7 +75,8 @@ def train(
     comm, rank, world_size = mpi.COMM_WORLD, metrics.rank, metrics.world_size
     torch.manual_seed(args.seed + rank)  # every rank drops out in its own way
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = DistributedSampler(train_set, num_replicas=world_size, rank=rank, seed=args.seed)
     sampler = ResumableSampler(shuffle)
@@ -172,7 +176,8 @@ def train(
                 loss.backward()
                 step_loss += loss.detach()
 
-            # Every gradient becomes the mean of all ranks' gradients. DDP does the same while the backward pass still computes others.
+            # Every gradient becomes the mean of all ranks' gradients. DDP does the same while the backward
+            # pass still computes others.
             for p in model.parameters():
                 gradient = p.grad.cpu().contiguous().numpy()
                 comm.Allreduce(mpi.IN_PLACE, gradient, op=mpi.SUM)

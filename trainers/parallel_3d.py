@@ -1,8 +1,10 @@
-"""Train the GPT with 3D parallelism: split by layers, every layer split by heads, and the whole of it repeated on other data.
+"""Train the GPT with 3D parallelism: split by layers, every layer split by heads, and the whole of it
+repeated on other data.
 
     torchrun --standalone --nproc-per-node=8 trainers/parallel_3d.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -75,7 +77,10 @@ def parse_arguments() -> argparse.Namespace:
         min=1,
         usual=(1, 64),
         unit="stages",
-        help="Stages that share the layers, at most as many as layers and micro-batches. What remains of the ranks are copies for other data",
+        help=(
+            "Stages that share the layers, at most as many as layers and micro-batches. What remains of the "
+            "ranks are copies for other data"
+        ),
     )
     parser.add_shared("tensorboard")
     parser.add_places()
@@ -101,8 +106,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     dp_rank, tp_rank, pp_rank = (mesh.get_local_rank(name) for name in ("dp", "tp", "pp"))
     dp_size = mesh["dp"].size()
 
-    # Data: each copy of the model has its own part of it, which all ranks of the copy read in the same order. Steps are whole: the
-    # stages agree once on the size of what they hand on.
+    # Data: each copy of the model has its own part of it, which all ranks of the copy read in the same order.
+    # Steps are whole: the stages agree once on the size of what they hand on.
     train_set, test_set, dataset = load_data(args)
     global_batch_size = args.batch_size * args.microbatches * dp_size
     if len(train_set) < global_batch_size:
@@ -130,7 +135,10 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     num_heads = args.width * 2 // parts_of(whole)[0].attention.head_size
     if num_heads % args.tp or args.pp > min(num_layers, args.microbatches):
         raise TrainerError(
-            f"--tp must divide {num_heads} heads, and --pp must be at most {num_layers} layers and {args.microbatches} micro-batches"
+            (
+                f"--tp must divide {num_heads} heads, and --pp must be at most {num_layers} layers and "
+                f"{args.microbatches} micro-batches"
+            )
         )
     model = Layers(whole, pp_rank, args.pp).to(device)
     for block in model.blocks.values():
@@ -228,7 +236,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             schedule.step(*([inputs] if stage.is_first else []), target=targets, losses=losses)
             step_loss += sum(loss.detach() for loss in losses)
             add_up_gradients(model, mesh["dp"])
-            # The last stages tell all the loss, and the norm is of all stages together: each counts once, in whatever copies it is.
+            # The last stages tell all the loss, and the norm is of all stages together: each counts once, in
+            # whatever copies it is.
             totals = torch.stack([step_loss / args.tp, norm_of_gradients(model) ** 2 / (args.tp * dp_size)])
             dist.all_reduce(totals)
             step_loss, grad_norm = totals[0], totals[1].sqrt()
@@ -289,7 +298,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 def make_mesh(tp: int, pp: int, device: torch.device) -> DeviceMesh:
-    """All ranks, by their place in three directions. Neighbours share layers, as those speak most; stages are farthest apart."""
+    """All ranks, by their place in three directions. Neighbours share layers, as those speak most; stages are
+    farthest apart."""
     world_size = dist.get_world_size()
     if world_size % (tp * pp):
         raise TrainerError(
@@ -313,7 +323,8 @@ def add_up_gradients(model: nn.Module, copies: DeviceMesh) -> None:
 
 
 class Layers(nn.Module):
-    """The blocks of one stage, named as in the whole model; the first stage also embeds the bytes, and the last one predicts."""
+    """The blocks of one stage, named as in the whole model; the first stage also embeds the bytes, and the
+    last one predicts."""
 
     def __init__(self, whole: Any, index: int, num_stages: int) -> None:
         super().__init__()

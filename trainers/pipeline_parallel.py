@@ -1,8 +1,10 @@
-"""Train the GPT with pipeline parallelism: every rank computes some of the layers and hands on what comes out of them.
+"""Train the GPT with pipeline parallelism: every rank computes some of the layers and hands on what comes out
+of them.
 
     torchrun --standalone --nproc-per-node=2 trainers/pipeline_parallel.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def parse_arguments() -> argparse.Namespace:
         "--schedule",
         default="1f1b",
         choices=["naive", "gpipe", "1f1b"],
-        help="naive: one micro-batch at a time through all stages; gpipe: all forward, then all backward; 1f1b: backward as soon as possible, and so fewer activations in memory",
+        help=(
+            "naive: one micro-batch at a time through all stages; gpipe: all forward, then all backward; "
+            "1f1b: backward as soon as possible, and so fewer activations in memory"
+        ),
     )
     parser.add_shared("tensorboard")
     parser.add_places()
@@ -79,8 +84,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     rank, world_size = metrics.rank, metrics.world_size
     torch.manual_seed(args.seed)
 
-    # Data: the same samples in the same order on every rank, as each rank computes its layers of every sample. Steps are whole: the
-    # stages agree once on the size of what they hand on.
+    # Data: the same samples in the same order on every rank, as each rank computes its layers of every
+    # sample. Steps are whole: the stages agree once on the size of what they hand on.
     train_set, test_set, dataset = load_data(args)
     global_batch_size = args.batch_size * args.microbatches
     if len(train_set) < global_batch_size:
@@ -108,7 +113,10 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     most_stages = min(num_layers, num_in_pipe) if args.schedule == "1f1b" else num_layers
     if world_size > most_stages:
         raise TrainerError(
-            f"{world_size} ranks are too many: {num_layers} layers and {num_in_pipe} micro-batches make {most_stages} stages ({args.schedule})"
+            (
+                f"{world_size} ranks are too many: {num_layers} layers and {num_in_pipe} micro-batches make "
+                f"{most_stages} stages ({args.schedule})"
+            )
         )
     model = Layers(whole, rank, world_size).to(device)
     stage = TimedStage(model, rank, world_size, device)
@@ -256,7 +264,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 class Layers(nn.Module):
-    """The blocks of one stage, named as in the whole model; the first stage also embeds the bytes, and the last one predicts."""
+    """The blocks of one stage, named as in the whole model; the first stage also embeds the bytes, and the
+    last one predicts."""
 
     def __init__(self, whole: Any, index: int, num_stages: int) -> None:
         super().__init__()
@@ -277,7 +286,8 @@ class Layers(nn.Module):
 
 
 class TimedStage(PipelineStage):
-    """Remembers of the last steps when they were, and then when this stage computed in them; otherwise it waited for the others."""
+    """Remembers of the last steps when they were, and then when this stage computed in them; otherwise it
+    waited for the others."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -321,8 +331,9 @@ class TimedStage(PipelineStage):
 
 
 def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: MetricsLog, step: int) -> None:
-    """How long each stage had nothing to do, measured, beside what a pipe of equal stages costs: (p - 1) / (m + p - 1) of the step
-    with p stages and m micro-batches (GPipe, arXiv 1811.06965; the same for 1F1B, arXiv 2104.04473)."""
+    """How long each stage had nothing to do, measured, beside what a pipe of equal stages costs: (p - 1) / (m
+    + p - 1) of the step with p stages and m micro-batches (GPipe, arXiv 1811.06965; the same for 1F1B, arXiv
+    2104.04473)."""
     seconds = torch.tensor(gather(stage.seconds()))  # by stage and step: of the whole step, of computing
     if not seconds.numel():
         return
@@ -335,7 +346,8 @@ def report_bubble(stage: TimedStage, schedule: str, num_in_pipe: int, metrics: M
     metrics.event("bubble", step, **of_stage, **of_pipe)
     shares = ", ".join(f"stage {i} {share:.0%}" for i, share in enumerate(idle))
     print_rank0(
-        f"bubble: idle in a step, median of {lasted.numel()}: {shares}; expected (p-1)/(m+p-1) = {expected:.0%}"
+        f"bubble: idle in a step, median of {lasted.numel()}: {shares}; expected (p-1)/(m+p-1) = "
+        f"{expected:.0%}"
         f" ({schedule}, p = {p} stages, m = {m} micro-batches at the same time)"
     )
 

@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 and look at a few of its steps with torch.profiler: which operators take the time, and is the device idle?
+"""Train SimpleCNN on CIFAR-10 and look at a few of its steps with torch.profiler: which operators take the
+time, and is the device idle?
 
     python trainers/profiled.py
 
-Table and trace end up in --run_dir/profile; metrics, checkpoints and the model in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Table and trace end up in --run_dir/profile; metrics, checkpoints and the model in --run_dir. Started again
+with the same --run_dir, it goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ def main() -> None:
 def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, stop: StopSignal) -> None:
     torch.manual_seed(args.seed)
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))
@@ -160,7 +163,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
             return "max_steps" if step >= args.max_steps else None
         return "epochs" if epoch >= args.epochs else None
 
-    # Profiling slows every step, and the first profiled ones most: wait until training is steady, throw some away, keep a few.
+    # Profiling slows every step, and the first profiled ones most: wait until training is steady, throw some
+    # away, keep a few.
     def keep(profiler: profile) -> None:
         started = time.perf_counter()
         folder = Path(args.run_dir) / "profile"
@@ -185,11 +189,15 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
         print_rank0(f"  {idle_share:6.1%} of the time no operator ran on the {device.type}")
         for operator in operators:
             print_rank0(
-                f"  {operator['share']:6.1%} of the operators' time: {operator['name']}, {operator['calls']} calls"
+                (
+                    f"  {operator['share']:6.1%} of the operators' time: {operator['name']}, "
+                    f"{operator['calls']} calls"
+                )
             )
         print_rank0(f"all operators: {table}\ntrace: {trace}, for https://ui.perfetto.dev")
 
-    # The last profiled step writes all; a run that a signal cuts short before has no profile, as its checkpoint is more urgent.
+    # The last profiled step writes all; a run that a signal cuts short before has no profile, as its
+    # checkpoint is more urgent.
     num_left = (args.max_steps or args.epochs * len(train_loader) // args.gradient_accumulation) - step
     active = max(1, min(args.profile_active, num_left))  # a short run has less time to look, and none to wait
     num_before = max(0, min(args.profile_wait + args.profile_warmup, num_left - active))
@@ -284,9 +292,11 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
 
 
 def idle_share_in(trace: Path, device: torch.device) -> tuple[float, float, int]:
-    """The share of the profiled time in which nothing ran on the device, that time in seconds, and the number of steps in it.
+    """The share of the profiled time in which nothing ran on the device, that time in seconds, and the number
+    of steps in it.
 
-    Several kernels can run at once, and an operator contains those that it calls: what counts is the time that they cover together.
+    Several kernels can run at once, and an operator contains those that it calls: what counts is the time
+    that they cover together.
     """
     events = [
         event for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"] if "dur" in event
@@ -312,7 +322,8 @@ def top_operators(profiler: profile, device: torch.device, num_shown: int = 10) 
     times = {}
     for row in profiler.key_averages():
         own_time = row.self_cpu_time_total if device.type == "cpu" else row.self_device_time_total
-        # Of a step itself, only what is none of its operators would count. A kernel counts as the operator that launched it.
+        # Of a step itself, only what is none of its operators would count. A kernel counts as the operator
+        # that launched it.
         if own_time > 0 and row.device_type == DeviceType.CPU and not row.key.startswith("ProfilerStep"):
             times[row.key] = (own_time, row.count)
     total = sum(own_time for own_time, _ in times.values())

@@ -2,7 +2,8 @@
 
     python trainers/staged.py --epochs 1 --stage_to /tmp
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     metrics.event("staging", 0, **vars(staged))
     args.data_dir = staged.path
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))

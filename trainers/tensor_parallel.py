@@ -1,8 +1,10 @@
-"""Train the GPT with tensor parallelism: every matrix of a block is split over the ranks, which compute each sample together.
+"""Train the GPT with tensor parallelism: every matrix of a block is split over the ranks, which compute each
+sample together.
 
     torchrun --standalone --nproc-per-node=2 trainers/tensor_parallel.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -90,9 +92,9 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     )
     test_loader = DataLoader(test_set, batch_size=256, generator=torch.Generator())
 
-    # Model: of every pair of matrices, the first is split by columns and the second by rows. A rank has whole heads, and the hidden
-    # neurons between its parts of `up` and `down`, so that only the sum after the second matrix has to travel: once forward for
-    # attention and once for the MLP, and as often backward.
+    # Model: of every pair of matrices, the first is split by columns and the second by rows. A rank has whole
+    # heads, and the hidden neurons between its parts of `up` and `down`, so that only the sum after the
+    # second matrix has to travel: once forward for attention and once for the MLP, and as often backward.
     model = build_model(args.model, args.width).to(device)
     self_check(model, device, train_loader, shard=0)
     mesh = init_device_mesh(device.type, (world_size,))

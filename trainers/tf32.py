@@ -1,8 +1,10 @@
-"""Train SimpleCNN on CIFAR-10 with TF32: products of 32-bit numbers on tensor cores, which look at 19 of their bits.
+"""Train SimpleCNN on CIFAR-10 with TF32: products of 32-bit numbers on tensor cores, which look at 19 of
+their bits.
 
     python trainers/tf32.py --epochs 1
 
-Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on where it stopped.
+Metrics, checkpoints and the model end up in --run_dir. Started again with the same --run_dir, it goes on
+where it stopped.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ def train(args: argparse.Namespace, device: torch.device, metrics: MetricsLog, s
     torch.backends.cuda.matmul.allow_tf32 = args.tf32
     torch.backends.cudnn.allow_tf32 = args.tf32
 
-    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the same.
+    # Data: in another order in every epoch, decided by seed and epoch alone, so that a resumed run sees the
+    # same.
     train_set, test_set, dataset = load_data(args)
     shuffle = torch.Generator()
     sampler = ResumableSampler(RandomSampler(train_set, generator=shuffle))

@@ -1,8 +1,8 @@
 """The headless front end: one file per command; those for courses in `teaching/`.
 
-The table below is all that `coach --help` needs, so a command's module is imported only when it is the one that was asked for.
-Each module has `configure(parser)` and `run(args, settings) -> exit status`; with `unmistakable(arguments)` it writes them so that argparse
-understands them.
+The table below is all that `coach --help` needs, so a command's module is imported only when it is the one
+that was asked for. Each module has `configure(parser)` and `run(args, settings) -> exit status`; with
+`unmistakable(arguments)` it writes them so that argparse understands them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def add_as_root(parser: argparse.ArgumentParser) -> None:
 
 
 def mean_it_as_root() -> None:
-    """Say so to whatever reads the settings in this process, now and when their files change: the option is the variable, spelt out."""
+    """Say so to whatever reads the settings in this process, now and when their files change: the option is
+    the variable, spelt out."""
     os.environ["COACH_AS_ROOT"] = "1"
 
 

@@ -1,4 +1,5 @@
-"""What the commands that change jobs have in common: the exact commands are shown, then confirmed, then told what came of them."""
+"""What the commands that change jobs have in common: the exact commands are shown, then confirmed, then told
+what came of them."""
 
 from __future__ import annotations
 

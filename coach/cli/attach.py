@@ -1,4 +1,5 @@
-"""`coach attach`: what the GPUs of an own running job do that coach did not launch, by one step in it, after showing what that costs."""
+"""`coach attach`: what the GPUs of an own running job do that coach did not launch, by one step in it, after
+showing what that costs."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Until the job ends, or Ctrl+C. Exit status: 0 it was measured until then, 1 not confirmed, 2 refused, or nothing was measured, 130 Ctrl+C."""
+    """Until the job ends, or Ctrl+C. Exit status: 0 it was measured until then, 1 not confirmed, 2 refused,
+    or nothing was measured, 130 Ctrl+C."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     action = plan_attach(args.target, settings, os.environ, io, args.python or sys.executable)
     if args.dry_run:

@@ -30,7 +30,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _group_of(target: str, settings: Settings, io: SystemIo) -> list[str]:
-    """The runs of a sweep that have not ended, the last first: else each would start as the one before it ends."""
+    """The runs of a sweep that have not ended, the last first: else each would start as the one before it
+    ends."""
     from coach.analysis.comparing.sweep_table import group_of
     from coach.model.slurm.cluster import is_final
     from coach.workflows.judging.targets import list_runs

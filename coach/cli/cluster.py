@@ -1,4 +1,5 @@
-"""What `coach jobs`, `nodes` and `partitions` share: their options, which backend answers, and one look at it."""
+"""What `coach jobs`, `nodes` and `partitions` share: their options, which backend answers, and one look at
+it."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def look(
     is_all: bool = True,
     clusters: Sequence[str] = (),
 ) -> Look:
-    """Ask once for `jobs`, `nodes` or `partitions`. Raises UserError in the backend's own words when it does not answer.
+    """Ask once for `jobs`, `nodes` or `partitions`. Raises UserError in the backend's own words when it does
+    not answer.
 
     `clusters` are asked by name, one after the other, instead of the one at hand.
     """

@@ -23,7 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "before",
         metavar="RUN",
-        help="the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or of a chain of fixes",
+        help=(
+            "the run to compare with: a run id, a job id or a run directory; alone: a run of a group, or of "
+            "a chain of fixes"
+        ),
     )
     parser.add_argument("after", metavar="RUN", nargs="?", help="the run that was changed")
     add_options(parser)

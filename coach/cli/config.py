@@ -29,7 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="KEY",
-        help="every key, or those that begin with KEY, each with who said it: file and line, variable, default",
+        help=(
+            "every key, or those that begin with KEY, each with who said it: file and line, variable, default"
+        ),
     )
     what.add_argument(
         "--check",

@@ -1,6 +1,7 @@
 """`coach doctor`: what works here and what does not, each line with what to do.
 
-It reads the settings itself: a config that is too broken to start with is what somebody comes to the doctor for.
+It reads the settings itself: a config that is too broken to start with is what somebody comes to the doctor
+for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`coach explain`: what a rule sees, why it matters, when it stays silent, what to do; with the thresholds in force."""
+"""`coach explain`: what a rule sees, why it matters, when it stays silent, what to do; with the thresholds in
+force."""
 
 from __future__ import annotations
 

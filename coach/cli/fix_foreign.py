@@ -1,6 +1,8 @@
-"""`coach fix JOB` for a job that coach did not launch: its batch script as it would have to be, as a diff. Nothing is written.
+"""`coach fix JOB` for a job that coach did not launch: its batch script as it would have to be, as a diff.
+Nothing is written.
 
-Apart from the launch of a fix: here nothing is launched, asked or confirmed, all that can be done is to show it.
+Apart from the launch of a fix: here nothing is launched, asked or confirmed, all that can be done is to show
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from coach.workflows.launching.foreign_fix import ForeignFix, ForeignFixes, fixe
 
 
 def show_foreign(checked: Checked, rule: str | None, format_: str, settings: Settings, io: Io) -> int:
-    """Of one rule, or of the primary finding. Exit status: 0 something can be changed, 1 nothing that a script can say. Raises UserError."""
+    """Of one rule, or of the primary finding. Exit status: 0 something can be changed, 1 nothing that a
+    script can say. Raises UserError."""
     job = checked.snapshot.job
     if job is None or checked.history is None:
         raise UserError(

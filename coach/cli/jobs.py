@@ -95,7 +95,8 @@ def _names_others(query: Query[Job], user: str) -> bool:
 
 
 def _remember(settings: Settings, own: list[Job]) -> None:
-    """What is in the queue now is found by `coach history` when Slurm has forgotten it. Local runs have their directories."""
+    """What is in the queue now is found by `coach history` when Slurm has forgotten it. Local runs have their
+    directories."""
     from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 
     queued = [job for job in own if job.raw_job_id is not None]

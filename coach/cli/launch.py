@@ -1,4 +1,5 @@
-"""`coach launch`: a recipe becomes a run, with every check before and one answer at the end. A wait for the controller is told."""
+"""`coach launch`: a recipe becomes a run, with every check before and one answer at the end. A wait for the
+controller is told."""
 
 from __future__ import annotations
 
@@ -86,7 +87,10 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
         metavar="ENV",
-        help="training environment: a name from the config, or for example venv=/path, conda=NAME, modules=NAME/1.2",
+        help=(
+            "training environment: a name from the config, or for example venv=/path, conda=NAME, "
+            "modules=NAME/1.2"
+        ),
     )
     parser.add_argument("--python", metavar="PATH", help="interpreter of the training environment")
 
@@ -181,7 +185,8 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo)
 
 
 def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:
-    """The table of a group that has ended. Whether every run gave a result: a measurement, or that memory does not suffice."""
+    """The table of a group that has ended. Whether every run gave a result: a measurement, or that memory
+    does not suffice."""
     from coach.cli.compare import print_group
     from coach.sources.machine.user import user_name
     from coach.workflows.launching.sweep import read_group

@@ -59,13 +59,17 @@ def add_listing(parser: argparse.ArgumentParser, vocabulary: Vocabulary[Any]) ->
             "fields, and how their values are written in a filter:",
             *vocabulary.help_lines(),
             "",
-            "-WORD or !WORD is true where WORD is not. Quotes keep blanks. A word without a key is found anywhere.",
+            (
+                "-WORD or !WORD is true where WORD is not. Quotes keep blanks. A word without a key is found "
+                "anywhere."
+            ),
         )
     )
 
 
 def unmistakable(arguments: Iterable[str]) -> list[str]:
-    """`--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`: to argparse, what begins with a dash is an option."""
+    """`--sort -gpu` as `--sort=-gpu`, and `-state:running` and `-dead` with `!`: to argparse, what begins
+    with a dash is an option."""
     said: list[str] = []
     for argument in arguments:
         if said and said[-1] == "--sort":
@@ -88,7 +92,8 @@ def print_listing(
     columns: Sequence[Field[T]],
     special: Mapping[str, Callable[[T], str | None]],
 ) -> None:
-    """Print a table of the columns that were asked for, else of `columns`. `special` has cells that are more than a field, by its name."""
+    """Print a table of the columns that were asked for, else of `columns`. `special` has cells that are more
+    than a field, by its name."""
     columns = listing.columns or columns
     print_table(
         [field.title for field in columns],

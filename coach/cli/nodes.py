@@ -1,4 +1,5 @@
-"""`coach nodes`: every node with its state, why, and what is allocated of it; with `--gpus`, which job has which GPU."""
+"""`coach nodes`: every node with its state, why, and what is allocated of it; with `--gpus`, which job has
+which GPU."""
 
 from __future__ import annotations
 

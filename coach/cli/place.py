@@ -1,6 +1,7 @@
 """Prints a user's place in the queue: the second half of `coach jobs --why`.
 
-Apart from the queue's table, because each of its parts may be missing at a site, and is then one line on stderr.
+Apart from the queue's table, because each of its parts may be missing at a site, and is then one line on
+stderr.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`coach recipes`: what can be launched; one recipe with its lesson and what its trainer changes; a copy of one to work on."""
+"""`coach recipes`: what can be launched; one recipe with its lesson and what its trainer changes; a copy of
+one to work on."""
 
 from __future__ import annotations
 

@@ -41,7 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="JOB",
-        help="measure inside of this job of yours that coach did not launch, as `coach attach` does, and keep it",
+        help=(
+            "measure inside of this job of yours that coach did not launch, as `coach attach` does, and keep "
+            "it"
+        ),
     )
     parser.add_argument(
         "--python", metavar="FILE", help="the interpreter on the nodes of JOB (default: coach's own)"
@@ -87,7 +90,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         f" and from inside of {len(measured)} job" + ("" if len(measured) == 1 else "s") if measured else ""
     )
     print(
-        f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {what}: {args.file} ({kept.size_bytes / 1e3:.0f} kB)"
+        f"kept {kept.num_entries} readings, {kept.num_bytes / 1e6:.1f} MB, of {what}: {args.file} "
+        f"({kept.size_bytes / 1e3:.0f} kB)"
     )
     return 0
 

@@ -43,7 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2 refused."""
+    """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2
+    refused."""
     selection = Selection(
         tuple(dict.fromkeys(args.runs)),
         args.older_than,

@@ -32,7 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node answered."""
+    """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node
+    answered."""
     from coach.workflows.jobs.stacks import plan_stacks, take_stacks
 
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)

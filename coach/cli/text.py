@@ -1,7 +1,7 @@
 """Plain text for terminals and pipes: harmless, aligned, with a dash for what is not known.
 
-Everything that other people wrote (names, reasons, paths) passes through here before a command prints it; the screens have renderers
-of their own.
+Everything that other people wrote (names, reasons, paths) passes through here before a command prints it; the
+screens have renderers of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _MAX_LAST_CELL = 1000
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | None]], aligns: str = "") -> None:
-    """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The last column is not padded."""
+    """Print rows under headers. `aligns` has a letter per column, `l` or `r`; None is shown as a dash. The
+    last column is not padded."""
     aligns = aligns.ljust(len(headers), "l")
     limits = [*[_MAX_CELL] * (len(headers) - 1), _MAX_LAST_CELL]
     cells = [list(headers)]
@@ -56,7 +57,8 @@ def print_json(
     num_bad_rows: int = 0,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The one object of `--format json`. Pure ASCII, so that bytes which are not UTF-8 travel as surrogate escapes."""
+    """The one object of `--format json`. Pure ASCII, so that bytes which are not UTF-8 travel as surrogate
+    escapes."""
     value: dict[str, Any] = {"schema": 1, noun: list(items), **(more or {})}
     if num_bad_rows:
         value["num_bad_rows"] = num_bad_rows

@@ -1,6 +1,7 @@
 """The diagnoses of all own jobs on one small screen: the verdict first, then the jobs, worst first.
 
-What `coach check` prints when nobody names a target: to be read half asleep, on any terminal, without scrolling.
+What `coach check` prints when nobody names a target: to be read half asleep, on any terminal, without
+scrolling.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings: read once at the edge, passed on as values.
 
-Every value knows where it came from, so that an error and `coach config` can name the file and the key. Nothing outside of this
-package reads an environment variable or a config file to decide what counts.
+Every value knows where it came from, so that an error and `coach config` can name the file and the key.
+Nothing outside of this package reads an environment variable or a config file to decide what counts.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class FileReport:
 
 
 def files_in_force(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files that coach reads for this user, as far as they are there; the site's also when it is named and missing."""
+    """The files that coach reads for this user, as far as they are there; the site's also when it is named
+    and missing."""
     candidates = site_file_candidates(env)
     site = [path for path in candidates if env.get(SITE_VARIABLE) or path.exists()][:1]
     config_dir = default_config_dir(env)

@@ -1,6 +1,7 @@
 """One file of the config, read key by key: all that it says, with its lines, and all that is wrong in it.
 
-It goes on after a mistake, so that `coach config --check` can name every one; whoever loads settings refuses the first.
+It goes on after a mistake, so that `coach config --check` can name every one; whoever loads settings refuses
+the first.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class ConfigFile:
 
     path: Path
     values: dict[str, Said] = field(default_factory=dict)
-    """Dotted key → value. An environment and an advice are one value each: `environments.NAME`, `advice.CODE`."""
+    """Dotted key → value. An environment and an advice are one value each: `environments.NAME`,
+    `advice.CODE`."""
     locks: dict[str, Lock] = field(default_factory=dict)
     problems: list[UserError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -146,7 +148,8 @@ class _Reader:
                 self._file.problems.append(problem)
 
     def _place_paths(self, key: Key, said: Any, place: str) -> None:
-        """Replace variables. One that is not set here is no mistake of the site's file: its path does not count."""
+        """Replace variables. One that is not set here is no mistake of the site's file: its path does not
+        count."""
         kept, unset = [], []
         for one in said if isinstance(said, tuple) else (said,):
             try:

@@ -1,7 +1,7 @@
 """Every key that a config file may have: what its value must be, and who may say it.
 
-One table feeds the reading of files and environment variables, the locks, `coach config --explain` and its `--check`, so that a new
-key is one new line.
+One table feeds the reading of files and environment variables, the locks, `coach config --explain` and its
+`--check`, so that a new key is one new line.
 """
 
 from __future__ import annotations
@@ -275,7 +275,8 @@ SITE_ONLY_TABLES = ("advice", "limits", "locked", "switches")
 
 
 def check_of(name: str) -> Check | None:
-    """What a value of this key must be; None: there is no such key. Environments and advice are tables, and have readers of their own."""
+    """What a value of this key must be; None: there is no such key. Environments and advice are tables, and
+    have readers of their own."""
     if name in KEYS:
         return KEYS[name].check
     if name.startswith("launch.sbatch.") and len(name) > len("launch.sbatch."):

@@ -19,7 +19,8 @@ Values = Mapping[str, Said]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one source says. `is_told` is False where nobody has to hear that a value does not count: coach wrote it itself."""
+    """What one source says. `is_told` is False where nobody has to hear that a value does not count: coach
+    wrote it itself."""
 
     values: Values
     is_told: bool = True
@@ -37,8 +38,8 @@ class Merged:
 def all_locks(locks: Mapping[str, Lock], site: Values) -> dict[str, Lock]:
     """The locks, also by the keys that they imply.
 
-    A locked table locks its keys. A locked choice of environment locks what could change behind its name: its description, and the
-    interpreter.
+    A locked table locks its keys. A locked choice of environment locks what could change behind its name: its
+    description, and the interpreter.
     """
     spread = dict(locks)
     for table, lock in locks.items():

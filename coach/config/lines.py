@@ -1,7 +1,8 @@
 """On which line of a TOML each key stands.
 
-tomllib gives values without places, and an error in a file of hundreds of lines, or a lock that a user asks about, needs its line.
-The text is one that tomllib has accepted, so only what separates keys from values has to be understood.
+tomllib gives values without places, and an error in a file of hundreds of lines, or a lock that a user asks
+about, needs its line. The text is one that tomllib has accepted, so only what separates keys from values has
+to be understood.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _STRINGS = tuple(
 
 
 def key_lines(text: str) -> Mapping[KeyPath, int]:
-    """Path of each key, and of each table, → its line, counted from 1. What stands inside of an inline table has its key's line."""
+    """Path of each key, and of each table, → its line, counted from 1. What stands inside of an inline table
+    has its key's line."""
     return _Scanner(text).lines()
 
 

@@ -1,7 +1,8 @@
 """From the files and variables of this process to settings: the one place that reads them.
 
-Defaults, the site's file, COACH_HOME, the user's config.toml, remembered answers, environment variables: each wins over the one
-before, but for what the site locked. Flags and the plan come after, and are held against the locks by the launch.
+Defaults, the site's file, COACH_HOME, the user's config.toml, remembered answers, environment variables: each
+wins over the one before, but for what the site locked. Flags and the plan come after, and are held against
+the locks by the launch.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ def stamp(path: Path) -> FileStamp:
 
 
 def read_site(candidates: Sequence[Path], env: Mapping[str, str]) -> ConfigFile:
-    """What the site says: the first file that is there. What the others lock holds all the same, so that no variable passes it."""
+    """What the site says: the first file that is there. What the others lock holds all the same, so that no
+    variable passes it."""
     if env.get(SITE_VARIABLE) and not candidates[0].exists():
         hint = f"the environment variable {SITE_VARIABLE} names it"
         return ConfigFile(candidates[0], problems=[UserError(f"{candidates[0]}: no such file", hint)])
@@ -213,8 +215,8 @@ def runs_root_candidates(
 ) -> tuple[tuple[Path, str], ...]:
     """Where runs could be made, best first, each with who says so.
 
-    What a user or a variable says is the only one: runs that went elsewhere would not be found again. What the site says has the usual
-    places behind it, unless it is locked.
+    What a user or a variable says is the only one: runs that went elsewhere would not be found again. What
+    the site says has the usual places behind it, unless it is locked.
     """
     said, listed = values.get("runs_root"), values.get("runs_roots")
     places: dict[Path, str] = {}
@@ -233,7 +235,8 @@ def runs_root_candidates(
 
 
 def within(seconds: float, ask: Callable[[], str | None]) -> str | None:
-    """The answer, or that there is none in time: a scratch that hangs must not keep coach from showing the queue."""
+    """The answer, or that there is none in time: a scratch that hangs must not keep coach from showing the
+    queue."""
     answers = ["does not answer"]
 
     def work() -> None:
@@ -246,7 +249,8 @@ def within(seconds: float, ask: Callable[[], str | None]) -> str | None:
 
 
 def _raise_to_floors(values: dict[str, Said]) -> list[str]:
-    """Nobody asks more often than the site allows. Returns who is told that it is less often than they said."""
+    """Nobody asks more often than the site allows. Returns who is told that it is less often than they
+    said."""
     notes = []
     for name, default in (
         ("jobs_interval_s", DEFAULT_JOBS_INTERVAL_S),
@@ -257,7 +261,8 @@ def _raise_to_floors(values: dict[str, Said]) -> list[str]:
             continue
         if said is not None:
             notes.append(
-                f"{said.origin}: poll.{name} = {said.value:g} does not count: the site's least is {floor.value:g}"
+                f"{said.origin}: poll.{name} = {said.value:g} does not count: the site's least is "
+                f"{floor.value:g}"
                 f" ({floor.origin})"
             )
         values[f"poll.{name}"] = floor

@@ -1,6 +1,7 @@
 """Settings that follow their files: what a running coach does when the site's file, or the user's, changes.
 
-A few stat calls a look, nothing read while nothing changed. A new file that is broken is told once, and what was in force stays.
+A few stat calls a look, nothing read while nothing changed. A new file that is broken is told once, and what
+was in force stays.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Load = Callable[[Mapping[str, str]], Settings]
 
 
 def reload_if_changed(settings: Settings, env: Mapping[str, str], read: Load = load) -> Settings | None:
-    """The new settings when a file that was looked for has changed, came or went; None when not. Raises UserError when one is broken."""
+    """The new settings when a file that was looked for has changed, came or went; None when not. Raises
+    UserError when one is broken."""
     if all(stamp(file.path) == file for file in settings.files):
         return None
     return read(env)
@@ -51,7 +53,8 @@ class Follower:
 
 
 def _in_the_same_place(new: Settings, old: Settings) -> Settings:
-    """The new settings with the runs where they are: what is on the screen should not vanish from under it."""
+    """The new settings with the runs where they are: what is on the screen should not vanish from under
+    it."""
     if new.runs_root == old.runs_root:
         return new
     return replace(

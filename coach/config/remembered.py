@@ -1,7 +1,7 @@
 """remembered.toml: what a launch was answered with once, so that the next one need not ask.
 
-coach writes this file, one table per cluster, because an account of one cluster means nothing on another. It stands above the user's
-own file: it was said later, and to the cluster itself.
+coach writes this file, one table per cluster, because an account of one cluster means nothing on another. It
+stands above the user's own file: it was said later, and to the cluster itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def can_be_remembered(key: str) -> bool:
 
 
 def read_remembered(path: Path) -> tuple[Remembered, tuple[str, ...]]:
-    """All that was remembered, and what is wrong in the file. A file that was spoilt is not worth stopping for."""
+    """All that was remembered, and what is wrong in the file. A file that was spoilt is not worth stopping
+    for."""
     try:
         said = read_text(path)
         tables = parse_toml(path, said) if said is not None else {}

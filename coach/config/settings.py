@@ -1,7 +1,7 @@
 """The values that settings are made of.
 
-Passed on to everything that can be set, so that nothing below reads an environment variable or a file; kept apart from the reading,
-so that a test builds one by hand.
+Passed on to everything that can be set, so that nothing below reads an environment variable or a file; kept
+apart from the reading, so that a test builds one by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ DEFAULT_NODES_INTERVAL_S = 60.0
 DEFAULT_IDLE_MINUTES = 60.0
 DEFAULT_SLURM_TIMEOUT_S = 12.0
 MESSAGE_SLACK_S = 2.0
-"""Slurm's clients say why they failed when MessageTimeout is over; they are given this much more to say it."""
+"""Slurm's clients say why they failed when MessageTimeout is over; they are given this much more to say
+it."""
 DEFAULT_SBATCH_TIMEOUT_S = 60.0
 DEFAULT_CLUSTER = "default"
 """What a cluster is called that does not say its name."""
@@ -98,13 +99,17 @@ class Settings:
     """Where real data sets lie (the directory that holds cifar-10-batches-py). Key `data_dir`."""
     launch: LaunchDefaults = field(default_factory=LaunchDefaults)
     jobs_interval_s: float = DEFAULT_JOBS_INTERVAL_S
-    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the controller is slow, or nobody looks."""
+    """Seconds between two looks at the queue. Key `poll.jobs_interval_s`; the pace slows by itself when the
+    controller is slow, or nobody looks."""
     least_jobs_interval_s: float = 0.0
-    """The site's least of it, which a job that has just come does not shorten either. Key `poll.min_jobs_interval_s` of the site's file."""
+    """The site's least of it, which a job that has just come does not shorten either. Key
+    `poll.min_jobs_interval_s` of the site's file."""
     nodes_interval_s: float = DEFAULT_NODES_INTERVAL_S
-    """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key `poll.nodes_interval_s`."""
+    """Seconds between two looks at nodes, partitions and everybody's jobs, 60 at least on Slurm. Key
+    `poll.nodes_interval_s`."""
     idle_minutes: float = DEFAULT_IDLE_MINUTES
-    """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key `poll.idle_minutes`."""
+    """After so many minutes without a key, the screens ask nothing any more until somebody presses one. Key
+    `poll.idle_minutes`."""
     slurm_timeout_s: float = DEFAULT_SLURM_TIMEOUT_S
     """Seconds that an answer of Slurm's may take.
 
@@ -116,7 +121,8 @@ class Settings:
     Key `slurm.sbatch_timeout_s`.
     """
     is_ssh_allowed: bool = False
-    """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key `telemetry.ssh`."""
+    """True: where no step can run beside a job's own, `coach attach` may go to its nodes by ssh. Key
+    `telemetry.ssh`."""
     muted_rules: frozenset[str] = frozenset()
     """Codes of rules that never fire. Key `rules.mute`."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=_nothing)
@@ -124,7 +130,8 @@ class Settings:
     environments: Mapping[str, Environment] = field(default_factory=_nothing)
     """Training environments by name. Tables [environments.NAME]."""
     scratch_cache_dir: Path | None = None
-    """Where jobs keep the caches of torch, Triton and Hugging Face, off home; None: where those put them. Key `scratch_cache_dir`."""
+    """Where jobs keep the caches of torch, Triton and Hugging Face, off home; None: where those put them. Key
+    `scratch_cache_dir`."""
     limits: Limits = field(default_factory=Limits)
     advice: Mapping[str, Advice] = field(default_factory=_nothing)
     """Rule code → the site's advice. Tables [advice.CODE]."""
@@ -135,13 +142,15 @@ class Settings:
     recipe_paths: tuple[Path, ...] = ()
     """Recipes of the user's own: files, folders, or folders of such folders. Key `recipes`."""
     recipe_keys: Mapping[str, str] = field(default_factory=_nothing)
-    """Key on the screens, 6 to 9 → the name or path of the recipe that it launches. Keys `keys.6` to `keys.9`."""
+    """Key on the screens, 6 to 9 → the name or path of the recipe that it launches. Keys `keys.6` to
+    `keys.9`."""
     is_readonly: bool = False
     """True removes every action that changes something. Key `readonly`."""
     origins: Mapping[str, str] = field(default_factory=_nothing)
     """Dotted key → where its value came from: `FILE:LINE` or an environment variable; absent for defaults."""
     notes: tuple[str, ...] = ()
-    """What was said and does not count, one line each: a key that the site locked, a path whose variable is not set."""
+    """What was said and does not count, one line each: a key that the site locked, a path whose variable is
+    not set."""
     cluster: str = DEFAULT_CLUSTER
     """Name of the cluster, by which answers are remembered."""
     runs_root_candidates: tuple[tuple[Path, str], ...] = ()

@@ -1,1 +1,2 @@
-"""One launch: recipe, environment, checks, plan, script, and the only doors to sbatch, scancel and scontrol."""
+"""One launch: recipe, environment, checks, plan, script, and the only doors to sbatch, scancel and
+scontrol."""

@@ -1,7 +1,8 @@
 """The lines of a batch script that get at the training environment, per kind. Pure.
 
-An environment that is half there trains with the wrong torch, or none: every step that can fail ends the job with one line that says
-what is missing (`stop`, which the script defines). Nothing is evaluated; whatever a person wrote stays inside its quotes.
+An environment that is half there trains with the wrong torch, or none: every step that can fail ends the job
+with one line that says what is missing (`stop`, which the script defines). Nothing is evaluated; whatever a
+person wrote stays inside its quotes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ source "$("$CONDA" info --base)/etc/profile.d/conda.sh\""""
 
 
 def activation_lines(environment: Environment, setup: Sequence[str], python: str) -> list[str]:
-    """From the job's shell to one in which `$PYTHON` is the environment's interpreter. `setup` are the launch's own lines."""
+    """From the job's shell to one in which `$PYTHON` is the environment's interpreter. `setup` are the
+    launch's own lines."""
     lines = _activation(environment)
     setup = (*environment.setup, *setup)
     if setup:
@@ -82,7 +84,10 @@ def container_lines(
     binds = [*outermost(mounts), *environment.binds]
     exports = ["PYTHONNOUSERSITE", *exported_names(variables)]
     lines = [
-        "# Beside the image the training sees runs and code, data and cache, and what was asked for. A cache may be new.",
+        (
+            "# Beside the image the training sees runs and code, data and cache, and what was asked for. A "
+            "cache may be new."
+        ),
         f"mkdir -p {quote(cache_dir)}",
     ]
     if environment.kind is EnvironmentKind.PYXIS:
@@ -105,7 +110,10 @@ def recording_lines(environment: Environment) -> list[str]:
     if environment.kind is not EnvironmentKind.PYXIS:
         return []
     return [
-        "# A cancelled job starts no more steps, so no more containers: the node's own Python notes the end, if it is new enough.",
+        (
+            "# A cancelled job starts no more steps, so no more containers: the node's own Python notes the "
+            "end, if it is new enough."
+        ),
         "RECORD=(python3)",
         "if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2> /dev/null; then",
         '  RECORD=(srun --overlap --nodes=1 --ntasks=1 "${INSIDE[@]}" "$PYTHON")',
@@ -121,7 +129,8 @@ def recording_words(environment: Environment) -> str:
 
 
 def exported_names(lines: Iterable[str]) -> list[str]:
-    """The variables that lines of a script export, for those `export` lines that a shell would split into NAME=VALUE words."""
+    """The variables that lines of a script export, for those `export` lines that a shell would split into
+    NAME=VALUE words."""
     words = [word for line in lines if line.startswith("export ") for word in split(line)[1:]]
     return list(dict.fromkeys(match[1] for word in words if (match := _VARIABLE.match(word))))
 
@@ -180,7 +189,10 @@ def _image(environment: Environment) -> list[str]:
             "# Singularity is Apptainer under its older name.",
             "CONTAINER=apptainer",
             "if ! type -P apptainer > /dev/null; then CONTAINER=singularity; fi",
-            'if ! type -P "$CONTAINER" > /dev/null; then stop module_not_found "no apptainer on the PATH"; fi',
+            (
+                'if ! type -P "$CONTAINER" > /dev/null; then stop module_not_found "no apptainer on the '
+                'PATH"; fi'
+            ),
         ]
     if image.startswith("/"):
         lines += ['if [[ ! -e $IMAGE ]]; then stop file_not_found "$IMAGE: no such image"; fi']
@@ -225,14 +237,16 @@ def _check_mount(path: str) -> None:
         )
 
 
-# Home is small, backed up, and slow from two hundred ranks at once, and libraries write there unless they are told. Only
-# variables that name one library's cache are set. XDG_CACHE_HOME is not: it would also move the caches of programs that this
-# job does not know. Nor is PIP_CACHE_DIR: a job installs nothing.
+# Home is small, backed up, and slow from two hundred ranks at once, and libraries write there unless they are
+# told. Only variables that name one library's cache are set. XDG_CACHE_HOME is not: it would also move the
+# caches of programs that this job does not know. Nor is PIP_CACHE_DIR: a job installs nothing.
 
 CACHES = {
-    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",  # torch.compile's programs; /tmp otherwise, and compiled anew by every job
+    # torch.compile's programs; /tmp otherwise, and compiled anew by every job
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
     "TRITON_CACHE_DIR": "triton",  # Triton's kernels; ~/.triton otherwise
-    "TORCH_EXTENSIONS_DIR": "torch_extensions",  # operators that DeepSpeed and others build; ~/.cache otherwise
+    # operators that DeepSpeed and others build; ~/.cache otherwise
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
     "CUDA_CACHE_PATH": "cuda",  # what the driver compiles; ~/.nv otherwise
     "TORCH_HOME": "torch",  # weights from torch.hub and torchvision
     "HF_HOME": "huggingface",  # models and data sets from the hub

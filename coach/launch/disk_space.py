@@ -1,7 +1,8 @@
-"""Whether what a run writes has room where it is written: said in the plan, refused only where nothing at all could start. Pure.
+"""Whether what a run writes has room where it is written: said in the plan, refused only where nothing at all
+could start. Pure.
 
-A run that ends after hours with "No space left on device" could have been told before. What it needs is an estimate, so it is never a
-reason to refuse; a place where not even logs fit is.
+A run that ends after hours with "No space left on device" could have been told before. What it needs is an
+estimate, so it is never a reason to refuse; a place where not even logs fit is.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Room:
 
 
 def checkpoint_bytes(parameters: Mapping[str, Any]) -> int | None:
-    """All checkpoints that a run has at once. Known for the recipes that train the workshop's model, which has a `width`."""
+    """All checkpoints that a run has at once. Known for the recipes that train the workshop's model, which
+    has a `width`."""
     width = parameters.get("width")
     if not isinstance(width, int) or width <= 0:
         return None

@@ -1,6 +1,8 @@
-"""The table [drill] of a recipe, checked key by key: what is planted, what the learner may answer, and the twin without the fault.
+"""The table [drill] of a recipe, checked key by key: what is planted, what the learner may answer, and the
+twin without the fault.
 
-Apart from recipe_file.py, because a recipe is for everybody to read and this table is what nobody may see before the answer.
+Apart from recipe_file.py, because a recipe is for everybody to read and this table is what nobody may see
+before the answer.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _OPTIONS: Mapping[str, tuple[str, type, str]] = {
     "env": ("env", dict, "a table of variables"),
     "sbatch": ("sbatch", dict, "a table of options"),
 }
-"""Option → field of `LaunchRequest`, type, what is wanted. Called like the field, but for `time`, which is written as Slurm does."""
+"""Option → field of `LaunchRequest`, type, what is wanted. Called like the field, but for `time`, which is
+written as Slurm does."""
 
 
 def read_drill(

@@ -1,7 +1,7 @@
 """The end of a batch script: signals before it, the requeue, and the note of how the run ended. Pure.
 
-Apart from what starts the training, because here alone the shell itself has to stay in charge: it outlives the training, and it is what
-Slurm and the local supervisor signal.
+Apart from what starts the training, because here alone the shell itself has to stay in charge: it outlives
+the training, and it is what Slurm and the local supervisor signal.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from coach.launch.activation import recording_lines, recording_words
 from coach.model.launching.launch import Plan
 
 _SECONDS_OF_GRACE = 30
-"""A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the script's."""
+"""A job that is ended so close to its limit was ended by the limit: Slurm's clock starts before the
+script's."""
 
 _NEWEST_CHECKPOINT = (
-    "# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the names sort by step.",
+    (
+        "# The newest checkpoint, a file or a folder; one is complete as soon as it is visible, and the "
+        "names sort by step."
+    ),
     "newest_checkpoint() {",
     "  local newest='' file",
     '  for file in "$RUN_DIR"/checkpoints/step-*; do',
@@ -27,14 +31,18 @@ _NEWEST_CHECKPOINT = (
 
 
 def signal_lines(plan: Plan) -> list[str]:
-    """Before the training: what the shell does when it is signalled, so that the training gets to write a checkpoint."""
+    """Before the training: what the shell does when it is signalled, so that the training gets to write a
+    checkpoint."""
     is_slurm, has_signal = plan.backend == "slurm", plan.resources.signal is not None
     usr1 = 'scancel --signal=USR1 "$SLURM_JOB_ID.0" || true' if is_slurm else 'kill -USR1 "$TRAINING" || true'
     term = "" if is_slurm else '; kill -TERM "$TRAINING" || true'
     lines = _NEWEST_CHECKPOINT if is_slurm and has_signal else ()
     return [
         *lines,
-        "# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from outside.",
+        (
+            "# Signals come to this shell: USR1 when the time limit is near, TERM when the job is ended from "
+            "outside."
+        ),
         "TRAINING='' SIGNALLED=0 TERMINATED=0 INTERRUPTED=0",
         *([f"trap 'SIGNALLED=1 INTERRUPTED=1; {usr1}' USR1"] if has_signal else []),
         f"trap 'TERMINATED=1 INTERRUPTED=1{term}' TERM",
@@ -43,7 +51,8 @@ def signal_lines(plan: Plan) -> list[str]:
 
 
 def ending_lines(plan: Plan) -> list[str]:
-    """After the training: back into the queue if it was signalled before its limit, else the note of how it ended."""
+    """After the training: back into the queue if it was signalled before its limit, else the note of how it
+    ended."""
     lines = recording_lines(plan.environment)
     if plan.backend != "slurm":
         return lines + _local_ending(plan)
@@ -76,7 +85,10 @@ def _ending(plan: Plan) -> list[str]:
 
 def _local_ending(plan: Plan) -> list[str]:
     return [
-        "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the script says so.",
+        (
+            "# The supervisor knows best how it ended. Without one, started by hand or outliving it, the "
+            "script says so."
+        ),
         'if ! kill -0 "${COACH_SUPERVISOR_PID:-none}" 2> /dev/null; then',
         "  STATE=COMPLETED",
         "  if ((STATUS)); then STATE=FAILED; fi",
@@ -88,4 +100,7 @@ def _local_ending(plan: Plan) -> list[str]:
 
 def _ended(plan: Plan) -> str:
     python = recording_words(plan.environment)
-    return f'{python} "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || true'
+    return (
+        f'{python} "$CODE/coach/node" ended --run-dir "$RUN_DIR" --exit-code "$STATUS" --state "$STATE" || '
+        "true"
+    )

@@ -1,7 +1,9 @@
-"""What can be known of a training environment and its modules here, on the login node, before a job waits hours to find it broken.
+"""What can be known of a training environment and its modules here, on the login node, before a job waits
+hours to find it broken.
 
-Files are read rather than programs started: importing torch takes seconds and gigabytes on a machine that others share. What cannot be
-known from here (a module's content, an image's) is not guessed: the job looks in its first seconds.
+Files are read rather than programs started: importing torch takes seconds and gigabytes on a machine that
+others share. What cannot be known from here (a module's content, an image's) is not guessed: the job looks in
+its first seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ def check_environment(
     env: Mapping[str, str] | None = None,
     io: Io | None = None,
 ) -> EnvironmentCheck:
-    """Whether its paths are there, and its torch. `python` is the interpreter when it is known; `io` may start it, if files do not tell."""
+    """Whether its paths are there, and its torch. `python` is the interpreter when it is known; `io` may
+    start it, if files do not tell."""
     check = _of_kind(environment, python, env or {}, io)
     if environment.torch is not None and check.problem is None and check.torch is None:
         return EnvironmentCheck(torch=environment.torch)
@@ -74,7 +77,8 @@ def torch_notes(
 
 
 def read_torch_version(prefix: Path) -> str | None:
-    """The version of torch installed below a prefix (a venv, a conda environment), read from its files; None when none is found."""
+    """The version of torch installed below a prefix (a venv, a conda environment), read from its files; None
+    when none is found."""
     for folder in package_folders(prefix):
         try:
             text = (folder / "torch" / "version.py").read_text(encoding="utf-8", errors="replace")
@@ -88,7 +92,8 @@ def read_torch_version(prefix: Path) -> str | None:
 
 
 def prefix_of(environment: Environment, python: str | None, env: Mapping[str, str]) -> Path | None:
-    """The folder of the environment whose files can be read here; None for modules, images, and a Python that is only a name."""
+    """The folder of the environment whose files can be read here; None for modules, images, and a Python that
+    is only a name."""
     match environment.kind:
         case EnvironmentKind.CONDA if "/" not in (environment.path or ""):
             return _conda_prefix(environment.path or "", env)
@@ -167,7 +172,8 @@ def _of_python(environment: Environment, python: str, io: Io | None) -> Environm
 
 
 def package_folders(prefix: Path, depth: int = 0) -> Iterator[Path]:
-    """Where the Python of this prefix finds packages: its own folders, those of its .pth files, its base's if it may see them."""
+    """Where the Python of this prefix finds packages: its own folders, those of its .pth files, its base's if
+    it may see them."""
     own = [
         folder
         for pattern in (
@@ -224,14 +230,19 @@ def _is_short(torch: str, recipe: Recipe) -> bool:
     return recipe.torch is not None and satisfies(torch, recipe.torch) is False
 
 
-# Modules that a recipe needs beside torch. Nothing is imported: that would run a site's code on the login node. Where the files
-# do not tell (modules, images, a setup that may bring anything) nothing is said, and the trainer itself ends with the same reason.
+# Modules that a recipe needs beside torch. Nothing is imported: that would run a site's code on the login
+# node. Where the files do not tell (modules, images, a setup that may bring anything) nothing is said, and
+# the trainer itself ends with the same reason.
 
 _HOW: Mapping[str, str] = MappingProxyType(
     {
-        "horovod": "Horovod's last release, 0.28.1 of 2023, does not build against torch 2.1 and newer unless it is patched; recipe ddp does the same",
+        "horovod": (
+            "Horovod's last release, 0.28.1 of 2023, does not build against torch 2.1 and newer unless it is "
+            "patched; recipe ddp does the same"
+        ),
         "mpi4py": "install mpi4py, and an MPI where the site has none: pip install mpi4py mpich",
-        "nvidia.dali": "DALI is the package nvidia-dali-cuda120 or nvidia-dali-cuda130, whichever fits the driver;"
+        "nvidia.dali": "DALI is the package nvidia-dali-cuda120 or nvidia-dali-cuda130, whichever fits the "
+        "driver;"
         " recipe gpu_data is faster where the data fit into the GPU's memory",
         "pytorch_lightning": "install it: pip install pytorch-lightning",
     }
@@ -254,7 +265,8 @@ def check_modules(
 def missing_modules(
     modules: Sequence[str], environment: Environment, python: str, env: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Those that are not there. Only an environment whose torch is found by its files is known well enough to say so."""
+    """Those that are not there. Only an environment whose torch is found by its files is known well enough to
+    say so."""
     prefix = prefix_of(environment, python, env or {}) if modules else None
     if prefix is None or environment.setup or "PYTHONPATH" in environment.variables:
         return ()

@@ -1,7 +1,8 @@
-"""Which environment trains, and which Python in it: recipe, then site and user, then `--env`, then `--python` for the interpreter.
+"""Which environment trains, and which Python in it: recipe, then site and user, then `--env`, then `--python`
+for the interpreter.
 
-A login node's coach has no torch, and the environment that has it may exist only in the job, or inside an image. So what can be known
-here is refused here, and the rest is left to the job.
+A login node's coach has no torch, and the environment that has it may exist only in the job, or inside an
+image. So what can be known here is refused here, and the rest is left to the job.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ def choose_environment(
     env: Mapping[str, str],
     directory: str,
 ) -> tuple[Environment, str | None]:
-    """The environment of a launch, its paths absolute, and the words by which a relaunch asks for it from anywhere.
+    """The environment of a launch, its paths absolute, and the words by which a relaunch asks for it from
+    anywhere.
 
-    `said` is a name of `known`, or KIND=VALUE with paths below `directory`; without it the recipe's own counts. Raises UserError.
+    `said` is a name of `known`, or KIND=VALUE with paths below `directory`; without it the recipe's own
+    counts. Raises UserError.
     """
     if said is None:
         return with_absolute_paths(recipe.environment or Environment(), directory, env), None
@@ -64,7 +67,8 @@ def describe(environment: Environment, python: str) -> str:
 def choose_python(
     said: str | None, environment: Environment, backend: str, env: Mapping[str, str]
 ) -> tuple[str, str | None]:
-    """The interpreter, a path or a name on the job's PATH, and a note when nobody named it. Raises UserError for one that is not there."""
+    """The interpreter, a path or a name on the job's PATH, and a note when nobody named it. Raises UserError
+    for one that is not there."""
     kind = environment.kind
     if kind is EnvironmentKind.PYXIS and backend == "local":
         raise UserError(
@@ -89,11 +93,17 @@ def _next_to_coach(backend: str) -> tuple[str, str | None]:
     if backend == "local":
         raise UserError(
             f"torch is not installed beside coach ({sys.executable})",
-            "name the training environment with --env, or its interpreter with --python; or do so in config.toml",
+            (
+                "name the training environment with --env, or its interpreter with --python; or do so in "
+                "config.toml"
+            ),
         )
     return (
         "python3",
-        "torch is not installed beside coach: the job uses the python3 that it finds; --env or --python names another",
+        (
+            "torch is not installed beside coach: the job uses the python3 that it finds; --env or --python "
+            "names another"
+        ),
     )
 
 

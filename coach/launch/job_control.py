@@ -1,6 +1,7 @@
 """The only place that changes a job of Slurm's: scancel, and scontrol's hold, release, requeue and update.
 
-Kept apart and protected by a contract, as `launch.submit` is. What Slurm refuses it says job by job, and goes on with the others.
+Kept apart and protected by a contract, as `launch.submit` is. What Slurm refuses it says job by job, and goes
+on with the others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def action_command(verb: Verb, job_ids: Sequence[str], time_limit_s: int | None 
 
 
 def shell_command(job_id: str, shell: str) -> tuple[str, ...]:
-    """The exact command that opens a shell beside a job's own steps; `job_id` is a number, srun takes no other."""
+    """The exact command that opens a shell beside a job's own steps; `job_id` is a number, srun takes no
+    other."""
     if not job_id.isdecimal():
         raise UserError(f"{job_id!r} is not the number of a job")
     return ("srun", f"--jobid={job_id}", "--overlap", "--pty", shell)
@@ -46,7 +48,8 @@ def shell_command(job_id: str, shell: str) -> tuple[str, ...]:
 def act(
     argv: Sequence[str], job_ids: Sequence[str], env: Mapping[str, str], timeout_s: float
 ) -> tuple[LeftOut, ...]:
-    """Do it; what was refused, in Slurm's words. Raises UserError when all of it was refused at once, or nothing answered."""
+    """Do it; what was refused, in Slurm's words. Raises UserError when all of it was refused at once, or
+    nothing answered."""
     returncode, _, lines = run_client(argv, env, timeout_s)
     refused = refusals(lines)
     if returncode != 0 and not refused:
@@ -88,4 +91,5 @@ def attach(argv: Sequence[str], env: Mapping[str, str]) -> int:
 
 
 def _wait_on(number: int, frame: object) -> None:
-    """Ctrl+C is for the command. Ignored here, it would be ignored there too: that is inherited, and a handler is not."""
+    """Ctrl+C is for the command. Ignored here, it would be ignored there too: that is inherited, and a
+    handler is not."""

@@ -1,7 +1,7 @@
 """Holds a launch against the most that the site allows, and a fix against what its target has.
 
-Slurm has limits of its own; these are for a site that wants a launch refused at once and in words, where Slurm would keep it pending
-with a reason that nobody reads.
+Slurm has limits of its own; these are for a site that wants a launch refused at once and in words, where
+Slurm would keep it pending with a reason that nobody reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ OVERDUE_S = 3600.0
 
 
 def num_alive(known: Iterable[Run], now_s: float, without: str | None = None) -> int:
-    """Runs that wait or run, by what their directories say. `without` is the id of a run that does not count: the parent of a fix."""
+    """Runs that wait or run, by what their directories say. `without` is the id of a run that does not count:
+    the parent of a fix."""
     return sum(run.run_id != without and _is_alive(run, now_s) for run in known)
 
 
@@ -37,7 +38,8 @@ def _is_alive(run: Run, now_s: float) -> bool:
 def check_limits(
     resources: Resources, num_alive_runs: int, limits: Limits, origins: Mapping[str, str] | None = None
 ) -> None:
-    """Raise UserError for the first limit that the launch would pass. `origins` says where the site set them."""
+    """Raise UserError for the first limit that the launch would pass. `origins` says where the site set
+    them."""
     places = origins or {}
     num_gpus = resources.num_nodes * resources.gpus_per_node
     if limits.max_gpus is not None and num_gpus > limits.max_gpus:
@@ -82,26 +84,29 @@ def _refusal(asked: str, allowed: str, place: str | None, hint: str) -> UserErro
     return UserError(f"{asked}: the site allows {allowed}{f' ({place})' if place else ''}", hint)
 
 
-# What a fix may ask for. A person who asks for too much is told, and asks again. A fix only knows what was measured to be
-# needed, so it gets all there is, with a warning that this may not be enough.
+# What a fix may ask for. A person who asks for too much is told, and asks again. A fix only knows what was
+# measured to be needed, so it gets all there is, with a warning that this may not be enough.
 
 
 def within(
     request: LaunchRequest, limit_s: int | None, memory_mib: int | None, target: str, warnings: list[str]
 ) -> LaunchRequest:
-    """The request with the time and the memory per node that its fix asks for, as far as the target has them."""
+    """The request with the time and the memory per node that its fix asks for, as far as the target has
+    them."""
     changes = request.fix.changes if request.fix is not None else {}
     asked_s, asked_mem = request.time_limit_s, request.mem
     if "time" in changes and limit_s is not None and asked_s is not None and asked_s > limit_s:
         warnings.append(
-            f"time limit {format_time(limit_s)}, the most that {target} allows: the fix asks for {format_time(asked_s)},"
+            f"time limit {format_time(limit_s)}, the most that {target} allows: the fix asks for "
+            f"{format_time(asked_s)},"
             " so the run has to go on in a next job"
         )
         request = replace(request, time_limit_s=limit_s)
     wanted_mib = parse_mem_mib(asked_mem, "mem") if "mem" in changes and asked_mem is not None else 0
     if memory_mib is not None and wanted_mib > memory_mib:
         warnings.append(
-            f"{memory_mib} MiB per node, all that {target} has: the fix asks for {asked_mem}, so use less as well"
+            f"{memory_mib} MiB per node, all that {target} has: the fix asks for {asked_mem}, so use "
+            "less as well"
         )
         request = replace(request, mem=f"{memory_mib}M")
     return request

@@ -1,7 +1,8 @@
 """The local backend: a small supervisor runs the script, detached, and enforces what a scheduler would.
 
-It is a process of its own, so that a run goes on when coach ends; it meets coach only in the run directory. All that the run starts
-stays below it (it adopts orphans), so that limits, cancel and the end reach every process.
+It is a process of its own, so that a run goes on when coach ends; it meets coach only in the run directory.
+All that the run starts stays below it (it adopts orphans), so that limits, cancel and the end reach every
+process.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from coach.sources.runs.local_process import find_process, identify, is_to_be_wa
 
 
 def start(run_dir: Path, env: Mapping[str, str], after: Path | None = None) -> None:
-    """Start the supervisor of a run whose run.json and job.sh are written; `after` is a run whose end it waits for."""
+    """Start the supervisor of a run whose run.json and job.sh are written; `after` is a run whose end it
+    waits for."""
     paths = runs.RunPaths(run_dir)
     argv = [sys.executable, "-m", "coach.launch.local", str(run_dir)]
     argv += ["--after", str(after)] if after else []

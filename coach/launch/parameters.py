@@ -1,7 +1,7 @@
 """The parameters of a recipe: their types, hard limits and usual ranges.
 
-A hard limit is refused, an unusual value is one line of warning: what is merely strange must stay possible, because a learner who
-may not break a run learns less.
+A hard limit is refused, an unusual value is one line of warning: what is merely strange must stay possible,
+because a learner who may not break a run learns less.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ def data_dir() -> Path:
 def find_recipes(
     data: Path | None = None, more: Iterable[Path] = ()
 ) -> tuple[tuple[Recipe, ...], tuple[UserError, ...]]:
-    """All recipes by name, and what is wrong with those that cannot be read. `more` are a user's files and folders."""
+    """All recipes by name, and what is wrong with those that cannot be read. `more` are a user's files and
+    folders."""
     problems: list[UserError] = []
     paths = _paths(data or data_dir())
     for place in more:
@@ -53,7 +54,8 @@ def find_drills(data: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[Use
 
 
 def get_recipe(name_or_path: str, data: Path | None = None) -> Recipe:
-    """The recipe or drill of this name, or the one in this file or folder. Raises UserError with the nearest names."""
+    """The recipe or drill of this name, or the one in this file or folder. Raises UserError with the nearest
+    names."""
     by_name = {path.stem: path for path in _paths(data or data_dir())}
     known = by_name | {path.stem: path for path in _drill_paths(data or data_dir())}
     if name_or_path in known:

@@ -1,7 +1,7 @@
 """One recipe's TOML, checked key by key and read into frozen values.
 
-A recipe is data, so that a newcomer adds one without touching code; therefore every mistake in it is refused with file, line, key,
-what is wrong and what would be right.
+A recipe is data, so that a newcomer adds one without touching code; therefore every mistake in it is refused
+with file, line, key, what is wrong and what would be right.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to launch. `devices` is `single` (one rank), `multiple` (a rank for each device) or `one process` (one rank for all devices of a node); `key` launches it from any screen."""
+    """What to launch. `devices` is `single` (one rank), `multiple` (a rank for each device) or `one process`
+    (one rank for all devices of a node); `key` launches it from any screen."""
 
     name: str
     title: str
@@ -252,7 +253,8 @@ class _Reader(TableReader):
     def _declared(self, trainer: str, beside: Path, trainers: Path) -> Mapping[str, Any]:
         """The parameters that a trainer declares: the one beside its recipe, else coach's of the same name.
 
-        A user may put a script that declares nothing in the place of a copied trainer: it gets the same options.
+        A user may put a script that declares nothing in the place of a copied trainer: it gets the same
+        options.
         """
         paths = [place / trainer for place in (beside, trainers) if (place / trainer).is_file()]
         if not paths:

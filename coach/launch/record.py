@@ -1,6 +1,7 @@
 """run.json as it is when a run is planned: the record by which everybody knows the run afterwards. Pure.
 
-The batch script carries it too, so that a script which was printed by --dry-run and submitted by hand makes the same run.
+The batch script carries it too, so that a script which was printed by --dry-run and submitted by hand makes
+the same run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What a refused sbatch is about: Slurm's own words whole, the field of the launch to set, and what there is to choose from. Pure.
+"""What a refused sbatch is about: Slurm's own words whole, the field of the launch to set, and what there is
+to choose from. Pure.
 
-A site refuses in words of its own (job_submit.lua prints whatever its author wrote) above one of Slurm's standard sentences. Nobody
-can know them all, so the words are always shown; this module only reads which option they name, to lead the user to it.
+A site refuses in words of its own (job_submit.lua prints whatever its author wrote) above one of Slurm's
+standard sentences. Nobody can know them all, so the words are always shown; this module only reads which
+option they name, to lead the user to it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Choice:
 
 
 class Refused(UserError):
-    """Slurm did not take a job. `lines` are its words; `field` is the field of the request to set, None when nobody can tell."""
+    """Slurm did not take a job. `lines` are its words; `field` is the field of the request to set, None when
+    nobody can tell."""
 
     def __init__(
         self,
@@ -56,7 +59,8 @@ class Refused(UserError):
 
 
 def is_unanswered(lines: Sequence[str]) -> bool:
-    """Whether the controller may have taken the job although sbatch failed: its answer was lost on the way."""
+    """Whether the controller may have taken the job although sbatch failed: its answer was lost on the
+    way."""
     return any(_LOST_ANSWER.search(text) for text in lines)
 
 
@@ -84,7 +88,10 @@ _OPTIONS: Mapping[str, str] = MappingProxyType(
         "cpus_per_task": r"--cpus-per-task\b|(?<!\S)-c\b",
         "num_nodes": r"--nodes\b|(?<!\S)-N\b",
         "partition": r"--partition\b|(?<!\S)-p\b",
-        "sbatch": r"--(?!account|reservation|gres|gpus|qos|time\b|mem|constraint|exclude|cpus-per|nodes|partition)[a-z][a-z-]+",
+        "sbatch": (
+            r"--(?!account|reservation|gres|gpus|qos|time\b|mem|constraint|exclude|cpus-per|nodes"
+            r"|partition)[a-z][a-z-]+"
+        ),
     }
 )
 """Field → how a site's words name its option. An option that is named is what to set."""
@@ -155,7 +162,8 @@ def fields_in_question(lines: Sequence[str], plan: Plan) -> tuple[str, ...]:
 def explain(
     lines: Sequence[str], plan: Plan, names: Sequence[str], known: Mapping[str, Sequence[str]]
 ) -> Refused:
-    """The refusal with the first of the fields to set, and the ways to answer. `known`: field → what Slurm says there is, if asked."""
+    """The refusal with the first of the fields to set, and the ways to answer. `known`: field → what Slurm
+    says there is, if asked."""
     field = next((name for name in names if name not in plan.locked), None)
     if field is None:
         locked = [f"{option_of(name)} is locked by the site: {plan.locked[name]}" for name in names]
@@ -266,7 +274,8 @@ _PLACEHOLDER = re.compile(
 
 
 def _said(field: str, lines: Sequence[str]) -> list[str]:
-    """Values that the words themselves offer: in options spelt out, in lists such as `your accounts: lab, teaching`."""
+    """Values that the words themselves offer: in options spelt out, in lists such as `your accounts: lab,
+    teaching`."""
     own, standard = _apart(lines)
     found: list[str] = []
     for text in standard:

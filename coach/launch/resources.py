@@ -1,7 +1,7 @@
 """From what was asked to what will be asked of the scheduler: nodes, GPUs, ranks, CPUs, time, memory.
 
-Every refusal that can be known before the submission is made here, against what the cluster said of itself: a job that waits two
-hours to fail on its first line is what this boundary exists to prevent.
+Every refusal that can be known before the submission is made here, against what the cluster said of itself: a
+job that waits two hours to fail on its first line is what this boundary exists to prevent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MAX_SIGNAL_LEAD_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is known of the target: a cluster's partitions and nodes, or for `local` one node, this machine."""
+    """What is known of the target: a cluster's partitions and nodes, or for `local` one node, this
+    machine."""
 
     backend: str
     partitions: tuple[Partition, ...]
@@ -121,7 +122,8 @@ _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "excl
 
 
 def _without_foreign_type(request: LaunchRequest, target: _Target, notes: list[str]) -> LaunchRequest:
-    """A type of GPU that the config names holds where the target has it; one that was asked for is refused elsewhere."""
+    """A type of GPU that the config names holds where the target has it; one that was asked for is refused
+    elsewhere."""
     wanted = request.gpu_type
     if wanted is None or "gpu_type" not in request.defaulted or wanted in target.gpu_types:
         return request
@@ -286,7 +288,8 @@ def _gpu_type(
 
 
 def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | None:
-    """CPUs of each GPU where they are asked for in this way. Slurm takes either these or the CPUs of a task."""
+    """CPUs of each GPU where they are asked for in this way. Slurm takes either these or the CPUs of a
+    task."""
     asked = _at_least("--cpus-per-gpu", request.cpus_per_gpu, 1)
     if asked is None:
         return None
@@ -322,7 +325,8 @@ def _cpus(
     if cpus_per_gpu is not None:
         if most is not None and cpus_per_gpu * gpus > most:
             raise UserError(
-                f"--cpus-per-gpu {cpus_per_gpu}: {cpus_per_gpu * gpus} for {gpus} GPUs; {target.name} has {most} CPUs per node"
+                f"--cpus-per-gpu {cpus_per_gpu}: {cpus_per_gpu * gpus} for {gpus} GPUs; {target.name} "
+                f"has {most} CPUs per node"
             )
         return cpus_per_gpu * gpus
     asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)

@@ -1,6 +1,7 @@
 """The sbatch that submits a job again, made of what Slurm tells about it. Pure.
 
-A job's script is kept by the controller as it was submitted, but not the options beside it: they are made again of what became of them.
+A job's script is kept by the controller as it was submitted, but not the options beside it: they are made
+again of what became of them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _CPUS = re.compile(r"cpu[:=]\d+")
 
 
 def read_job(text: str) -> Mapping[str, str]:
-    """The facts of `scontrol show job` about one job. The last of each counts: a name, which comes first, may look like any of them.
+    """The facts of `scontrol show job` about one job. The last of each counts: a name, which comes first, may
+    look like any of them.
 
     So may the arguments of a script: lines that hold but one fact are taken whole.
     """
@@ -53,7 +55,8 @@ def read_job(text: str) -> Mapping[str, str]:
 
 
 def resubmit_command(facts: Mapping[str, str], name: str, script: Path) -> tuple[str, ...]:
-    """The exact command: options win over those of the script. Raises UserError for a job without a script, or whose resources it cannot ask for."""
+    """The exact command: options win over those of the script. Raises UserError for a job without a script,
+    or whose resources it cannot ask for."""
     if facts.get("BatchFlag") is None:
         raise UserError(f"job {name}: it has no script: it was not submitted by sbatch")
     options = [f"--job-name={name}"]
@@ -73,7 +76,8 @@ def resubmit_command(facts: Mapping[str, str], name: str, script: Path) -> tuple
 
 
 def script_file(facts: Mapping[str, str]) -> Path | None:
-    """The file that was submitted, as Slurm tells it; None for a script that came through a pipe, or by --wrap."""
+    """The file that was submitted, as Slurm tells it; None for a script that came through a pipe, or by
+    --wrap."""
     command = facts.get("Command", "")
     return Path(command.split()[0]) if command.startswith("/") else None
 
@@ -83,7 +87,8 @@ def _arguments(facts: Mapping[str, str]) -> list[str]:
 
 
 def _gpu_option(name: str, fact: str, option: str, value: str) -> list[str]:
-    """`gres:gpu:a100:2` as the option for GPUs; other resources by --gres, which is per node. Never a job without what it asked for."""
+    """`gres:gpu:a100:2` as the option for GPUs; other resources by --gres, which is per node. Never a job
+    without what it asked for."""
     parts = [part for part in value.split(",") if _CPUS.fullmatch(part) is None]
     gpus = [match for part in parts if (match := _GPUS.fullmatch(part)) is not None]
     if len(gpus) == len(parts):

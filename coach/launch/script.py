@@ -146,7 +146,10 @@ def _gres(resources: Resources, more: str) -> str | None:
 
 def _places(paths: Paths) -> list[str]:
     return [
-        "# The run directory, and trainers and node code as they were at launch: both on the shared file system.",
+        (
+            "# The run directory, and trainers and node code as they were at launch: both on the shared file "
+            "system."
+        ),
         f"RUN_DIR={quote(paths.run_dir)}",
         f"CODE={quote(paths.code_dir)}",
         "",
@@ -158,7 +161,10 @@ def _run_dir(run_id: str, is_slurm: bool) -> list[str]:
         return ['mkdir -p -m 700 "$RUN_DIR"', ""]
     log = f"../{runs.LOGS_FOLDER}/{quote(run_id)}"
     return [
-        "# A node may see the run directory late: looking into its parent makes it ask the file server again.",
+        (
+            "# A node may see the run directory late: looking into its parent makes it ask the file server "
+            "again."
+        ),
         "for _ in {1..20}; do",
         "  if [[ -d $RUN_DIR ]]; then break; fi",
         '  ls -- "${RUN_DIR%/*}" > /dev/null 2>&1 || true',
@@ -208,7 +214,10 @@ def _stop() -> list[str]:
         "  {",
         f'    echo "{{\\"schema\\": 1, \\"state\\": \\"FAILED\\", \\"exit_code\\": {STOP_STATUS}, '
         '\\"ended_time_s\\": $(date +%s),"',
-        '    echo " \\"refused\\": {\\"cause\\": \\"$cause\\", \\"text\\": \\"$text\\", \\"node\\": \\"$node\\"}}"',
+        (
+            '    echo " \\"refused\\": {\\"cause\\": \\"$cause\\", \\"text\\": \\"$text\\", \\"node\\": '
+            '\\"$node\\"}}"'
+        ),
         '  } > "$RUN_DIR/exit.json" || true',
         f"  exit {STOP_STATUS}",
         "}",
@@ -226,17 +235,26 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
     lines += [
         "# Compute threads of each rank: more than its share of the CPUs makes every rank slower.",
         f"export OMP_NUM_THREADS={_threads(resources, plan.parameters)}",
-        "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 and newer).",
+        (
+            "# torchrun hands the checkpoint signal on to the ranks, and gives them time to write (torch 2.9 "
+            "and newer)."
+        ),
         "export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=100",
     ]
     if plan.request.max_restarts:
         lines += [
-            "# Ranks that start anew meet in a store of their own: in a shared one they would find the addresses of those that died.",
+            (
+                "# Ranks that start anew meet in a store of their own: in a shared one they would find the "
+                "addresses of those that died."
+            ),
             "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
         ]
     if resources.gpus_per_node:
         lines += [
-            "# NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last collectives behind.",
+            (
+                "# NCCL: a lost peer ends the job instead of hanging it, and a hang leaves its last "
+                "collectives behind."
+            ),
             "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
             "export TORCH_FR_BUFFER_SIZE=2000",
         ]
@@ -258,7 +276,8 @@ def _variables(plan: Plan, paths: Paths, is_slurm: bool) -> list[str]:
 
 
 def _threads(resources: Resources, parameters: Mapping[str, Any]) -> int:
-    """With GPUs the data workers have the CPUs; without, the ranks compute on them, and the workers have little to do."""
+    """With GPUs the data workers have the CPUs; without, the ranks compute on them, and the workers have
+    little to do."""
     threads = resources.cpus_per_task // resources.nproc_per_node
     num_workers = parameters.get("num_workers")
     if resources.gpus_per_node and isinstance(num_workers, int):
@@ -286,7 +305,8 @@ def _training(plan: Plan, trainer: str, paths: Paths, is_slurm: bool) -> list[st
         "# The training: coach's node code starts it with the sampler beside it, torchrun starts the ranks."
     ]
     if is_slurm:
-        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they ended.
+        # Without the 0, a site's SLURM_KILL_BAD_EXIT would end the other nodes before they have said how they
+        # ended.
         command.insert(0, " ".join(("srun --kill-on-bad-exit=0 --wait=60", *step_words(plan.environment))))
         comments += ["# When one node has ended, the others have 60 s to end as well and to record how."]
     torchrun = f'"$PYTHON" -m torch.distributed.run --nnodes={resources.num_nodes}'
@@ -339,8 +359,8 @@ def _mounts(plan: Plan, paths: Paths) -> list[str]:
     return places + ([str(PurePosixPath(resume_from).parent)] if resume_from else [])
 
 
-# Several nodes on one machine: an agent for each, with a torchrun and a sampler of its own. A scheduler starts one task on
-# each node by itself; here the batch script does it.
+# Several nodes on one machine: an agent for each, with a torchrun and a sampler of its own. A scheduler
+# starts one task on each node by itself; here the batch script does it.
 
 _PORT = "$((20000 + RANDOM % 10000))"
 

@@ -1,6 +1,7 @@
 """A copy of trainers and node code, named by its content, from which jobs start.
 
-A job may wait for days and run on other machines: it must not matter whether coach was upgraded, moved or removed in between.
+A job may wait for days and run on other machines: it must not matter whether coach was upgraded, moved or
+removed in between.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from coach.launch.recipe import data_dir
 
 
 def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
-    """What belongs into a snapshot: path inside it → file. `own_trainers` is a user's folder in the place of coach's trainers."""
+    """What belongs into a snapshot: path inside it → file. `own_trainers` is a user's folder in the place of
+    coach's trainers."""
     package = Path(coach.__file__).resolve().parent
     files = {"coach/__init__.py": package / "__init__.py", "coach/runs.py": package / "runs.py"}
-    # The sampler's own binding of NVML, because the environment that trains need not have one. It is one file without dependencies.
+    # The sampler's own binding of NVML, because the environment that trains need not have one. It is one file
+    # without dependencies.
     nvml = find_spec("pynvml")
     if nvml is not None and nvml.origin is not None:
         files["pynvml.py"] = Path(nvml.origin)
@@ -38,7 +41,8 @@ def snapshot_files(own_trainers: Path | None = None) -> dict[str, Path]:
 
 
 def _user_files(folder: Path) -> Iterator[Path]:
-    """What a trainer in a user's folder can import or read: scripts and JSON in it, and its packages. Not the data, runs and notes there."""
+    """What a trainer in a user's folder can import or read: scripts and JSON in it, and its packages. Not the
+    data, runs and notes there."""
     for path in folder.iterdir():
         if path.suffix in (".py", ".json"):
             yield path

@@ -1,7 +1,7 @@
 """What may stand in a batch script, read strictly; times and memory are spelt as `model.slurm_spelling` says.
 
-Everything a user or a config may write ends up in a batch script, so what is not recognised is refused here, once, before a plan
-is made of it.
+Everything a user or a config may write ends up in a batch script, so what is not recognised is refused here,
+once, before a plan is made of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The only place that calls sbatch; what changes a job that is there is in `job_control`.
 
-Kept apart and protected by a contract, so that everything that can change a cluster is found in one short file.
+Kept apart and protected by a contract, so that everything that can change a cluster is found in one short
+file.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Accepted:
 
 
 def submit(script: Path, env: Mapping[str, str], timeout_s: float, after_job: str | None = None) -> Accepted:
-    """Submit a script. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was taken."""
+    """Submit a script. Raises Refused with Slurm's own words, NoAnswer when nobody knows whether the job was
+    taken."""
     if after_job is not None and not is_job_id(after_job):
         raise UserError(f"{after_job!r} is not a job id")
     return submit_command(sbatch_command(script, after_job), env, timeout_s)
@@ -68,7 +70,8 @@ def submit_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float
 
 
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What a client gets. sbatch and srun hand it on to the job: inside an allocation that would be the outer job's SLURM_*, which srun obeys."""
+    """What a client gets. sbatch and srun hand it on to the job: inside an allocation that would be the outer
+    job's SLURM_*, which srun obeys."""
     return {
         key: value
         for key, value in scrubbed_environment(env).items()
@@ -79,7 +82,8 @@ def client_environment(env: Mapping[str, str]) -> dict[str, str]:
 def run_client(
     argv: Sequence[str], env: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str, tuple[str, ...]]:
-    """Exit status, what it printed, and the lines that it said on its standard error. Raises NoAnswer, or UserError where there is no client."""
+    """Exit status, what it printed, and the lines that it said on its standard error. Raises NoAnswer, or
+    UserError where there is no client."""
     try:
         done = run_command(argv, client_environment(env), timeout_s)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """One local run from its start to its end: time, memory, cancel, and the state it leaves behind.
 
-What Slurm's controller and its daemon on the node do for a job, in one loop: signal before the time limit, TERM and then KILL at
-it, KILL above the memory limit. The states are Slurm's words.
+What Slurm's controller and its daemon on the node do for a job, in one loop: signal before the time limit,
+TERM and then KILL at it, KILL above the memory limit. The states are Slurm's words.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""One TOML file's keys, taken one by one: a mistake is refused with file, line, key, what is wrong and what would be right.
+"""One TOML file's keys, taken one by one: a mistake is refused with file, line, key, what is wrong and what
+would be right.
 
-What a table may hold is a matter of whoever reads it (recipe_file.py, drill_table.py); how a mistake is told is the same for all.
+What a table may hold is a matter of whoever reads it (recipe_file.py, drill_table.py); how a mistake is told
+is the same for all.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The parameters that a trainer declares, read from its text: what its `parse_arguments` adds, names and changes.
+"""The parameters that a trainer declares, read from its text: what its `parse_arguments` adds, names and
+changes.
 
     parser.add_argument("--tp", type=int, default=2, min=1, help="...")    an option of its own
     parser.add_shared("lr", "epochs")                                      some of SHARED in common/arguments.py
     parser.change("epochs", default=15)                                    what it changes of one
     parser.change_shared("gpt_in_parts")                                   changes of CHANGES in common/arguments.py
 
-A trainer is never imported: it needs torch, and a user's own may do anything. So its values have to be written out, and what is not
-is refused with file and line.
+A trainer is never imported: it needs torch, and a user's own may do anything. So its values have to be
+written out, and what is not is refused with file and line.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ Table = dict[str, Any]
 
 
 class TrainerArguments:
-    """Reads trainers and remembers them: many recipes have the same trainer, and most trainers share one file.
+    """Reads trainers and remembers them: many recipes have the same trainer, and most trainers share one
+    file.
 
     `trainers` is the folder of coach's own. Its common/ stands in for one that is not beside a trainer.
     """

@@ -1,7 +1,8 @@
 """The bounded past of one target: what rules look back on and curves are drawn from.
 
-The one container in the model that grows: it is fed by the monitor in time order and only read by everybody else. Its bounds keep a
-week-long run of eight ranks within some tens of megabytes, and one of 512 GPUs within some hundred.
+The one container in the model that grows: it is fed by the monitor in time order and only read by everybody
+else. Its bounds keep a week-long run of eight ranks within some tens of megabytes, and one of 512 GPUs within
+some hundred.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class CurvePoint:
 
 
 class Curve:
-    """A whole run in at most MAX_CURVE_POINTS points: when full, neighbours are merged and each point then holds twice the steps."""
+    """A whole run in at most MAX_CURVE_POINTS points: when full, neighbours are merged and each point then
+    holds twice the steps."""
 
     def __init__(self) -> None:
         self._points: list[CurvePoint] = []
@@ -133,7 +135,8 @@ class History:
         self._derived: dict[Hashable, Any] = {}
 
     def copy(self) -> History:
-        """The series as they stand, for a reader in another thread. The values in them are frozen and shared."""
+        """The series as they stand, for a reader in another thread. The values in them are frozen and
+        shared."""
         other = History()
         other._steps = {rank: steps.copy() for rank, steps in self._steps.items()}
         other._num_steps = dict(self._num_steps)
@@ -220,7 +223,8 @@ class History:
         return self.derived("ranks", lambda: tuple(sorted(self._steps)))
 
     def steps(self, rank: int) -> Sequence[Step]:
-        """The newest steps of a rank, MAX_STEPS_PER_RANK unless there are very many ranks; empty for an unknown one."""
+        """The newest steps of a rank, MAX_STEPS_PER_RANK unless there are very many ranks; empty for an
+        unknown one."""
         return self._steps.get(rank, ())
 
     def num_steps(self, rank: int) -> int:

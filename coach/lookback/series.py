@@ -1,7 +1,7 @@
 """The past of one device, dense at its end and thinner further back.
 
-What is looked at most is the newest; of what is long past its course is enough. So a series keeps within a bound however long a run lasts,
-and the bound is the smaller the more devices share the memory.
+What is looked at most is the newest; of what is long past its course is enough. So a series keeps within a
+bound however long a run lasts, and the bound is the smaller the more devices share the memory.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ _Sample = TypeVar("_Sample", bound=Timed)
 
 
 class Series(Generic[_Sample]):
-    """The samples of one device, oldest first, and beside them what is looked at often, as columns; NaN where it was not measured.
+    """The samples of one device, oldest first, and beside them what is looked at often, as columns; NaN where
+    it was not measured.
 
-    A large job has 60,000 samples in one window: to gather a field from so many objects takes ten times as long as to cut it out of an array.
+    A large job has 60,000 samples in one window: to gather a field from so many objects takes ten times as
+    long as to cut it out of an array.
     """
 
     __slots__ = ("_columns", "_incomplete", "_seconds_before", "_sums_before", "samples", "seconds", "times")
@@ -36,7 +38,8 @@ class Series(Generic[_Sample]):
         self.samples: list[_Sample] = []
         self.times = array("d")
         self.seconds = array("d")
-        """What each sample stands for: the time to its nearer neighbour, so that a silence counts for nobody; of a lone one 1."""
+        """What each sample stands for: the time to its nearer neighbour, so that a silence counts for nobody;
+        of a lone one 1."""
         self._columns = {name: array("d") for name in columns}
         self._incomplete: set[str] = set()
         self._seconds_before = array("d", [0.0])
@@ -55,7 +58,8 @@ class Series(Generic[_Sample]):
         return pick(values, places)
 
     def total(self, name: str, places: range) -> tuple[float, float]:
-        """Of a complete column: its numbers at these places, each times the seconds that it stands for, and those seconds."""
+        """Of a complete column: its numbers at these places, each times the seconds that it stands for, and
+        those seconds."""
         if not places:
             return 0.0, 0.0
         first, last = places[0], places[-1]

@@ -1,13 +1,15 @@
 """What is told to the user in one line.
 
-One exception type crosses every layer, so that each front end prints the same words: file, key, what is wrong, what would be right.
+One exception type crosses every layer, so that each front end prints the same words: file, key, what is
+wrong, what would be right.
 """
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Bad input or a refused action. Printed as one line, and `hint` as a second; the command exits with `exit_status`."""
+    """Bad input or a refused action. Printed as one line, and `hint` as a second; the command exits with
+    `exit_status`."""
 
     def __init__(self, message: str, hint: str | None = None, exit_status: int = 2) -> None:
         super().__init__(message)

@@ -1,4 +1,5 @@
-"""How much somebody looks at coach, and what it spends on that: values, by which it asks more or less of the cluster and the file server."""
+"""How much somebody looks at coach, and what it spends on that: values, by which it asks more or less of the
+cluster and the file server."""
 
 from __future__ import annotations
 

@@ -113,10 +113,12 @@ Payload = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One answer of one source: a payload, or an error. With neither, all is well and there is nothing to tell: the config's files."""
+    """One answer of one source: a payload, or an error. With neither, all is well and there is nothing to
+    tell: the config's files."""
 
     source: str
-    """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`, `config`."""
+    """Stable name of the source: `jobs`, `nodes`, `partitions`, `runs`, `metrics`, `telemetry`, `log`, `run`,
+    `config`."""
     time_s: float
     """When the answer was complete, epoch seconds."""
     duration_s: float

@@ -36,7 +36,8 @@ class TargetSnapshot:
 
     target: str
     now_s: float | None
-    """Time in the data: for a live target the present, for a finished one its end; None when the data has no times."""
+    """Time in the data: for a live target the present, for a finished one its end; None when the data has no
+    times."""
     job: Job | None = None
     run: Run | None = None
     exit: RunExit | None = None
@@ -50,13 +51,16 @@ class TargetSnapshot:
     checkpoints: tuple[Checkpoint, ...] = ()
     sensor_gaps: tuple[SensorGap, ...] = ()
     across: Across | None = None
-    """What earlier runs say of it; None where nobody has looked yet: they are looked at after it was judged by itself."""
+    """What earlier runs say of it; None where nobody has looked yet: they are looked at after it was judged
+    by itself."""
 
     @property
     def state(self) -> str | None:
-        """The queue's word, as long as it knows the job; then how the job ended, then what the run directory says.
+        """The queue's word, as long as it knows the job; then how the job ended, then what the run directory
+        says.
 
-        A final word in exit.json beats a queue's that is not, unless the job was requeued since: exit.json is removed when it starts.
+        A final word in exit.json beats a queue's that is not, unless the job was requeued since: exit.json is
+        removed when it starts.
         """
         job, exit_ = self.job, self.exit
         if job is not None and is_final(job.state):

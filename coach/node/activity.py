@@ -1,4 +1,5 @@
-"""What the whole node does, the job's part in it or not: CPU, memory, pressure, disks, network, shared memory. From /proc and /sys alone.
+"""What the whole node does, the job's part in it or not: CPU, memory, pressure, disks, network, shared
+memory. From /proc and /sys alone.
 
 A job that is slow because of its neighbours, or of a disk that all share, looks healthy by its own numbers.
 """
@@ -23,7 +24,8 @@ class Activity:
         self._proc = proc
         self._sys = sys
         self._rates = Rates()
-        # Those with a device behind them: partitions, bridges and virtual interfaces would count the same bytes twice.
+        # Those with a device behind them: partitions, bridges and virtual interfaces would count the same
+        # bytes twice.
         self._disks = _with_device(sys / "block")
         self._interfaces = _with_device(sys / "class/net")
         self.gaps: List[Gap] = []
@@ -84,7 +86,8 @@ def parse_cpu(text: str) -> Tuple[Optional[float], Optional[float]]:
 
 
 def parse_pressure(text: str) -> Tuple[Optional[float], Optional[float]]:
-    """(some, full): the share of the last ten seconds in which some, or all, tasks were held up. CPU has no `full` on older kernels."""
+    """(some, full): the share of the last ten seconds in which some, or all, tasks were held up. CPU has no
+    `full` on older kernels."""
     found: Dict[str, float] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition(" avg10=")

@@ -85,7 +85,8 @@ def fit_window(terminal: int, other: int) -> None:
 
 
 def _await_end(control: socket.socket, is_needed: Callable[[], bool]) -> None:
-    """Until the command's end: `coach run` says it; where that was killed, the command itself is looked at."""
+    """Until the command's end: `coach run` says it; where that was killed, the command itself is looked
+    at."""
     command: Optional[Command] = None
     said = b""
     while not said.endswith(ENDED):

@@ -1,6 +1,7 @@
 """The kernel's small files and counters, as every part of the sampler reads them.
 
-Which files exist differs from kernel to kernel, and a process may end between two looks: neither is an error here.
+Which files exist differs from kernel to kernel, and a process may end between two looks: neither is an error
+here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Dict, Hashable, Iterable, Optional, Tuple, Union
 
 
 class Rates:
-    """Remembers each counter's last value. The first sight of a counter, and one that was reset, have no rate."""
+    """Remembers each counter's last value. The first sight of a counter, and one that was reset, have no
+    rate."""
 
     def __init__(self) -> None:
         self._last: Dict[Hashable, Tuple[float, float]] = {}

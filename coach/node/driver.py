@@ -1,7 +1,7 @@
 """The NVIDIA driver of this node, as NVML tells it: its version, the CUDA it supports, how many GPUs it has.
 
-Asked in a process of its own, by ctypes alone: a driver in trouble hangs whoever asks it, what NVML opens would be inherited by the
-training, and the binding is not in every environment.
+Asked in a process of its own, by ctypes alone: a driver in trouble hangs whoever asks it, what NVML opens
+would be inherited by the training, and the binding is not in every environment.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _read_nvml() -> Dict[str, Any]:
     said: Dict[str, Any] = {}
     if nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0:
         said["version"] = text.value.decode("utf-8", "replace")
-    # This one asks libcuda, which in a container may be newer than the kernel module. Drivers before CUDA 10.2 do not have it.
+    # This one asks libcuda, which in a container may be newer than the kernel module. Drivers before CUDA
+    # 10.2 do not have it.
     ask_cuda = getattr(nvml, "nvmlSystemGetCudaDriverVersion_v2", None)
     if ask_cuda is not None and ask_cuda(ctypes.byref(number)) == 0:
         said["cuda"] = number.value

@@ -1,7 +1,7 @@
 """exit.json: how a run ended, written in parts by everyone who knows one.
 
-Each node's supervisor writes its own part; the batch script's last lines write the state with `coach ended`, because they run even
-when a supervisor was killed.
+Each node's supervisor writes its own part; the batch script's last lines write the state with `coach ended`,
+because they run even when a supervisor was killed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def record_node(paths: runs.RunPaths, node: str, returncode: int, ranks: List[Di
     }
     value = runs.update_json(paths.exit_json, {"schema": runs.SCHEMA, "nodes": {node: part}})
     while True:
-        # Another node may write between a read and the merge of it, so look again until all that is there is in.
+        # Another node may write between a read and the merge of it, so look again until all that is there is
+        # in.
         known = {
             entry["rank"]: dict(entry)
             for other in value["nodes"].values()

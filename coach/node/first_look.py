@@ -1,7 +1,9 @@
-"""The node's first look, before the training starts: what it cannot do without, and does not find here, ends the job at once.
+"""The node's first look, before the training starts: what it cannot do without, and does not find here, ends
+the job at once.
 
-A missing driver, a full disk or an old torch otherwise shows after minutes, as a traceback of something else. Only what was measured
-refuses: whatever cannot be told here is left to the trainer, which looks again with torch itself.
+A missing driver, a full disk or an old torch otherwise shows after minutes, as a traceback of something else.
+Only what was measured refuses: whatever cannot be told here is left to the trainer, which looks again with
+torch itself.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Refusal(NamedTuple):
 def look(
     paths: runs.RunPaths, node: str, command: List[str], env: Mapping[str, str], dev: Path = Path("/dev")
 ) -> Optional[Refusal]:
-    """The first thing that is missing; None when nothing is known to be. A run that no launch has written is not judged."""
+    """The first thing that is missing; None when nothing is known to be. A run that no launch has written is
+    not judged."""
     try:
         run = runs.read_json(paths.run_json)
     except runs.RunFileError:
@@ -67,7 +70,8 @@ def look(
 
 
 def record(paths: runs.RunPaths, refusal: Refusal, node: str) -> None:
-    """Write it into exit.json, where the first refusal stands. Raises OSError or RunFileError when it cannot be written."""
+    """Write it into exit.json, where the first refusal stands. Raises OSError or RunFileError when it cannot
+    be written."""
     if "refused" not in (runs.read_json(paths.exit_json) if paths.exit_json.exists() else {}):
         said = {"cause": refusal.cause, "text": refusal.text, "node": node}
         runs.update_json(paths.exit_json, {"schema": runs.SCHEMA, "refused": said})
@@ -194,7 +198,8 @@ def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> O
     if torch and torch.cuda and driver.cuda and _major(driver.cuda) < _major(torch.cuda):
         return Refusal(
             "driver_too_old",
-            f"the NVIDIA driver{' ' + driver.version if driver.version else ''} on {node} supports CUDA up to {driver.cuda}, too old for"
+            f"the NVIDIA driver{' ' + driver.version if driver.version else ''} on {node} supports CUDA up "
+            f"to {driver.cuda}, too old for"
             f" torch {torch.version}, which was built for CUDA {torch.cuda}",
         )
     return None
@@ -209,7 +214,10 @@ def _look_at_data(node: str, command: List[str]) -> Optional[Refusal]:
         with os.scandir(Path(path).expanduser()):  # what it may not list it cannot train on
             pass
     except (FileNotFoundError, NotADirectoryError):
-        text = f"the data directory {path} does not exist on {node}; it has to be on a file system that every node sees"
+        text = (
+            f"the data directory {path} does not exist on {node}; it has to be on a file system that every "
+            "node sees"
+        )
         return Refusal("file_not_found", text)
     except PermissionError:
         return Refusal("permission_denied", f"the data directory {path} cannot be read from {node}")

@@ -1,4 +1,5 @@
-"""GPM: what the multiprocessors of a Hopper or newer GPU did between two looks. Opt-in, because the counters are shared.
+"""GPM: what the multiprocessors of a Hopper or newer GPU did between two looks. Opt-in, because the counters
+are shared.
 
 Utilization says only that some kernel ran; these say how much of the device it used.
 """

@@ -272,7 +272,8 @@ def of_processes(nvml: Any) -> Field:
     """What each process holds, in MiB by its number."""
 
     def processes(handle: Any) -> Values:
-        # By the versioned names: the plain one raises no NVMLError where the driver is older than the binding.
+        # By the versioned names: the plain one raises no NVMLError where the driver is older than the
+        # binding.
         try:
             found = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
         except (AttributeError, nvml.NVMLError_FunctionNotFound):
@@ -284,7 +285,8 @@ def of_processes(nvml: Any) -> Field:
 
 
 def _field_values(nvml: Any, handle: Any, ids: Mapping[str, Union[int, Tuple[int, int]]]) -> Values:
-    """Several values in one call, those that the device has. Raises the first one's error when it has none."""
+    """Several values in one call, those that the device has. Raises the first one's error when it has
+    none."""
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(ids.values()))
     found = {
         name: answer.value.uiVal

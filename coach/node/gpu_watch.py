@@ -1,7 +1,8 @@
 """Reads the GPUs in a thread, so that a driver that does not answer costs the GPUs' values and nothing else.
 
-A call into a driver in trouble hangs, for seconds or for ever, and cannot be broken off. The sampler waits for an answer only as long
-as its pace allows; one that comes late is taken with the next sample, and while one is missing no other is asked for.
+A call into a driver in trouble hangs, for seconds or for ever, and cannot be broken off. The sampler waits
+for an answer only as long as its pace allows; one that comes late is taken with the next sample, and while
+one is missing no other is asked for.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class GpuWatch:
         threading.Thread(target=self._work, daemon=True).start()
 
     def sample(self, time_s: float, limit_s: float) -> Sample:
-        """What the GPUs answer within the limit, or answered since the last call. `time_s` is a monotonic clock."""
+        """What the GPUs answer within the limit, or answered since the last call. `time_s` is a monotonic
+        clock."""
         if self._asked_s is None:
             self._asked_s = time_s
             self._questions.put(time_s)

@@ -1,6 +1,8 @@
-"""The job's GPUs through NVML, each field by itself: what one device cannot tell is left out, and said once as a gap.
+"""The job's GPUs through NVML, each field by itself: what one device cannot tell is left out, and said once
+as a gap.
 
-Records carry the number that CUDA gives a device within the job, and its UUID, which alone is the same everywhere.
+Records carry the number that CUDA gives a device within the job, and its UUID, which alone is the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class ProcessUse(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The GPUs at one time: records without time and node, use per process, and what newly could not be read."""
+    """The GPUs at one time: records without time and node, use per process, and what newly could not be
+    read."""
 
     records: List[Dict[str, Any]]
     processes: Dict[int, ProcessUse]

@@ -1,6 +1,8 @@
-"""What the job may use of this node: CPUs from affinity, cgroup and Slurm; memory from cgroup, Slurm and the machine.
+"""What the job may use of this node: CPUs from affinity, cgroup and Slurm; memory from cgroup, Slurm and the
+machine.
 
-Each says less than the truth in some set-up (no cgroup, no task affinity, no Slurm), so the least of those that speak counts.
+Each says less than the truth in some set-up (no cgroup, no task affinity, no Slurm), so the least of those
+that speak counts.
 """
 
 from __future__ import annotations
@@ -83,9 +85,11 @@ def _cgroups_of(pid: int) -> str:
 
 
 def _directories(cgroups: str, root: Path) -> Iterator[Tuple[str, Path]]:
-    """(controller, directory) of the process's cgroups and all above them; the controller is empty for version 2.
+    """(controller, directory) of the process's cgroups and all above them; the controller is empty for
+    version 2.
 
-    Inside a container the path may be the host's, of which only the root is mounted here: then the root is what limits.
+    Inside a container the path may be the host's, of which only the root is mounted here: then the root is
+    what limits.
     """
     for line in cgroups.splitlines():
         _, _, rest = line.partition(":")

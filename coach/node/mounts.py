@@ -1,4 +1,5 @@
-"""How long this node waits for its network file systems: NFS from mountstats, Lustre from its clients' statistics where they can be read.
+"""How long this node waits for its network file systems: NFS from mountstats, Lustre from its clients'
+statistics where they can be read.
 
 A data loader that waits for a busy server uses no CPU and no disk: only the client's own clock tells of it.
 """
@@ -19,7 +20,8 @@ _OPERATION = re.compile(r"^\s*[A-Z_0-9]+:((?: \d+){8,9})$")
 
 
 class Counters(NamedTuple):
-    """What a client has counted since it mounted. Waiting is the time of all requests together, from queued to answered."""
+    """What a client has counted since it mounted. Waiting is the time of all requests together, from queued
+    to answered."""
 
     kind: str
     num_operations: int = 0
@@ -119,7 +121,8 @@ def parse_nfs(text: str) -> Dict[str, Counters]:
 
 
 def parse_lustre(llite: str, servers: Iterable[str]) -> Counters:
-    """One file system: bytes as programs read and wrote them, requests and waiting of all its object servers."""
+    """One file system: bytes as programs read and wrote them, requests and waiting of all its object
+    servers."""
     bytes_of = {name: total for name, _, total in _lustre_lines(llite)}
     waits = [
         (n, total) for text in servers for name, n, total in _lustre_lines(text) if name == "req_waittime"

@@ -1,7 +1,8 @@
 """The run directory of `coach run`: join the one that a launch made, or make one for a user's own command.
 
-Inside a Slurm step the tasks of all nodes share one run directory without talking to each other: whoever comes first leaves a
-symbolic link named after the step, which is created with its content or not at all on every file system.
+Inside a Slurm step the tasks of all nodes share one run directory without talking to each other: whoever
+comes first leaves a symbolic link named after the step, which is created with its content or not at all on
+every file system.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def prepare(
     env: Mapping[str, str],
     shared: Optional[str] = None,
 ) -> Optional[runs.RunPaths]:
-    """The run directory, with its folders. None, after one line on stderr, when it cannot be made: the command runs all the same."""
+    """The run directory, with its folders. None, after one line on stderr, when it cannot be made: the
+    command runs all the same."""
     try:
         if run_dir:
             paths = runs.RunPaths(Path(run_dir).absolute())

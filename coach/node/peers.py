@@ -1,7 +1,8 @@
-"""When one node has refused the training, the others end too: without it they would wait for their peer until a timeout.
+"""When one node has refused the training, the others end too: without it they would wait for their peer until
+a timeout.
 
-Looked for in a thread of its own, in the first minutes only, and nowhere else than in exit.json: a file system that hangs holds up
-neither the signals nor the training.
+Looked for in a thread of its own, in the first minutes only, and nowhere else than in exit.json: a file
+system that hangs holds up neither the signals nor the training.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _end(training: "subprocess.Popen[bytes]") -> None:
     while training.returncode is None and time.monotonic() < deadline:
         time.sleep(0.1)
     if training.returncode is None:
-        # torchrun gives its ranks minutes to leave; they have nothing to save, and wait in C++ where no signal reaches them.
+        # torchrun gives its ranks minutes to leave; they have nothing to save, and wait in C++ where no
+        # signal reaches them.
         for process in ProcessTable(root=training.pid).sample(time.monotonic()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """The node's network ports: Ethernet interfaces and InfiniBand ports, each with its traffic and its errors.
 
-A collective is as fast as its slowest port. InfiniBand traffic of NCCL and MPI does not pass through the kernel's network interfaces:
-only the port's own counters see it.
+A collective is as fast as its slowest port. InfiniBand traffic of NCCL and MPI does not pass through the
+kernel's network interfaces: only the port's own counters see it.
 """
 
 from __future__ import annotations

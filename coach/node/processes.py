@@ -1,7 +1,8 @@
 """The job's processes on this node, read from /proc alone.
 
-A node may run thousands of processes that are not the job's. A process is looked at once to learn whether it belongs to the job, and
-only those that do are read again: a sample costs what the job is, not what the node is.
+A node may run thousands of processes that are not the job's. A process is looked at once to learn whether it
+belongs to the job, and only those that do are read again: a sample costs what the job is, not what the node
+is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _RANK = (b"RANK", b"OMPI_COMM_WORLD_RANK")
 _LOCAL_RANK = (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK")
 
-# Process numbers are used again: what was once seen not to belong to the job is looked at anew after this many samples.
+# Process numbers are used again: what was once seen not to belong to the job is looked at anew after this
+# many samples.
 _FORGET_STRANGERS_AFTER = 60
 
 
@@ -53,7 +55,8 @@ class Process(NamedTuple):
 
 
 def parse_stat(pid: int, data: bytes) -> Optional[Stat]:
-    """Parse /proc/PID/stat. The name may hold anything, also `) R 1`: fields are counted from the last parenthesis."""
+    """Parse /proc/PID/stat. The name may hold anything, also `) R 1`: fields are counted from the last
+    parenthesis."""
     opening, closing = data.find(b"("), data.rfind(b")")
     fields = data[closing + 2 :].split()
     if opening < 0 or closing < 0 or len(fields) < 22 or fields[0] in (b"Z", b"X"):
@@ -86,7 +89,8 @@ def ranks_of(pid: int) -> Ranks:
 
 
 def read_io_bytes(pid: int) -> Optional[Tuple[int, int]]:
-    """(read, written) bytes that a process took from, and gave to, file systems: not what the page cache had already."""
+    """(read, written) bytes that a process took from, and gave to, file systems: not what the page cache had
+    already."""
     found: Dict[bytes, int] = {}
     for line in _read(f"/proc/{pid}/io").splitlines():
         name, _, value = line.partition(b": ")
@@ -97,7 +101,8 @@ def read_io_bytes(pid: int) -> Optional[Tuple[int, int]]:
 
 
 def step_root(supervisor: int) -> int:
-    """The process whose descendants are the job here: Slurm's step daemon where it started the supervisor, for it starts all tasks."""
+    """The process whose descendants are the job here: Slurm's step daemon where it started the supervisor,
+    for it starts all tasks."""
     stat = read_stat(supervisor)
     parent = read_stat(stat.parent) if stat else None
     return parent.pid if parent and parent.name.startswith("slurmstepd") else supervisor
@@ -200,7 +205,8 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when `parent` ends; end at once if it has ended already.
 
-    Where the C library cannot be called, nothing is asked: callers that wait in a loop look at os.getppid() as well.
+    Where the C library cannot be called, nothing is asked: callers that wait in a loop look at os.getppid()
+    as well.
     """
     with contextlib.suppress(Exception):
         import ctypes

@@ -1,7 +1,8 @@
-"""How each rank of this node ended: from its metrics, torchrun's error files, and torchrun's table of failures.
+"""How each rank of this node ended: from its metrics, torchrun's error files, and torchrun's table of
+failures.
 
-No one place has it all. A rank that ended by itself wrote an `end` event; one with an exception left an error file; one that was
-killed left nothing, and only torchrun's table on stderr has its signal.
+No one place has it all. A rank that ended by itself wrote an `end` event; one with an exception left an error
+file; one that was killed left nothing, and only torchrun's table on stderr has its signal.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ _TABLE_WAIT_S = 1.0
 _TABLE_BYTES = 256 * 1024
 
 _FAILURE = re.compile(
-    r"rank +: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode +: (?P<exitcode>-?\d+) .{0,200}\s{1,40}error_file: (?P<file>\S.*)"
+    (
+        r"rank +: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode +: (?P<exitcode>-?\d+) "
+        r".{0,200}\s{1,40}error_file: (?P<file>\S.*)"
+    )
 )
 
 _LOST_PEER = re.compile(
-    r"connection (closed|reset|refused|was lost|timed out)|broken pipe|gloo/transport|ncclremoteerror|ncclsystemerror|"
-    r"remote process (has )?(exited|terminated)|nccl communicator was aborted|collective operation timeout|recvvalue failed|"
+    r"connection (closed|reset|refused|was lost|timed out)|broken pipe|gloo/transport|ncclremoteerror"
+    r"|ncclsystemerror|"
+    r"remote process (has )?(exited|terminated)|nccl communicator was aborted|collective operation timeout"
+    r"|recvvalue failed|"
     r"socket (closed|timeout)|signalexception|got signal: 15|death signal",
     re.IGNORECASE,
 )
@@ -40,7 +46,8 @@ def collect(
     stderr_offset: int,
     returncode: int,
 ) -> List[Dict[str, Any]]:
-    """One entry per rank that is known to have run here, ordered. `error_dirs` are torchrun's log folders of this attempt."""
+    """One entry per rank that is known to have run here, ordered. `error_dirs` are torchrun's log folders of
+    this attempt."""
     ends: Dict[int, Dict[str, Any]] = {}
     rank_of_local: Dict[int, int] = {}
     for metrics in sorted(paths.metrics_dir.glob("rank-*.jsonl")):
@@ -73,7 +80,8 @@ def collect(
 
 
 def mark_bystanders(ranks: List[Dict[str, Any]]) -> None:
-    """A rank that only lost its peer, or that torchrun ended, is a bystander where another rank has a cause of its own."""
+    """A rank that only lost its peer, or that torchrun ended, is a bystander where another rank has a cause
+    of its own."""
     has_cause = any(_has_own_cause(rank) for rank in ranks)
     for rank in ranks:
         is_consequence = bool(_LOST_PEER.search(rank["message"] or "")) or rank["signal"] == 15
@@ -81,7 +89,8 @@ def mark_bystanders(ranks: List[Dict[str, Any]]) -> None:
 
 
 def read_error_files(log_dir: Path) -> Dict[Path, str]:
-    """The error files of the last attempt below one of torchrun's log folders, each with the first line of its message."""
+    """The error files of the last attempt below one of torchrun's log folders, each with the first line of
+    its message."""
     attempts = sorted(log_dir.glob("attempt_*"), key=lambda path: (len(path.name), path.name))
     messages: Dict[Path, str] = {}
     for path in attempts[-1].glob("*/error.json") if attempts else ():

@@ -1,9 +1,10 @@
 """Which signals the training still has to be given: each one exactly once.
 
-A signal to the supervisor may have been for it alone (`kill PID`), for its whole process group (Ctrl-C, `timeout`) or for every
-process of the job step (`scancel --signal`). In the last two cases the training has it already, and a second one breaks torchrun's
-orderly shutdown: it would leave before its workers have written their checkpoint. The kernel does not say which case it is, so
-a witness stands beside the training, in the same process group and the same step: what the witness got, the training got too.
+A signal to the supervisor may have been for it alone (`kill PID`), for its whole process group (Ctrl-C,
+`timeout`) or for every process of the job step (`scancel --signal`). In the last two cases the training has
+it already, and a second one breaks torchrun's orderly shutdown: it would leave before its workers have
+written their checkpoint. The kernel does not say which case it is, so a witness stands beside the training,
+in the same process group and the same step: what the witness got, the training got too.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ FORWARDED: FrozenSet[signal.Signals] = frozenset(
     }
 )
 
-# One kill() of a group, or one walk over a step's processes, reaches everybody within milliseconds; this allows for a busy node. A
-# signal that was for the supervisor alone is that much late, which nobody notices.
+# One kill() of a group, or one walk over a step's processes, reaches everybody within milliseconds; this
+# allows for a busy node. A signal that was for the supervisor alone is that much late, which nobody notices.
 _WITNESS_WAIT_S = 1.0
 _NOTE = struct.Struct("=Bd")
 
 
 class Witness:
-    """A forked child that does nothing but note the signals it gets. All FORWARDED signals must be blocked when it is made."""
+    """A forked child that does nothing but note the signals it gets. All FORWARDED signals must be blocked
+    when it is made."""
 
     def __init__(self) -> None:
         supervisor = os.getpid()
@@ -49,7 +51,8 @@ class Witness:
         self._noted_at: Dict[int, float] = {}
 
     def has_got(self, signum: int) -> bool:
-        """True when the witness got this signal too, at about this time. A note counts once, and an old one not at all."""
+        """True when the witness got this signal too, at about this time. A note counts once, and an old one
+        not at all."""
         now = time.monotonic()
         deadline = now + _WITNESS_WAIT_S
         while self._noted_at.pop(signum, 0.0) < now - 1.0:
@@ -74,7 +77,8 @@ class Witness:
 
 def _stand_witness(supervisor: int, notes: int) -> None:
     try:
-        # It must hold nothing open that the training's reader waits on, such as the pipe of `coach run … | tee`.
+        # It must hold nothing open that the training's reader waits on, such as the pipe of `coach run … |
+        # tee`.
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)

@@ -1,8 +1,8 @@
 """`coach sample`: every second one sample of this node, to a run directory or as a stream of lines.
 
-Beside a training it is a separate process that can fail, hang or be killed without anybody waiting for it. It keeps its pace: a late
-sample is skipped, not made up for, also when the reader of its stream is slow. What it cannot measure it says, as a gap, at the top of
-every file.
+Beside a training it is a separate process that can fail, hang or be killed without anybody waiting for it. It
+keeps its pace: a late sample is skipped, not made up for, also when the reader of its stream is slow. What it
+cannot measure it says, as a gap, at the top of every file.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def keep_pace(interval_s: float, goes_on: Callable[[], bool], tick: Callable[[], None]) -> None:
-    """Call `tick` at every multiple of the interval. Ticks that are already late are skipped, so that the pace does not drift."""
+    """Call `tick` at every multiple of the interval. Ticks that are already late are skipped, so that the
+    pace does not drift."""
     start = time.monotonic()
     while goes_on():
         tick()
@@ -110,7 +111,8 @@ def keep_pace(interval_s: float, goes_on: Callable[[], bool], tick: Callable[[],
 
 
 class Writer:
-    """Writes samples to the run directory, and what the trainer says about itself to run.json. No tick raises."""
+    """Writes samples to the run directory, and what the trainer says about itself to run.json. No tick
+    raises."""
 
     def __init__(
         self, sampler: Sampler, paths: runs.RunPaths, node: str, started_time_s: Optional[float]

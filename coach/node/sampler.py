@@ -1,4 +1,5 @@
-"""One look at a node: the job's CPUs, memory, processes and GPUs, what the node does around it, as encoded records.
+"""One look at a node: the job's CPUs, memory, processes and GPUs, what the node does around it, as encoded
+records.
 
 The clock is passed in: time stands still in a test, and four hours pass in minutes.
 """
@@ -76,7 +77,8 @@ class Sampler:
             )
 
     def sample(self, at: Moment) -> List[bytes]:
-        """Host, GPUs, the processes that matter most, every ten seconds ports and mounts, and gaps that are new."""
+        """Host, GPUs, the processes that matter most, every ten seconds ports and mounts, and gaps that are
+        new."""
         processes = self._processes.sample(at.monotonic_s)
         gpus = self._gpus.sample(at.monotonic_s, self._options.gpu_limit_s)
         records = [self._host(processes, at.monotonic_s)]

@@ -1,8 +1,9 @@
 """The one small file by which a run shows a cohort how it stands, made of its run directory.
 
-Launch, sampler, batch script, supervisor and coach all write it by this module, under one lock, so that the cohort sees the run also when
-nobody's coach is open. Others write into the same directory: nothing there is followed or trusted, and nothing here raises. The directory
-may be on a file server that hangs: who cannot wait for it calls `share_in_time`.
+Launch, sampler, batch script, supervisor and coach all write it by this module, under one lock, so that the
+cohort sees the run also when nobody's coach is open. Others write into the same directory: nothing there is
+followed or trusted, and nothing here raises. The directory may be on a file server that hangs: who cannot
+wait for it calls `share_in_time`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ INTERVAL_S = 30.0
 """Between two words of a run that goes on."""
 
 PATIENCE_S = 15.0
-"""How long the end of a run waits for the shared directory: longer than the lock lives that a killed sampler has left."""
+"""How long the end of a run waits for the shared directory: longer than the lock lives that a killed sampler
+has left."""
 
 _MAX_TEXT = 40
 _TAIL_BYTES = 64 << 10
@@ -36,7 +38,8 @@ def share(
 ) -> Optional[str]:
     """Write the summary of a run where its launch said. Returns why that could not be.
 
-    `finding` is what coach judged, empty when it found nothing; None: what was judged before stays. `state` is what only Slurm knows.
+    `finding` is what coach judged, empty when it found nothing; None: what was judged before stays. `state`
+    is what only Slurm knows.
     """
     try:
         directory = _directory(paths)
@@ -53,7 +56,8 @@ def share(
                 before = _own(folder, name) if finding is None else {"finding": dict(finding) or None}
                 is_judged = bool(before.get("is_judged", finding is not None))
                 summary = _summary(paths, run, state)
-                # Others have the same drill still before them, so of a drill it is only told whether it was solved.
+                # Others have the same drill still before them, so of a drill it is only told whether it was
+                # solved.
                 summary["is_judged"] = is_judged and summary["drill"] is None
                 summary["finding"] = before.get("finding") if summary["is_judged"] else None
                 _write(folder, name, json.dumps(summary).encode("ascii") + b"\n")
@@ -135,7 +139,8 @@ def _summary(paths: runs.RunPaths, run: Mapping[str, Any], state: Optional[str])
 
 
 def samples_per_s(metrics: Path) -> Optional[float]:
-    """The usual speed of the last steps: their median, in which a checkpoint or an evaluation does not count."""
+    """The usual speed of the last steps: their median, in which a checkpoint or an evaluation does not
+    count."""
     try:
         with open(metrics, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

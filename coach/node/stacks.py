@@ -1,7 +1,8 @@
 """Where every rank on this node stands: its Python stacks, or the next best that this node lets one see.
 
-Beside the training, in a step of its own, for a few seconds. Nothing is stopped, and a process gets a signal only when it has said that
-it expects it. The answer is one file per node, because a line of srun's output is cut at 1 KiB.
+Beside the training, in a step of its own, for a few seconds. Nothing is stopped, and a process gets a signal
+only when it has said that it expects it. The answer is one file per node, because a line of srun's output is
+cut at 1 KiB.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Rank]:
-    """The topmost Python process of every rank; without a launcher's ranks, the job's topmost Python processes."""
+    """The topmost Python process of every rank; without a launcher's ranks, the job's topmost Python
+    processes."""
     belongs = own_processes(None if root else job_id)
     stats = [read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (names are wanted)
     parents = {stat.pid: stat.parent for stat in stats if stat}
@@ -209,7 +211,8 @@ def ask_faulthandler(pid: int) -> Answer:
 
 
 def parse_faulthandler(text: str) -> Threads:
-    """The threads of one dump, main thread marked: the one that got the signal, else the oldest, which is written last."""
+    """The threads of one dump, main thread marked: the one that got the signal, else the oldest, which is
+    written last."""
     threads: Threads = []
     for row in text.splitlines():
         head, frame = _THREAD.match(row), _FRAME.match(row)
@@ -224,7 +227,8 @@ def parse_faulthandler(text: str) -> Threads:
 
 
 def ask_flight_recorder(pid: int) -> Answer:
-    """A thread of coach's trainers writes torch's record of collectives, when something comes through its pipe."""
+    """A thread of coach's trainers writes torch's record of collectives, when something comes through its
+    pipe."""
     fd, match = _offered(pid, _FLIGHT)
     if fd is None or match is None:
         return None, "the process offers none (coach's trainers do, from torch 2.9)"
@@ -245,7 +249,8 @@ def ask_flight_recorder(pid: int) -> Answer:
 
 
 def parse_flight(value: Any) -> Optional[Dict[str, Any]]:
-    """The last collective that this rank has begun, of the group of all ranks where that has had one. None: it is not known."""
+    """The last collective that this rank has begun, of the group of all ranks where that has had one. None:
+    it is not known."""
     entries = [entry for entry in value.get("entries", ()) if not entry.get("is_p2p")]
     of_all = [entry for entry in entries if entry["process_group"][1] == "default_pg"]
     last = max(of_all or entries, key=lambda entry: int(entry["record_id"]), default=None)
@@ -269,7 +274,8 @@ def _offered(pid: int, name: "re.Pattern[str]") -> Tuple[Optional[str], Optional
 
 
 def _after(path: str, ask: Callable[[], None], wait_s: float, end: str = "") -> str:
-    """What is written to a file in memory once it was asked for: until its end, or, where that has no sign, until nothing more comes.
+    """What is written to a file in memory once it was asked for: until its end, or, where that has no sign,
+    until nothing more comes.
 
     What ends by a sign is written from the start of the file, all else behind what is there.
     """
@@ -327,7 +333,8 @@ def _is_coach(pid: int) -> bool:
 
 
 def _above(pid: int, parents: Dict[int, int]) -> List[int]:
-    """Parent, grandparent and so on. A process may end and leave a cycle of numbers: then it ends here too."""
+    """Parent, grandparent and so on. A process may end and leave a cycle of numbers: then it ends here
+    too."""
     found: List[int] = []
     while pid in parents and parents[pid] not in found:
         pid = parents[pid]

@@ -46,7 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
-    """Run the command; its exit status, or death by the signal that it died of. A new run is made below `runs_root`."""
+    """Run the command; its exit status, or death by the signal that it died of. A new run is made below
+    `runs_root`."""
     command: List[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         print(
@@ -138,7 +139,8 @@ def _start_sampler(
         argv += ["--started-time", repr(attempt.started_time_s)]
     null = subprocess.DEVNULL
     try:
-        # Signals stay blocked in it: scancel reaches every process of the step, and samples are wanted until the training has ended.
+        # Signals stay blocked in it: scancel reaches every process of the step, and samples are wanted until
+        # the training has ended.
         return subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
     except OSError as error:
         attempt.add_gap(f"the sampler did not start ({error.strerror or error})")
@@ -207,7 +209,8 @@ class _Attempt:
         return self.node if is_first_task(os.environ) else f"{self.node}.{os.environ['SLURM_LOCALID']}"
 
     def environment(self) -> Mapping[str, str]:
-        """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the run directory.
+        """torchrun takes a default for every option from PET_<OPTION>: its workers' error files come to the
+        run directory.
 
         Python finds `startup/sitecustomize.py`: its processes can be asked for their stacks. By the run's
         name every process that the command starts is known to be of this run.
@@ -272,7 +275,8 @@ class _Attempt:
     def _correct_state(self) -> None:
         from coach.node import ended
 
-        # Another node may have failed between the look at exit.json and the word written: each writes its own part first.
+        # Another node may have failed between the look at exit.json and the word written: each writes its own
+        # part first.
         value = runs.read_json(self.paths.exit_json)
         failed = [part.get("exit_code") for part in value["nodes"].values() if part.get("exit_code") != 0]
         if value.get("state") == "COMPLETED" and failed:

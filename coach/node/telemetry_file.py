@@ -1,7 +1,8 @@
 """The sampler's file: appended records that are never too long, moved aside when the file has grown large.
 
-However long a run is, all of it is kept, and never more than a few files: two old parts are merged into one with every second sample
-dropped. Parts that are equally coarse are merged first, so that what is twice as long past is there half as finely.
+However long a run is, all of it is kept, and never more than a few files: two old parts are merged into one
+with every second sample dropped. Parts that are equally coarse are merged first, so that what is twice as
+long past is there half as finely.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _SERIES = re.compile(
 
 
 def encode_short(record: Mapping[str, Any]) -> bytes:
-    """One line below the limit of a telemetry record: the largest text is cut, or what is no text dropped, until it fits."""
+    """One line below the limit of a telemetry record: the largest text is cut, or what is no text dropped,
+    until it fits."""
     value: Dict[str, Any] = dict(record)
     while True:
         line = runs.encode_record(value)
@@ -70,12 +72,14 @@ class TelemetryFile:
         self._node = node
         self._max_bytes = max_bytes
         self._times_halved: Dict[int, int] = {}
-        """How coarse the old parts are, by number. After a restart of the sampler all count as fine, and get coarser than they need."""
+        """How coarse the old parts are, by number. After a restart of the sampler all count as fine, and get
+        coarser than they need."""
         self._is_torn = False
         """True when the last write ended within a line."""
 
     def append(self, lines: Iterable[bytes]) -> bool:
-        """Write lines in one go. True when they begin a new file. Raises OSError when they cannot be written."""
+        """Write lines in one go. True when they begin a new file. Raises OSError when they cannot be
+        written."""
         data = b"".join(lines)
         is_new = self._rotate_if_full()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,8 @@
-"""What torch an interpreter has, read from its files: importing it takes seconds, and one that is broken cannot be imported at all.
+"""What torch an interpreter has, read from its files: importing it takes seconds, and one that is broken
+cannot be imported at all.
 
-Also the comparison of a version with what a recipe needs. It is written here because a foreign Python (>= 3.9) need not have
-`packaging`.
+Also the comparison of a version with what a recipe needs. It is written here because a foreign Python (>=
+3.9) need not have `packaging`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def is_own_interpreter(command: List[str]) -> bool:
 
 def find_torch() -> Optional[TorchBuild]:
     """The torch that `import torch` would find, None when there is none."""
-    spec = util.find_spec("torch") or machinery.PathFinder.find_spec("torch", [os.getcwd()])  # noqa: PTH109 (text)
+    spec = util.find_spec("torch") or machinery.PathFinder.find_spec(("torch"), [os.getcwd()])  # noqa: PTH109 (text)
     if spec is None:
         return None
     for folder in spec.submodule_search_locations or ():
@@ -63,7 +64,8 @@ def parse_version_file(text: str) -> TorchBuild:
 def satisfies(version: str, wanted: str) -> Optional[bool]:
     """Whether `2.6.0+cu124` is what `>=2.6,<3` asks for; None when either cannot be read.
 
-    Releases are compared: a vendor's pre-release (`2.6.0a0+ecf3bae`) has what its release has, so it counts as that.
+    Releases are compared: a vendor's pre-release (`2.6.0a0+ecf3bae`) has what its release has, so it counts
+    as that.
     """
     release = _RELEASE.match(version)
     clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]

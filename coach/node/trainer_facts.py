@@ -1,4 +1,5 @@
-"""Copy into run.json what only the running job knows: when it started, its job id, and what the trainer's `start` event says."""
+"""Copy into run.json what only the running job knows: when it started, its job id, and what the trainer's
+`start` event says."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def fold(paths: runs.RunPaths, started_time_s: float) -> bool:
 
 
 def edge_records(metrics: Path) -> List[Dict[str, Any]]:
-    """The first and the last records of a rank's metrics, where its events are; empty while there are none."""
+    """The first and the last records of a rank's metrics, where its events are; empty while there are
+    none."""
     try:
         with open(metrics, "rb") as file:
             records = runs.decode_records(file.read(_EDGE_BYTES))[0]
@@ -62,7 +64,8 @@ def edge_records(metrics: Path) -> List[Dict[str, Any]]:
 
 
 def newest_start(records: List[Dict[str, Any]], started_time_s: float) -> Optional[Dict[str, Any]]:
-    """The last `start` event of this attempt: a requeued run appends to the files of the attempts before it."""
+    """The last `start` event of this attempt: a requeued run appends to the files of the attempts before
+    it."""
     starts = [record for record in records if record.get("event") == "start"]
     newer = [
         start for start in starts if (runs.decode_number(start.get("time_s")) or 0) >= started_time_s - 1

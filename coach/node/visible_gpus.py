@@ -1,7 +1,7 @@
 """Which of a node's GPUs are the job's, in CUDA's order, and how many there are to compare with.
 
-NVML numbers all devices of the node, or those that the job's cgroup lets it see; CUDA_VISIBLE_DEVICES narrows them further. A device
-that is divided into MIG instances stands for its instances.
+NVML numbers all devices of the node, or those that the job's cgroup lets it see; CUDA_VISIBLE_DEVICES narrows
+them further. A device that is divided into MIG instances stands for its instances.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ _EVERY_GPU_OF_THE_NODE = "/proc/driver/nvidia/gpus"
 
 
 class Visible(NamedTuple):
-    """One GPU or MIG instance of the job. `whole` is the device that an instance is a part of, otherwise None."""
+    """One GPU or MIG instance of the job. `whole` is the device that an instance is a part of, otherwise
+    None."""
 
     handle: Any
     whole: Any = None
 
 
 class Counts(NamedTuple):
-    """GPUs: those that the sampler sees, those allotted to the job on this node, those of the node. None: not known."""
+    """GPUs: those that the sampler sees, those allotted to the job on this node, those of the node. None: not
+    known."""
 
     num_gpus: int
     num_gpus_allotted: Optional[int]
@@ -30,7 +32,8 @@ class Counts(NamedTuple):
 
 
 def find(nvml: Any, env: Mapping[str, str]) -> List[Visible]:
-    """CUDA_VISIBLE_DEVICES holds numbers or UUIDs, and what follows an entry that does not exist is hidden."""
+    """CUDA_VISIBLE_DEVICES holds numbers or UUIDs, and what follows an entry that does not exist is
+    hidden."""
     every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -60,7 +63,10 @@ def explain(counts: Counts, env: Mapping[str, str]) -> List[Gap]:
         return [
             (
                 "gpu.utilization",
-                f"{counts.num_gpus} of the job's {counts.num_gpus_allotted} GPUs on this node are visible to the sampler",
+                (
+                    f"{counts.num_gpus} of the job's {counts.num_gpus_allotted} GPUs on this node are "
+                    "visible to the sampler"
+                ),
                 "one task per node sees all of them: --ntasks-per-node=1, no --gpus-per-task",
             )
         ]

@@ -1,7 +1,7 @@
 """Xid events: what the driver reports of a GPU in trouble, at the moment it happens.
 
-NVML tells them only to who waits for them, so a thread does nothing else. It must not be the one that reads values: a device with an
-Xid is the one that no longer answers.
+NVML tells them only to who waits for them, so a thread does nothing else. It must not be the one that reads
+values: a device with an Xid is the one that no longer answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Keep what sources read before it is parsed, and play it back: a better parser or rule can be tried on an old recording."""
+"""Keep what sources read before it is parsed, and play it back: a better parser or rule can be tried on an
+old recording."""
 
 from coach.recorder.anonymize import Names, anonymize
 from coach.recorder.recording import Header, Recording, attached_path, open_recording

@@ -1,7 +1,8 @@
 """Strike names from a recording, the same name always by the same word.
 
-People share recordings to report a problem; who they are, whom they share the cluster with and what their projects are called is
-nobody's business. The words are made with a key that is thrown away, so they tell nothing and differ between recordings.
+People share recordings to report a problem; who they are, whom they share the cluster with and what their
+projects are called is nobody's business. The words are made with a key that is thrown away, so they tell
+nothing and differ between recordings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The file format of recordings: gzip, one JSON object per line, a header first.
 
-Bytes are text decoded with surrogate escapes, which is lossless and can be read by people. A recording whose writer was killed is
-readable up to where it was flushed.
+Bytes are text decoded with surrogate escapes, which is lossless and can be read by people. A recording whose
+writer was killed is readable up to where it was flushed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ MAX_BYTES = 256 << 20
 
 Entry = dict[str, Any]
 """`t` is when (epoch seconds), `k` what it is:
-`run` (an answer: id kind argv sep end rc out err error dur), `again` (the same answer as `of`), `bytes` (appended to a file), `new` (the
-file was cut or replaced and begins anew), `size` (of a file that was not read), `mtime`, `dir` (names), `miss` (op, errno)."""
+`run` (an answer: id kind argv sep end rc out err error dur), `again` (the same answer as `of`), `bytes`
+(appended to a file), `new` (the file was cut or replaced and begins anew), `size` (of a file that was not
+read), `mtime`, `dir` (names), `miss` (op, errno)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Header:
     targets: tuple[str, ...] = ()
     """Runs that were followed."""
     attached: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Jobs that were measured from inside, by job id → name of the rung (model.telemetry.Rung); see `attached_path`."""
+    """Jobs that were measured from inside, by job id → name of the rung (model.telemetry.Rung); see
+    `attached_path`."""
     is_anonymized: bool = False
     coach: str = __version__
 
@@ -60,7 +62,8 @@ class Recording:
 
 
 def attached_path(job_id: str) -> Path:
-    """Under which name a recording holds what was measured inside of a job: a file that grows, and no file of the world."""
+    """Under which name a recording holds what was measured inside of a job: a file that grows, and no file of
+    the world."""
     return Path("attached") / job_id
 
 

@@ -1,7 +1,7 @@
 """The Io that remembers: it passes every question on, and keeps each answer as it came.
 
-What did not change is kept once: an answer like the last one refers to it, of a file only the bytes are kept that were not seen
-before. So hours of an idle cluster stay small.
+What did not change is kept once: an answer like the last one refers to it, of a file only the bytes are kept
+that were not seen before. So hours of an idle cluster stay small.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ class RecordingIo:
             self._fact("miss", path, {"op": what, "errno": error.errno})
 
     def _fact(self, kind: str, path: Path, fields: dict[str, Any]) -> None:
-        """Something that is told only when it changed. What a path is as a file and as a directory are two facts."""
+        """Something that is told only when it changed. What a path is as a file and as a directory are two
+        facts."""
         topic = {"size": "file", "dir": "dir", "mtime": "mtime"}.get(kind) or fields["op"]
         if self._facts.get((topic, str(path))) != (kind, fields):
             self._facts[(topic, str(path))] = (kind, fields)

@@ -1,6 +1,8 @@
-"""The Io that plays a recording: questions get the answers of that time, files are as long as they had grown by then.
+"""The Io that plays a recording: questions get the answers of that time, files are as long as they had grown
+by then.
 
-The clock is virtual: it starts where the recording starts, runs at a chosen speed and stands still at its end.
+The clock is virtual: it starts where the recording starts, runs at a chosen speed and stands still at its
+end.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from coach.recorder.recording_io import normalize
 from coach.sources.io import CommandResult, Query
 
 _FIRST_LOOK_S = 1.0
-"""What the recorder saw within its first second is there from the beginning: the first picture is not an empty one."""
+"""What the recorder saw within its first second is there from the beginning: the first picture is not an
+empty one."""
 _START_S = 5.0
-"""A question asked before its first answer was recorded gets that answer if its command was running already, give or take this."""
+"""A question asked before its first answer was recorded gets that answer if its command was running already,
+give or take this."""
 
 
 @dataclass(slots=True)
@@ -143,9 +147,11 @@ class ReplayIo:
         return state
 
     def _only_like(self, wanted: Query) -> _Timeline | None:
-        """A newer coach asks the same question in other words; the old answer carries its own words and separators.
+        """A newer coach asks the same question in other words; the old answer carries its own words and
+        separators.
 
-        One user's jobs and everybody's are two questions; a recording that has but one of them answers both with it.
+        One user's jobs and everybody's are two questions; a recording that has but one of them answers both
+        with it.
         """
         found = {query: timeline for query, timeline in self._answers.items() if query.kind == wanted.kind}
         alike = [

@@ -1,4 +1,5 @@
-"""What a rule is. A rule never does I/O and never asks the time: it looks at a target's snapshot and its history."""
+"""What a rule is. A rule never does I/O and never asks the time: it looks at a target's snapshot and its
+history."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Threshold:
 
 
 class Rule(ABC):
-    """One rule. The docstring has five headings (What it sees, Why it matters, When it stays silent, What to do, Sources)."""
+    """One rule. The docstring has five headings (What it sees, Why it matters, When it stays silent, What to
+    do, Sources)."""
 
     code: ClassVar[str]
     """Stable, never reused: three letters and three digits."""
@@ -56,7 +58,8 @@ class Rule(ABC):
     consequence_of: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that, firing on the same target, explain this one."""
     yields_to: ClassVar[Severity | None] = None
-    """For an end from outside (a time limit, a person): what is at least so bad and did not come after it is its cause."""
+    """For an end from outside (a time limit, a person): what is at least so bad and did not come after it is
+    its cause."""
     is_proven: ClassVar[bool] = True
     """False: nobody has seen it for real; then at most info."""
     explains_end: ClassVar[bool] = False

@@ -1,6 +1,7 @@
 """What can be judged with what was measured, and what to say about the rest.
 
-Unknown is not healthy: a rule without its data is listed with the reason and the remedy, never counted as silent.
+Unknown is not healthy: a rule without its data is listed with the reason and the remedy, never counted as
+silent.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _OF_A_RUN = {
     Need.METRICS: ("no training metrics were found", "write metrics/rank-<r>.jsonl as the trainers do"),
     Need.GPU_TELEMETRY: (
         "no sample came from its sampler",
-        "the sampler starts and ends with the training: where that ran, its standard error tells why no sample came",
+        (
+            "the sampler starts and ends with the training: where that ran, its standard error tells why no "
+            "sample came"
+        ),
     ),
     Need.GPU_LINKS: (
         _REMEDIES[Need.GPU_LINKS][0],

@@ -1,6 +1,7 @@
 """The page of a rule: its docstring, read by its five headings, with the thresholds in force.
 
-One text serves `coach explain`, the screens and the generated documentation, so none of them can say something else.
+One text serves `coach explain`, the screens and the generated documentation, so none of them can say
+something else.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class RulePage:
 def rule_page(
     rule: type[Rule], values: Mapping[str, float] | None = None, is_muted: bool = False
 ) -> RulePage:
-    """Read a rule's docstring. Raises ValueError where a heading is missing: a test calls this for every rule."""
+    """Read a rule's docstring. Raises ValueError where a heading is missing: a test calls this for every
+    rule."""
     summary, sections = _sections(rule)
     missing = [heading for heading in HEADINGS if not sections.get(heading)]
     if missing or not summary:
@@ -94,7 +96,8 @@ def page_text(page: RulePage) -> str:
         for item in page.thresholds:
             changed = f" (default {item.threshold.default:g})" if item.is_changed else ""
             lines.append(
-                f"  {item.threshold.name} = {item.value:g} {item.threshold.unit}{changed}: {item.threshold.reason}"
+                f"  {item.threshold.name} = {item.value:g} {item.threshold.unit}{changed}: "
+                f"{item.threshold.reason}"
             )
         first = page.thresholds[0]
         lines += [

@@ -1,6 +1,7 @@
 """From what rules see now to a diagnosis: what lasted, what caused what, and what could not be judged.
 
-Rules look at one moment and know nothing of each other; time and order are kept here, once. The only clock is the data's.
+Rules look at one moment and know nothing of each other; time and order are kept here, once. The only clock is
+the data's.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Engine:
         self._clocks: dict[str, float] = {}
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
-        """Judge one target as it stands. Called again with newer data, it remembers since when each condition holds."""
+        """Judge one target as it stands. Called again with newer data, it remembers since when each condition
+        holds."""
         self._reset_if_time_went_back(snapshot)
         snapshot = replace(snapshot, log_hits=happened(snapshot))
         conditions = self._conditions.setdefault(snapshot.target, {})
@@ -85,7 +87,8 @@ class Engine:
         )
 
     def use(self, rules: Iterable[Rule]) -> None:
-        """Judge by these from now on. What is pending or firing goes on, as far as its rule is still there."""
+        """Judge by these from now on. What is pending or firing goes on, as far as its rule is still
+        there."""
         self.rules = tuple(rules)
         by_code = {rule.code: rule for rule in self.rules}
         for target, conditions in self._conditions.items():
@@ -200,7 +203,8 @@ def _in_order(firing: list[_Condition]) -> tuple[Finding, ...]:
 def _weights(loud: list[_Condition], causes: dict[int, str | None]) -> dict[str, Severity]:
     """How bad what each rule found is, counting what it explains, and what that explains in turn.
 
-    Beside an end without a known cause, a finding about speed weighs no more than a warning: it ended nothing.
+    Beside an end without a known cause, a finding about speed weighs no more than a warning: it ended
+    nothing.
     """
     weights: dict[str, Severity] = {}
     has_unknown_end = any(condition.rule.is_last_resort for condition in loud)
@@ -218,7 +222,8 @@ def _weights(loud: list[_Condition], causes: dict[int, str | None]) -> dict[str,
 
 
 def _rank(condition: _Condition, is_one_log: bool) -> tuple[float, float, int, float]:
-    """Causal rank, then what came first. Within one log the lines are in their order; not every line has a time."""
+    """Causal rank, then what came first. Within one log the lines are in their order; not every line has a
+    time."""
     since = math.inf if condition.since_s is None else condition.since_s
     first = float(_place(condition)[1]) if is_one_log else since
     return condition.rule.causal_rank, first, -_severity(condition), -condition.hit.confidence
@@ -233,8 +238,8 @@ def _place(condition: _Condition) -> tuple[str | None, int]:
 def _cause_of(condition: _Condition, loud: list[_Condition]) -> str | None:
     """The code of a firing rule that explains this one.
 
-    The first that the rule names; of an end from outside, what went wrong before; of what came after such an end, that end; of a
-    collective's symptom, what ended a rank.
+    The first that the rule names; of an end from outside, what went wrong before; of what came after such an
+    end, that end; of a collective's symptom, what ended a rank.
     """
     others = [other for other in loud if other.rule.code != condition.rule.code]
     codes = {other.rule.code for other in others}

@@ -1,6 +1,7 @@
 """Find the rules: every module named CODE_name in a family package of coach.rules.
 
-Found by walking, so that a new rule is one new file; imported on the first call, so that the first frame does not wait for patterns.
+Found by walking, so that a new rule is one new file; imported on the first call, so that the first frame does
+not wait for patterns.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def build(
 ) -> tuple[Rule, ...]:
     """The rules that may fire, with the config's thresholds.
 
-    `origins` (Settings.origins) names file and line in errors. Raises UserError for a code or a threshold that does not exist.
+    `origins` (Settings.origins) names file and line in errors. Raises UserError for a code or a threshold
+    that does not exist.
     """
     thresholds = thresholds or {}
     muted = frozenset(muted)

@@ -1,6 +1,7 @@
 """Check what a config says about rules against the rules there are.
 
-A misspelt code or threshold would otherwise change nothing, silently: so it is refused with its place and the nearest name.
+A misspelt code or threshold would otherwise change nothing, silently: so it is refused with its place and the
+nearest name.
 """
 
 from __future__ import annotations

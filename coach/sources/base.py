@@ -13,7 +13,8 @@ Emit = Callable[[Reading], None]
 
 @runtime_checkable
 class Source(Protocol):
-    """A source emits Readings from its own thread until `stop` is set. It never raises: a failure is a Reading with an error."""
+    """A source emits Readings from its own thread until `stop` is set. It never raises: a failure is a
+    Reading with an error."""
 
     name: str
 

@@ -1,10 +1,12 @@
 """Run one client of the system, and never leave it behind, however coach itself ends.
 
-A client that waits for a dead controller hangs for many seconds, and on a login node nobody cleans up after a coach whose terminal was
-closed or that was killed. A parent that dies by KILL can clean up nothing, and the kernel's own means (PR_SET_PDEATHSIG) needs Python
-code between fork and exec, which may deadlock beside other threads, or a `setpriv` that RHEL 8 does not have; and it would miss the
-children of a site's wrapper script. So every client runs in the process group of a shell that was there before it: the shell holds one
-end of a pipe, and ends its group as soon as the other end has gone without a word. There is no moment at which a client runs unwatched.
+A client that waits for a dead controller hangs for many seconds, and on a login node nobody cleans up after a
+coach whose terminal was closed or that was killed. A parent that dies by KILL can clean up nothing, and the
+kernel's own means (PR_SET_PDEATHSIG) needs Python code between fork and exec, which may deadlock beside other
+threads, or a `setpriv` that RHEL 8 does not have; and it would miss the children of a site's wrapper script.
+So every client runs in the process group of a shell that was there before it: the shell holds one end of a
+pipe, and ends its group as soon as the other end has gone without a word. There is no moment at which a
+client runs unwatched.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Finished:
 
 
 def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Finished:
-    """Run to the end, without a shell and without input. Raises OSError, or subprocess.TimeoutExpired when it was ended for its time."""
+    """Run to the end, without a shell and without input. Raises OSError, or subprocess.TimeoutExpired when it
+    was ended for its time."""
     with (
         _watched_group(env) as group,
         _started(argv, env, group) as process,
@@ -48,11 +51,13 @@ def run_command(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -
 
 @contextlib.contextmanager
 def running_command(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that goes on, without input, its outputs to be read; on leaving it and its children are asked to end, and soon made to.
+    """A command that goes on, without input, its outputs to be read; on leaving it and its children are asked
+    to end, and soon made to.
 
     Raises OSError.
 
-    It is asked also when this process is killed: an srun that is killed with all its group leaves its step behind in the job.
+    It is asked also when this process is killed: an srun that is killed with all its group leaves its step
+    behind in the job.
     """
     with (
         _watched_group(env, _ASK_GROUP_TO_END_UNLESS_TOLD) as group,

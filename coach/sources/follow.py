@@ -1,7 +1,8 @@
 """Follow files that others append to: every byte once, in bounded bites.
 
-Network file systems tell nobody that a file grew, so a follower looks. It knows where it stopped, notices that a file was cut or
-replaced under its name, and never reads more at once than a bite, so that one huge file cannot hold up the rest.
+Network file systems tell nobody that a file grew, so a follower looks. It knows where it stopped, notices
+that a file was cut or replaced under its name, and never reads more at once than a bite, so that one huge
+file cannot hold up the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ HEAD_BYTES = 256
 _SEAM_BYTES = 256
 """So much of what was read last is read again with what follows it: it must still be there."""
 _NUM_TRIES = 3
-"""A network file system loses its handle of a file that was replaced on another machine, and finds the new one when asked again."""
+"""A network file system loses its handle of a file that was replaced on another machine, and finds the new
+one when asked again."""
 _MAX_WHOLE_FILE_BYTES = 4 << 20
 
 
@@ -80,7 +82,8 @@ class FileFollower:
         end = self.offset + len(data.rstrip(b"\0"))
         are_zeros_new = end < self.offset + len(data) and end != self._zeros_at
         if are_zeros_new:
-            # Zeros at the end are mostly bytes that another machine has not written back yet: they get a second look.
+            # Zeros at the end are mostly bytes that another machine has not written back yet: they get a
+            # second look.
             self._zeros_at, data = end, data.rstrip(b"\0")
         if self.offset == 0:
             self.head = data[:HEAD_BYTES]

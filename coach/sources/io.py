@@ -1,7 +1,7 @@
 """The one seam through which sources touch the world: commands, files, the clock.
 
-A recorder wraps it and keeps everything before it is parsed; a replay stands in for it. So a better parser can be tried on an old
-recording, and the sources do not know the difference.
+A recorder wraps it and keeps everything before it is parsed; a replay stands in for it. So a better parser
+can be tried on an old recording, and the sources do not know the difference.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _SCRUBBED_PREFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A command to run. `kind` names it stably (`jobs`, `nodes` …); separators are random per call, because nothing in Slurm escapes names."""
+    """A command to run. `kind` names it stably (`jobs`, `nodes` …); separators are random per call, because
+    nothing in Slurm escapes names."""
 
     kind: str
     argv: tuple[str, ...]
@@ -57,7 +58,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What came back. `query` is the one that was really run: a replayed answer carries its own separators."""
+    """What came back. `query` is the one that was really run: a replayed answer carries its own
+    separators."""
 
     query: Query
     returncode: int | None
@@ -94,8 +96,8 @@ class Io(Protocol):
 def new_separator() -> str:
     """A field separator or record end that no name can contain by accident, or on purpose.
 
-    It does not begin with a digit: `squeue -O field:7…` would take that for a column width. It is short because it stands
-    thirty times in each of tens of thousands of rows.
+    It does not begin with a digit: `squeue -O field:7…` would take that for a column width. It is short
+    because it stands thirty times in each of tens of thousands of rows.
     """
     return f"|{secrets.token_urlsafe(5)}"
 

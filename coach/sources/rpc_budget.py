@@ -1,9 +1,10 @@
 """What asking Slurm costs, and how much of it coach may spend: one budget for all that one coach asks.
 
-A controller answers everybody in turn, and sites that limit rates do so per user, in RPCs, not in commands: whoever polls too often
-makes his own `sbatch` wait. So every question passes here with its cost, before it is asked. Sources wait until there is room; what a
-person does by hand never waits, but is counted, and the sources then wait longer. A share is kept for what follows such an act: who
-has launched a job wants to see it now.
+A controller answers everybody in turn, and sites that limit rates do so per user, in RPCs, not in commands:
+whoever polls too often makes his own `sbatch` wait. So every question passes here with its cost, before it is
+asked. Sources wait until there is room; what a person does by hand never waits, but is counted, and the
+sources then wait longer. A share is kept for what follows such an act: who has launched a job wants to see it
+now.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ ACTIVE_PER_MIN = 24.0
 IDLE_PER_MIN = 12.0
 """RPCs a minute while nobody touches it."""
 ACT_SHARE_PER_MIN = 8.0
-"""Of the former so many are kept for the looks that follow what a person did: at the own jobs, the nodes, and whether the job has started."""
+"""Of the former so many are kept for the looks that follow what a person did: at the own jobs, the nodes, and
+whether the job has started."""
 ACT_S = 5.0
 """How long after it a look still follows an act."""
 SITE_SHARE = 0.25
 """Of what a site that limits rates gives a user back per minute, coach takes at most this much."""
 BURST = 8.0
-"""One full picture of the cluster. Where the budget is less than this a minute, it can still be had at once, and then is waited for."""
+"""One full picture of the cluster. Where the budget is less than this a minute, it can still be had at once,
+and then is waited for."""
 
 _WINDOW_S = 60.0
 _LEAST_PER_MIN = 0.25
@@ -50,7 +53,8 @@ _SCONTROL_SHOW_COSTS = {"config": 2, "node": 2, "nodes": 2, "job": 3, "jobs": 3}
 
 
 def cost_of(argv: Sequence[str]) -> int:
-    """RPCs to the controller that a command makes, as its own statistics count them; 0 for what is no client of Slurm."""
+    """RPCs to the controller that a command makes, as its own statistics count them; 0 for what is no client
+    of Slurm."""
     if not argv:
         return 0
     program = PurePath(argv[0]).name
@@ -69,8 +73,8 @@ def cost_of(argv: Sequence[str]) -> int:
 class RpcBudget:
     """Used by all threads of one coach.
 
-    It is a bucket that fills up at the permitted rate. A full bucket and its refill could be spent within one minute; so what the last
-    minute saw is limited as well.
+    It is a bucket that fills up at the permitted rate. A full bucket and its refill could be spent within one
+    minute; so what the last minute saw is limited as well.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -111,7 +115,8 @@ class RpcBudget:
             self._changed.notify_all()
 
     def acquire(self, cost: int) -> bool:
-        """Wait until there is room, and take it. False: coach is closing, and nothing is to be asked any more."""
+        """Wait until there is room, and take it. False: coach is closing, and nothing is to be asked any
+        more."""
         if not cost:
             return not self._is_closed
         with self._changed:
@@ -188,7 +193,8 @@ class RpcBudget:
         self._spent.append((self._clock(), cost))
 
     def _wait_s(self, cost: int) -> float:
-        """Seconds until there is room; 0 now. A question dearer than the budget is asked when the budget is full."""
+        """Seconds until there is room; 0 now. A question dearer than the budget is asked when the budget is
+        full."""
         self._fill()
         if self._follows_act(cost):
             return 0.0

@@ -1,7 +1,7 @@
 """Take typed values out of JSON that anybody may have written.
 
-Run directories are written by other programs, torn by crashes and edited by hand. What is missing or of the wrong type is None here,
-so that no parser has to trust a file and no wrong type travels into the model.
+Run directories are written by other programs, torn by crashes and edited by hand. What is missing or of the
+wrong type is None here, so that no parser has to trust a file and no wrong type travels into the model.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ _AT_WORK = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseSc
 def open_screens(
     settings: Settings, *, backend: str, is_readonly: bool, replay: str | None, is_demo: bool
 ) -> int:
-    """Open the screens and stay until the user leaves. Raises UserError when they cannot be opened, or stopped by themselves."""
+    """Open the screens and stay until the user leaves. Raises UserError when they cannot be opened, or
+    stopped by themselves."""
     if is_demo:
         opening = open_recorded(settings, demo_recording_path(), Mode.DEMO)
     elif replay is not None:
@@ -218,7 +219,8 @@ class CoachApp(App[None]):
             self._note_sleep()
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
-            # A key counts from when it arrived, not from when its turn came. Textual stamps events by this clock.
+            # A key counts from when it arrived, not from when its turn came. Textual stamps events by this
+            # clock.
             self.context.key_time_s = self.context.clock() - max(0.0, time.monotonic() - event.time)
             if self.top is not None:
                 self.top.note("")
@@ -282,7 +284,8 @@ class CoachApp(App[None]):
         return dict(NIGHT.variables)
 
     def _handle_exception(self, error: Exception) -> None:
-        """One clean line after the terminal is restored, instead of a traceback across it. Textual has no public hook for it."""
+        """One clean line after the terminal is restored, instead of a traceback across it. Textual has no
+        public hook for it."""
         if self.crash is None:
             self.crash = error
         if self.is_headless:

@@ -1,6 +1,8 @@
-"""What is made of the whole queue, or of all nodes: at once where they are few, else in a thread, while the last of it stays on the screen.
+"""What is made of the whole queue, or of all nodes: at once where they are few, else in a thread, while the
+last of it stays on the screen.
 
-Filtering and sorting tens of thousands of rows takes a good part of a second. A screen that waited for it would hold up keys for as long.
+Filtering and sorting tens of thousands of rows takes a good part of a second. A screen that waited for it
+would hold up keys for as long.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ AT_ONCE = 2000
 def put_keys_first() -> None:
     """Set up Python so that nothing holds up a key for long, however much the other threads read and sort.
 
-    By default, a search for cycles among all that there is comes with every refresh: it goes through each job of the queue, for up to a
-    tenth of a second. Jobs are in no cycle, and go as soon as nothing holds them, so that it is enough once in hours. And each turn of
-    the event loop waits until a busy thread gives way, of which a key takes several.
+    By default, a search for cycles among all that there is comes with every refresh: it goes through each job
+    of the queue, for up to a tenth of a second. Jobs are in no cycle, and go as soon as nothing holds them,
+    so that it is enough once in hours. And each turn of the event loop waits until a busy thread gives way,
+    of which a key takes several.
     """
     gc.freeze()
     gc.set_threshold(700, 10, 1000)
@@ -44,9 +47,11 @@ class Arranged(Generic[T]):
     def of(
         self, source: object, num_rows: int, way: object, make: Callable[[], T], on_made: Callable[[], object]
     ) -> T:
-        """The value for this source (compared by what object it is) in this way; until it is made, the last one.
+        """The value for this source (compared by what object it is) in this way; until it is made, the last
+        one.
 
-        `on_made` is called when it has come later. `make` must hold all that it needs: it may run in another thread.
+        `on_made` is called when it has come later. `make` must hold all that it needs: it may run in another
+        thread.
         """
         if self._source is source and self._way == way:
             return self._value

@@ -1,6 +1,7 @@
 """Whether somebody looks: when the last key was pressed, and whether the terminal has the focus.
 
-Apart from the app, so that an hour without a key is a number in a test. Terminals that do not tell of their focus are taken to have it.
+Apart from the app, so that an hour without a key is a number in a test. Terminals that do not tell of their
+focus are taken to have it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ class UserAttention:
 
     @property
     def asleep_s(self) -> float | None:
-        """How long nobody has pressed a key, once nothing is asked any more for that; None while coach asks."""
+        """How long nobody has pressed a key, once nothing is asked any more for that; None while coach
+        asks."""
         return self._clock() - self._key_s if self._attention.is_asleep else None
 
     def key(self) -> bool:
-        """A key was pressed. Returns whether it only woke coach up: what is on the screen was old, so nothing is done by it."""
+        """A key was pressed. Returns whether it only woke coach up: what is on the screen was old, so nothing
+        is done by it."""
         was_asleep = self._attention.is_asleep
         was_active = self._attention.is_active
         self._key_s = self._clock()

@@ -21,7 +21,8 @@ from coach.workflows.watching.table_views import View
 
 @dataclass(slots=True)
 class Context:
-    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks and the views."""
+    """What the screens share. The app keeps it; screens read it, and change nothing in it but the marks and
+    the views."""
 
     session: Session
     mode: Mode
@@ -70,7 +71,8 @@ class Context:
 
     @property
     def ended_jobs(self) -> Mapping[str, Job]:
-        """Those that the queue may have forgotten, by their ids, the newest of each number; none before they were asked for."""
+        """Those that the queue may have forgotten, by their ids, the newest of each number; none before they
+        were asked for."""
         told = self.answers[Question.PAST_JOBS].value
         return {past.job.job_id: past.job for past in reversed(told.jobs if told is not None else ())}
 

@@ -1,7 +1,9 @@
-"""Leave when the terminal is closed or somebody ends coach: cleanly if the screens still answer, at once if they do not.
+"""Leave when the terminal is closed or somebody ends coach: cleanly if the screens still answer, at once if
+they do not.
 
-Textual takes no notice of these signals: the default would leave a shell without echo on the alternate screen, and handling them
-carelessly would leave a process without a terminal on a login node, which waits for a controller that does not answer.
+Textual takes no notice of these signals: the default would leave a shell without echo on the alternate
+screen, and handling them carelessly would leave a process without a terminal on a login node, which waits for
+a controller that does not answer.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ LEAVE_TIMEOUT_S = 4.0
 """How long the screens may take to go; what Slurm's clients are doing then ends with the process."""
 
 GONE_TIMEOUT_S = 2.5
-"""The same where the terminal is gone: there is nothing to give back, and Textual may wait for ever for its last words to be painted."""
+"""The same where the terminal is gone: there is nothing to give back, and Textual may wait for ever for its
+last words to be painted."""
 
 FINISH_AT_SIGNAL_S = 2.0
 """How long a submission or cancellation that is under way is waited for."""
@@ -38,7 +41,8 @@ def terminal_modes() -> list[Any] | None:
 
 
 def leave_at_signals(app: App[Any], modes: list[Any] | None) -> None:
-    """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` is what the terminal had before."""
+    """From now on SIGHUP and SIGTERM close the app. Called in the event loop of the main thread; `modes` is
+    what the terminal had before."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGHUP, signal.SIGTERM):
         loop.add_signal_handler(number, _leave, app, number, modes)

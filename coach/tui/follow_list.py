@@ -1,6 +1,8 @@
-"""Which jobs are followed though no screen of theirs is open: one's own that run, and for the findings also those that ended within a day.
+"""Which jobs are followed though no screen of theirs is open: one's own that run, and for the findings also
+those that ended within a day.
 
-Each followed job is several files that are read again and again, so there is a limit; beyond it the jobs take turns.
+Each followed job is several files that are read again and again, so there is a limit; beyond it the jobs take
+turns.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ MAX_LIVE = 12
 TURN_S = 300.0
 MAX_ENDED = 3
 SETTLE_S = 15.0
-"""Ended jobs are read once, MAX_ENDED at a time, until SETTLE_S after their first diagnosis: a log's last lines are read when no more come."""
+"""Ended jobs are read once, MAX_ENDED at a time, until SETTLE_S after their first diagnosis: a log's last
+lines are read when no more come."""
 
 
 class FollowList:
@@ -34,7 +37,8 @@ class FollowList:
         self._own_jobs: tuple[Sequence[Job] | None, tuple[Job, ...]] = (None, ())
 
     def targets(self, follows: Follows, named: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
-        """What to follow while a screen is on top that names some targets; `before` it, others were followed."""
+        """What to follow while a screen is on top that names some targets; `before` it, others were
+        followed."""
         if follows is Follows.TARGETS:
             return named
         if follows is Follows.BEFORE:

@@ -1,7 +1,7 @@
 """When a key may change something: not before the screen that asks was painted, and not within 300 ms after.
 
-A key that was typed for the screen before must not answer the question of this one (`1⏎⏎` in one packet). What counts is when the key
-arrived, not when a busy program came round to it.
+A key that was typed for the screen before must not answer the question of this one (`1⏎⏎` in one packet).
+What counts is when the key arrived, not when a busy program came round to it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The real workflows behind the screens' ports.
 
-A workflow is imported when it is first used, here and nowhere else in the screens, so that the first frame waits for none of them.
+A workflow is imported when it is first used, here and nowhere else in the screens, so that the first frame
+waits for none of them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ SITE_AGE_S = 60.0
 
 
 class Reach:
-    """What all ports work with: the settings in force, the environment, commands and files, and what a person's own doing costs."""
+    """What all ports work with: the settings in force, the environment, commands and files, and what a
+    person's own doing costs."""
 
     def __init__(
         self,
@@ -52,7 +54,8 @@ class Reach:
         env: Mapping[str, str],
         charge: Callable[[int], object] = lambda num_rpcs: None,
     ) -> None:
-        """`charge` is told what everything costs that is asked of Slurm here; a person's own doing waits for nothing."""
+        """`charge` is told what everything costs that is asked of Slurm here; a person's own doing waits for
+        nothing."""
         from coach.sources.io import SystemIo, scrubbed_environment
 
         def count(num_rpcs: int) -> bool:
@@ -72,7 +75,8 @@ class Reach:
 
 
 def live_ports(reach: Reach, backend: str, place: str) -> Ports:
-    """`backend` is the backend of the cluster or recording on the screens; the doctor examines `place`: a backend, or `auto`."""
+    """`backend` is the backend of the cluster or recording on the screens; the doctor examines `place`: a
+    backend, or `auto`."""
     launches = LiveLaunches(reach)
     return Ports(
         LiveRecipes(reach),

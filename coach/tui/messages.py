@@ -113,7 +113,8 @@ class SubmitRequested(Request):
 
 
 class ActionRequested(Request):
-    """Ask whether to do something to jobs: their ids, or run ids on the local backend. `label` names them as they are shown."""
+    """Ask whether to do something to jobs: their ids, or run ids on the local backend. `label` names them as
+    they are shown."""
 
     def __init__(self, verb: Verb, targets: Sequence[str], label: str) -> None:
         super().__init__()
@@ -152,7 +153,8 @@ class StacksRequested(Request):
 
 
 class FixRequested(Request):
-    """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial takes a few steps only.
+    """Show what a fix would change; `index` counts through the fixes of all findings, primary first. A trial
+    takes a few steps only.
 
     `stays`: on the screen that asks, instead of a new one.
     """

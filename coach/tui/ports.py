@@ -1,7 +1,8 @@
 """What the screens need from the rest of coach, as protocols.
 
-Screens and controllers are written against these; `live_ports.py` fills them with the real workflows, `tests/tui/fake_ports.py` with scripted fakes.
-Each theme has its own protocol: a controller for launches is not given the drills.
+Screens and controllers are written against these; `live_ports.py` fills them with the real workflows,
+`tests/tui/fake_ports.py` with scripted fakes. Each theme has its own protocol: a controller for launches is
+not given the drills.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class FixPort(Protocol):
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
     ) -> tuple[ForeignFixes, tuple[str, ...]]:
-        """What would mend a job that coach did not launch, and what ending it now would lose. It changes nothing."""
+        """What would mend a job that coach did not launch, and what ending it now would lose. It changes
+        nothing."""
         ...
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted: ...
@@ -144,7 +146,8 @@ class JobActionPort(Protocol):
         ...
 
     def open_shell(self, action: JobAction) -> int:
-        """Give the terminal away until the shell is left; its exit status. Called where the screens have let go of the terminal."""
+        """Give the terminal away until the shell is left; its exit status. Called where the screens have let
+        go of the terminal."""
         ...
 
 
@@ -190,7 +193,8 @@ class QuestionPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """All that the controllers ask of the rest of coach. A method may take long or raise UserError: it is called in a worker's thread."""
+    """All that the controllers ask of the rest of coach. A method may take long or raise UserError: it is
+    called in a worker's thread."""
 
     recipes: RecipePort
     launches: LaunchPort

@@ -1,4 +1,5 @@
-"""An answer that is asked for only when a screen needs it: kept with its time, so that opening the screen again costs nothing."""
+"""An answer that is asked for only when a screen needs it: kept with its time, so that opening the screen
+again costs nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ T = TypeVar("T")
 FRESH_S = 60.0
 """An answer younger than this is shown again instead of asked for."""
 FAILURE_FRESH_S = 15.0
-"""A failure younger than this is shown again: a screen that opens does not ask a silent controller at once."""
+"""A failure younger than this is shown again: a screen that opens does not ask a silent controller at
+once."""
 
 
 class Question(StrEnum):

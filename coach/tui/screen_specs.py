@@ -1,7 +1,7 @@
 """Every screen, one line each: its name, its class, what it is for, and what is followed while it is on top.
 
-Keys, help, footer, palette and the app read this table. A new screen is its file, its renderer and its line here. The classes are named,
-not imported: a screen is loaded when it is first opened.
+Keys, help, footer, palette and the app read this table. A new screen is its file, its renderer and its line
+here. The classes are named, not imported: a screen is loaded when it is first opened.
 """
 
 from __future__ import annotations

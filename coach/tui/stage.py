@@ -1,4 +1,5 @@
-"""What controllers may do with the screens: open and close one, say something beside the keys, bring an answer back.
+"""What controllers may do with the screens: open and close one, say something beside the keys, bring an
+answer back.
 
 Controllers are given this instead of the app, so that what one of them can do is seen here.
 """
@@ -55,7 +56,8 @@ class Stage:
         return screen
 
     def close(self, screen: CoachScreen) -> bool:
-        """Close a screen that is done with: at once if it is on top (returns True), else when it comes to the top."""
+        """Close a screen that is done with: at once if it is on top (returns True), else when it comes to the
+        top."""
         if self._app.screen is screen:
             self._app.pop_screen()
             return True
@@ -64,7 +66,8 @@ class Stage:
         return False
 
     def is_overtaken(self, request: Request) -> bool:
-        """True if another screen has opened since the key was pressed: in one packet, `x⏎⏎⏎` asks once and opens nothing."""
+        """True if another screen has opened since the key was pressed: in one packet, `x⏎⏎⏎` asks once and
+        opens nothing."""
         return request.asked_by is not self._app.screen
 
     def asker(self, request: Request) -> Any:
@@ -88,7 +91,8 @@ class Stage:
 
     @contextmanager
     def lent_terminal(self) -> Iterator[None]:
-        """Nothing is drawn and no key is read inside. Raises SuspendNotSupported where the terminal cannot be lent."""
+        """Nothing is drawn and no key is read inside. Raises SuspendNotSupported where the terminal cannot be
+        lent."""
         self.is_lent = True
         try:
             with self._app.suspend():
@@ -107,7 +111,8 @@ class Stage:
     def do_aside(
         self, work: Callable[[], T], on_done: Callable[[T], object], on_error: Callable[[UserError], object]
     ) -> None:
-        """Work in a thread of its own, which changes nothing: it waits for no launch, and no launch waits for it."""
+        """Work in a thread of its own, which changes nothing: it waits for no launch, and no launch waits for
+        it."""
         worker = Worker(self._deliver)
         worker.do(work, on_done, on_error)
         worker.finish(timeout_s=0.0)  # its thread ends with the answer

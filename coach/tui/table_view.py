@@ -1,6 +1,7 @@
 """How one table of the screens is looked at: what is filtered out, in which order, with which columns.
 
-Apart from the table itself, which shows rows: this works on jobs and nodes before they become rows, by the words of the command line.
+Apart from the table itself, which shows rows: this works on jobs and nodes before they become rows, by the
+words of the command line.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class TableView(Generic[T]):
         return [column.name for column in self._columns if column.title]
 
     def sort_by_next(self, shown: Sequence[str]) -> None:
-        """Sort by the column after the one that it is sorted by, of those that are shown; after the last, as at first."""
+        """Sort by the column after the one that it is sorted by, of those that are shown; after the last, as
+        at first."""
         vocabulary = self._vocabulary()
         names = [field.name for name in shown if (field := vocabulary.field(name)) is not None]
         at = names.index(self._sorted_by) + 1 if self._sorted_by in names else 0

@@ -1,4 +1,5 @@
-"""What the app is opened with: a live cluster, this machine, or a recording. What it does not need for that is imported later."""
+"""What the app is opened with: a live cluster, this machine, or a recording. What it does not need for that
+is imported later."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Opening:
     place: str
     backend: str
     standing: Callable[[], tuple[Mode, str | None]] | None = None
-    """Reads the mode from the settings in force, and the reason if nothing may be changed; None if the mode stays as it was opened."""
+    """Reads the mode from the settings in force, and the reason if nothing may be changed; None if the mode
+    stays as it was opened."""
     views: ViewStore | None = None
     """Where the ways to look at the tables are kept; None where nothing is."""
 

@@ -15,7 +15,8 @@ from coach.model.errors import UserError
 
 T = TypeVar("T")
 FINISH_TIMEOUT_S = 15.0
-"""How long leaving waits for a submission or cancellation that is under way: longer than Slurm's clients take to give up."""
+"""How long leaving waits for a submission or cancellation that is under way: longer than Slurm's clients take
+to give up."""
 
 
 class Worker:

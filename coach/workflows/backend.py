@@ -1,7 +1,7 @@
 """Which backend a launch goes to.
 
-Wherever a Slurm client or configuration exists, `auto` means Slurm, answered or not: nobody trains on a login node by accident
-because the controller was down for a minute.
+Wherever a Slurm client or configuration exists, `auto` means Slurm, answered or not: nobody trains on a login
+node by accident because the controller was down for a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _SWITCH = "switches.local_backend"
 
 
 def resolve_backend(requested: str, env: Mapping[str, str], settings: Settings | None = None) -> str:
-    """`slurm` or `local`. With settings it is for a launch: Raises UserError when it would be local and the site does not have that."""
+    """`slurm` or `local`. With settings it is for a launch: Raises UserError when it would be local and the
+    site does not have that."""
     if requested not in BACKENDS:
         raise UserError(f"backend {requested!r}: expected one of {', '.join(BACKENDS)}")
     resolved = requested if requested != "auto" else _found(env)

@@ -1,7 +1,7 @@
 """Whether coach may change anything here, and why not: asked once, told in one line.
 
-Root's slip reaches everybody's jobs, so root only looks unless it was said otherwise. Every front end and workflow asks here, so that
-the reason is the same words on the screen and on the command line.
+Root's slip reaches everybody's jobs, so root only looks unless it was said otherwise. Every front end and
+workflow asks here, so that the reason is the same words on the screen and on the command line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _KEY = "readonly"
 
 
 def held_back(settings: Settings, env: Mapping[str, str], uid: int | None = None) -> Settings:
-    """The settings, read-only when root has not said that it is meant. `uid` is the effective user; None: this process's."""
+    """The settings, read-only when root has not said that it is meant. `uid` is the effective user; None:
+    this process's."""
     is_root = (os.geteuid() if uid is None else uid) == 0
     if not is_root or settings.is_readonly or env.get(AS_ROOT_VARIABLE) == "1":
         return settings

@@ -26,8 +26,8 @@ from coach.node import share
 def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...], tuple[str, ...]]:
     """The request with the directory as it is, what the plan says of it, and what it warns of.
 
-    Raises UserError for a directory that was named for this launch and cannot be shared in; one that the config or the parent run
-    brings along is left out instead.
+    Raises UserError for a directory that was named for this launch and cannot be shared in; one that the
+    config or the parent run brings along is left out instead.
     """
     if request.share is None or request.share == NOWHERE:
         return request, (), ()
@@ -42,7 +42,8 @@ def shared_where(request: LaunchRequest) -> tuple[LaunchRequest, tuple[str, ...]
 
 
 def unshared(request: LaunchRequest) -> LaunchRequest:
-    """A launch that tries coach or the site, and is nobody's work, shares nothing unless it was said to, or the site has locked where."""
+    """A launch that tries coach or the site, and is nobody's work, shares nothing unless it was said to, or
+    the site has locked where."""
     if request.share is not None:
         return request
     return replace(request, share=NOWHERE, defaulted=request.defaulted | {"share"})
@@ -86,7 +87,8 @@ def _end_of(diagnosis: Diagnosis) -> str | None:
 
 
 class Sharer:
-    """Passes on what a session finds, in a thread of its own: a shared directory that hangs must not keep the screens waiting."""
+    """Passes on what a session finds, in a thread of its own: a shared directory that hangs must not keep the
+    screens waiting."""
 
     def __init__(self) -> None:
         self._told: dict[str, object] = {}
@@ -107,7 +109,8 @@ class Sharer:
                 self._pass_on(name, partial(share_diagnosis, run, diagnosis))
 
     def tell_end(self, run: Run, state: str) -> None:
-        """Note how a job ended that could not say so itself: it was killed, or never started. Returns at once."""
+        """Note how a job ended that could not say so itself: it was killed, or never started. Returns at
+        once."""
         if _is_shared(run):
             paths = runs.RunPaths(run.run_dir)
             self._pass_on(f"end of {run.run_id}", partial(share.share_in_time, paths, None, state))

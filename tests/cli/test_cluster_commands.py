@@ -1,4 +1,5 @@
-"""`coach jobs`, `nodes` and `partitions` with clients that give captured answers: every word between them is the real one."""
+"""`coach jobs`, `nodes` and `partitions` with clients that give captured answers: every word between them is
+the real one."""
 
 from __future__ import annotations
 
@@ -142,7 +143,8 @@ def test_rows_that_cannot_be_read_are_told_in_json_and_beside_the_table(
 
 def test_a_failing_client_is_an_error_in_its_own_words(clients: Path, settings: Settings) -> None:
     (clients / "squeue").write_text(
-        "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1\n"
+        "#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' "
+        ">&2; exit 1\n"
     )
     with pytest.raises(UserError) as error:
         run(jobs, settings, "--backend", "slurm")
@@ -188,7 +190,8 @@ def test_the_local_backend_lists_this_machine(settings: Settings, capsys: pytest
 
 
 def run_recorded(clients: Path, module: Any, settings: Settings, *arguments: str) -> int:
-    """With the recorded cluster of 24.11 instead: drained, reserved and planned nodes, arrays, jobs that wait for everything."""
+    """With the recorded cluster of 24.11 instead: drained, reserved and planned nodes, arrays, jobs that wait
+    for everything."""
     mine = captured("cluster-own-jobs-24.11.txt").replace(
         b"|SEPARATORroot|", f"|SEPARATOR{user_name()}|".encode()
     )

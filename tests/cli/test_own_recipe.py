@@ -1,4 +1,5 @@
-"""A learner's own copy of a recipe, and a sweep, for real on this machine: launched, diagnosed and compared like a shipped one."""
+"""A learner's own copy of a recipe, and a sweep, for real on this machine: launched, diagnosed and compared
+like a shipped one."""
 
 from __future__ import annotations
 

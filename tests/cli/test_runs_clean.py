@@ -1,4 +1,5 @@
-"""`coach runs` and `coach runs clean` as a user types them; squeue is a script that says nothing, or that the controller is down."""
+"""`coach runs` and `coach runs clean` as a user types them; squeue is a script that says nothing, or that the
+controller is down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A site that lets nobody train on its login node: a local launch is refused with the site's reason, in commands and on the screens."""
+"""A site that lets nobody train on its login node: a local launch is refused with the site's reason, in
+commands and on the screens."""
 
 from __future__ import annotations
 

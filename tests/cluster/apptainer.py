@@ -1,9 +1,11 @@
-"""A stand-in for Apptainer that keeps its promise by the kernel: the program sees the image and what is bound, and nothing else.
+"""A stand-in for Apptainer that keeps its promise by the kernel: the program sees the image and what is
+bound, and nothing else.
 
-The real one cannot be installed from Debian. This one makes an empty root in namespaces of its own, as an ordinary user may, mounts into
-it what the image lists and what `--bind` names, and starts the program there. An option that it does not know is an error, and so is a
-bind whose source is missing, and the image cannot be written to, as with the real one. It is stricter than the real one usually is in
-that home and /tmp are not there by themselves. Its image is a text file: PATH inside, then a path of this machine on each line.
+The real one cannot be installed from Debian. This one makes an empty root in namespaces of its own, as an
+ordinary user may, mounts into it what the image lists and what `--bind` names, and starts the program there.
+An option that it does not know is an error, and so is a bind whose source is missing, and the image cannot be
+written to, as with the real one. It is stricter than the real one usually is in that home and /tmp are not
+there by themselves. Its image is a text file: PATH inside, then a path of this machine on each line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""A cluster whose parts fail: daemons that hang, a munge that is away, a node that gets another name, a controller that has lost its memory.
+"""A cluster whose parts fail: daemons that hang, a munge that is away, a node that gets another name, a
+controller that has lost its memory.
 
-Apart from the cluster of all other tests, because its timeouts are short, and because some of what is done to it cannot be undone.
+Apart from the cluster of all other tests, because its timeouts are short, and because some of what is done to
+it cannot be undone.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class FrailSlurm(SlurmCluster):
         self.start_controller()
 
     def lose_memory(self, first_job_id: int) -> None:
-        """The controller is set up anew, as after a disk was lost: no job is known, and numbers begin again."""
+        """The controller is set up anew, as after a disk was lost: no job is known, and numbers begin
+        again."""
         self.kill_controller()
         shutil.rmtree(self.directory / "state")
         (self.directory / "state").mkdir()

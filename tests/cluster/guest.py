@@ -1,7 +1,9 @@
-"""A program in a terminal of its own, measured from outside: what it paints, what it costs, what it asks Slurm.
+"""A program in a terminal of its own, measured from outside: what it paints, what it costs, what it asks
+Slurm.
 
-For comparing coach with others on one controller, all by the same means. CPU time is that of the program and of every client that it
-ran; the questions to Slurm are counted by stand-ins on its PATH that note each call and become the real client.
+For comparing coach with others on one controller, all by the same means. CPU time is that of the program and
+of every client that it ran; the questions to Slurm are counted by stand-ins on its PATH that note each call
+and become the real client.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class Guest:
             self._painted_s = time.monotonic()
 
     def wait_for(self, wanted: str, timeout_s: float = 60.0) -> float:
-        """Wait until a pattern is in what was painted since the last `forget`; seconds since the start. Fails with what was painted."""
+        """Wait until a pattern is in what was painted since the last `forget`; seconds since the start. Fails
+        with what was painted."""
         pattern = re.compile(wanted)
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:

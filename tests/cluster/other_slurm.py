@@ -1,8 +1,9 @@
 """A Slurm of another version than the machine's, from the root file system of another distribution.
 
-Sites run versions that differ by years, and limits of rates came after the version of the machine that tests. The daemons run inside that
-root, by chroot, in a mount namespace of their own. The clients have to be run by an ordinary user, who may not change his root: they are
-started outside, by the other root's own loader, on its own libraries and plugins.
+Sites run versions that differ by years, and limits of rates came after the version of the machine that tests.
+The daemons run inside that root, by chroot, in a mount namespace of their own. The clients have to be run by
+an ordinary user, who may not change his root: they are started outside, by the other root's own loader, on
+its own libraries and plugins.
 
 `COACH_TEST_SLURM_ROOT` names the root; tests/README.md says how one is made.
 """

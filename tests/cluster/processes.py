@@ -1,7 +1,8 @@
 """The cluster's processes: known by pid and start time, and found again when Slurm itself has lost them.
 
-Nothing is ever ended by its name. A daemon is ended by the pid that was recorded when it was started, if that pid is still the same
-process; a job's leftovers (the daemon above them was killed) by the cluster's own files and configuration that they hold.
+Nothing is ever ended by its name. A daemon is ended by the pid that was recorded when it was started, if that
+pid is still the same process; a job's leftovers (the daemon above them was killed) by the cluster's own files
+and configuration that they hold.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ def daemon_of(name: str, pid: int) -> Daemon:
 
 
 def leftovers(directory: Path, slurm_conf: Path) -> list[Daemon]:
-    """Job processes of the cluster in `directory`: slurmstepds first, because they would report their children's deaths.
+    """Job processes of the cluster in `directory`: slurmstepds first, because they would report their
+    children's deaths.
 
-    A slurmstepd is known by an open file in the cluster's directory (its environment is overwritten by its title), a job's process by the
-    cluster's configuration and a job id in its environment.
+    A slurmstepd is known by an open file in the cluster's directory (its environment is overwritten by its
+    title), a job's process by the cluster's configuration and a job id in its environment.
     """
     stepds = [process for process in _processes() if _is_stepd_of(directory, process)]
     jobs = with_environment(f"SLURM_CONF={slurm_conf}", needs="SLURM_JOB_ID=")
@@ -62,7 +64,8 @@ def leftovers(directory: Path, slurm_conf: Path) -> list[Daemon]:
 
 
 def with_environment(setting: str, needs: str = "") -> list[Daemon]:
-    """Processes that were started with exactly `setting` (`NAME=value`) in their environment, and with a variable that starts with `needs`."""
+    """Processes that were started with exactly `setting` (`NAME=value`) in their environment, and with a
+    variable that starts with `needs`."""
     found = []
     for process in _processes():
         try:

@@ -1,7 +1,9 @@
-"""A real slurmctld with ten thousand nodes and fifty thousand jobs, and no slurmd: what a large site's controller answers.
+"""A real slurmctld with ten thousand nodes and fifty thousand jobs, and no slurmd: what a large site's
+controller answers.
 
-Nodes in the cloud can be allocated although nothing runs on them: their jobs stay CONFIGURING. The rest are held. It is the controller's
-answers that coach is measured against, so this much is real; booting it takes about a minute, most of that for the jobs.
+Nodes in the cloud can be allocated although nothing runs on them: their jobs stay CONFIGURING. The rest are
+held. It is the controller's answers that coach is measured against, so this much is real; booting it takes
+about a minute, most of that for the jobs.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def why_not() -> str | None:
 
 
 class ScaleCluster(SlurmCluster):
-    """One such cluster under `directory`, up when `start()` returns. It is stopped with its jobs in the queue."""
+    """One such cluster under `directory`, up when `start()` returns. It is stopped with its jobs in the
+    queue."""
 
     def __init__(self, directory: Path, *, num_nodes: int = 10_000) -> None:
         super().__init__(directory, num_nodes=0, more_conf=_CONF.format(num_nodes=num_nodes))

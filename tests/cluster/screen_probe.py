@@ -1,8 +1,9 @@
-"""The screens on a live cluster, measured from inside, without a terminal: `python screen_probe.py` prints one JSON object.
+"""The screens on a live cluster, measured from inside, without a terminal: `python screen_probe.py` prints
+one JSON object.
 
-A program of its own, because what is measured is a whole process: its CPU time, its memory, and how long its event loop stands still. A
-heartbeat in that loop notes each gap; of a gap counts what this process itself worked meanwhile, since on a busy machine the rest is
-somebody else's.
+A program of its own, because what is measured is a whole process: its CPU time, its memory, and how long its
+event loop stands still. A heartbeat in that loop notes each gap; of a gap counts what this process itself
+worked meanwhile, since on a busy machine the rest is somebody else's.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ async def measure(num_jobs: int) -> dict[str, object]:
             await asyncio.sleep(1.0)
             told_s, cpu_s = app.context.snapshot.sources["jobs"].data_time_s, time.process_time()
             app.context.session.refresh_soon()
-            await until(lambda: app.context.snapshot.sources["jobs"].data_time_s != told_s)  # noqa: B023 (it is awaited here)
+            await until(lambda: app.context.snapshot.sources[("jobs")].data_time_s != told_s)  # noqa: B023 (it is awaited here)
             await asyncio.sleep(1.5)
             costs.append(time.process_time() - cpu_s)
             gaps_ms.append(heart.longest_ms())

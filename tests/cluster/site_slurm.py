@@ -1,8 +1,9 @@
 """A Slurm with a site's habits: it refuses in its own words, and its nodes do not see the submitter's home.
 
-Apart from the plain cluster, because what a site demands decides whether the first launch works there, and every demand here is one that
-some real site makes: an account, a type of GPU, a reservation, a limit of a partition. Two accounts are real only with an accounting
-database (slurmdbd and a SQL server); here job_submit.lua knows them, and tells them, as such scripts do.
+Apart from the plain cluster, because what a site demands decides whether the first launch works there, and
+every demand here is one that some real site makes: an account, a type of GPU, a reservation, a limit of a
+partition. Two accounts are real only with an accounting database (slurmdbd and a SQL server); here
+job_submit.lua knows them, and tells them, as such scripts do.
 """
 
 from __future__ import annotations

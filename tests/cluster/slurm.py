@@ -1,8 +1,9 @@
-"""A real Slurm in a temporary directory: slurmctld, munged and one slurmd per node, with its own ports and configuration.
+"""A real Slurm in a temporary directory: slurmctld, munged and one slurmd per node, with its own ports and
+configuration.
 
-The tests of coach against a cluster are only worth something against the real thing, and the real thing boots in about a second. It
-needs root (device files, namespaces, jobs of another user), leaves the machine's own Slurm, /etc and names alone, and ends only what it
-started, by pid.
+The tests of coach against a cluster are only worth something against the real thing, and the real thing boots
+in about a second. It needs root (device files, namespaces, jobs of another user), leaves the machine's own
+Slurm, /etc and names alone, and ends only what it started, by pid.
 
 In a test, take the `slurm` fixture. By hand, with the same cluster:
 
@@ -57,7 +58,8 @@ AnyCluster = TypeVar("AnyCluster", bound="SlurmCluster")
 
 
 class SlurmCluster:
-    """One cluster under `directory`. `start()` returns when all nodes are idle; `stop()` leaves no process behind."""
+    """One cluster under `directory`. `start()` returns when all nodes are idle; `stop()` leaves no process
+    behind."""
 
     def __init__(
         self,
@@ -70,10 +72,12 @@ class SlurmCluster:
         is_home_hidden: bool = False,
         is_detached: bool = False,
     ) -> None:
-        """`more_conf`: lines appended to slurm.conf. `more_files`: files beside it, by name. `is_home_hidden`: the nodes do not see the
-        home of the cluster's user, as where home is not shared. `is_detached`: the daemons outlive the process that calls `start()`.
+        """`more_conf`: lines appended to slurm.conf. `more_files`: files beside it, by name.
+        `is_home_hidden`: the nodes do not see the home of the cluster's user, as where home is not shared.
+        `is_detached`: the daemons outlive the process that calls `start()`.
 
-        A cluster that is not detached dies with the thread that started it, so that an interrupted test run leaves no daemon.
+        A cluster that is not detached dies with the thread that started it, so that an interrupted test run
+        leaves no daemon.
         """
         self.directory = directory.resolve()
         self.num_gpus = num_gpus
@@ -102,7 +106,8 @@ class SlurmCluster:
         return User(home.stat().st_uid, home.stat().st_gid, "nobody", home)
 
     def start(self) -> None:
-        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was started."""
+        """Boot: munged, the controller, the nodes. Returns when every node is idle; on failure stops what was
+        started."""
         self._ports = slurm_conf.write_files(
             self.directory, num_nodes=len(self.node_names), num_gpus=self.num_gpus, more=self._more_conf
         )
@@ -141,7 +146,8 @@ class SlurmCluster:
         self._remember()
 
     def restore(self) -> None:
-        """Whole and idle again: daemons restarted or continued, jobs ended, nodes resumed. For between two tests."""
+        """Whole and idle again: daemons restarted or continued, jobs ended, nodes resumed. For between two
+        tests."""
         dead = [name for name, daemon in self._daemons.items() if not daemon.is_alive]
         for daemon in self._daemons.values():
             daemon.signal(signal.SIGCONT)
@@ -162,14 +168,16 @@ class SlurmCluster:
     def kill_controller(self) -> None:
         """SIGKILL to slurmctld, as when its machine fails.
 
-        Jobs go on. A job that is younger than the controller's last saved state is lost: `wait_saved()` first.
+        Jobs go on. A job that is younger than the controller's last saved state is lost: `wait_saved()`
+        first.
         """
         controller = self._daemons["slurmctld"]
         controller.signal(signal.SIGKILL)
         wait_until(lambda: not controller.is_alive, 10, "slurmctld is gone")
 
     def start_controller(self) -> None:
-        """Start slurmctld again on its saved state. Returns when it answers and every living node has come back to it."""
+        """Start slurmctld again on its saved state. Returns when it answers and every living node has come
+        back to it."""
         self._spawn("slurmctld", ["slurmctld", "-D"])
         self._wait_for_controller()
         alive = {name for name in self.node_names if self._daemons[name].is_alive}
@@ -180,7 +188,8 @@ class SlurmCluster:
         )
 
     def kill_node(self, name: str) -> None:
-        """SIGKILL to one slurmd. The controller notices after some seconds; the node's jobs go on, unsupervised."""
+        """SIGKILL to one slurmd. The controller notices after some seconds; the node's jobs go on,
+        unsupervised."""
         daemon = self._daemons[name]
         daemon.signal(signal.SIGKILL)
         wait_until(lambda: not daemon.is_alive, 10, f"slurmd of {name} is gone")
@@ -192,7 +201,8 @@ class SlurmCluster:
         self._spawn(name, ["unshare", "--uts", "--mount", "sh", "-c", _IN_NODE, "sh", hosts, name, *hidden])
 
     def wait_idle(self, timeout_s: float = 40.0) -> None:
-        """Wait until no node has a job and every node can take one; of a reserved one, those that may use it."""
+        """Wait until no node has a job and every node can take one; of a reserved one, those that may use
+        it."""
         wanted = set(self.node_names)
         wait_until(lambda: self._nodes_in("idle,reserved") == wanted, timeout_s, "all nodes are idle")
 
@@ -212,7 +222,8 @@ class SlurmCluster:
         cwd: Path | None = None,
         timeout_s: float = 30.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command that sees this cluster, as its ordinary user or as root. The caller looks at the exit status."""
+        """Run a command that sees this cluster, as its ordinary user or as root. The caller looks at the exit
+        status."""
         user = None if as_root else self.user
         words = [os.fspath(word) for word in argv]
         return subprocess.run(
@@ -227,7 +238,8 @@ class SlurmCluster:
         )
 
     def submit(self, script: str, *options: str, as_root: bool = False) -> str:
-        """sbatch a shell script (without its first line); the job id. Output goes to `slurm-%j.out` in the user's home."""
+        """sbatch a shell script (without its first line); the job id. Output goes to `slurm-%j.out` in the
+        user's home."""
         wrapped = ["sbatch", "--parsable", *options, "--wrap", script]
         result = self.run(wrapped, as_root=as_root)
         assert result.returncode == 0, f"{shown(wrapped)}: {result.stderr}"
@@ -252,7 +264,8 @@ class SlurmCluster:
         )
 
     def wait_saved(self, job_id: str) -> None:
-        """Wait until the controller, killed now, would come back with this job as it is. It saves within 5 s of a change."""
+        """Wait until the controller, killed now, would come back with this job as it is. It saves within 5 s
+        of a change."""
         times = ["squeue", "--noheader", "--states=all", "--format=%V %S", f"--jobs={job_id}"]
         result = self.run(times, as_root=True, env={"SLURM_TIME_FORMAT": "%s"})
         changed_s = max(int(word) for word in result.stdout.split() if word.isdecimal())

@@ -1,7 +1,8 @@
 """The booted cluster's configuration: its texts, and the files that a boot needs.
 
-Apart from the class that boots it, because these lines are the cluster that coach's tests see: three nodes of 16 CPUs and 64 GB with two
-GPUs each, a default partition `cpu` for launches over gloo, and a partition `gpu` with the GPUs to be seen and allotted.
+Apart from the class that boots it, because these lines are the cluster that coach's tests see: three nodes of
+16 CPUs and 64 GB with two GPUs each, a default partition `cpu` for launches over gloo, and a partition `gpu`
+with the GPUs to be seen and allotted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PORTS = range(11000, 19000)
-"""Below the ports that the kernel hands out by itself, and below those that training jobs meet at (20000 and up)."""
+"""Below the ports that the kernel hands out by itself, and below those that training jobs meet at (20000 and
+up)."""
 
 
 def node_names(num_nodes: int) -> list[str]:
@@ -31,13 +33,16 @@ def slurm_conf(
     first_job_id: int,
     more: str = "",
 ) -> str:
-    """slurm.conf. Each node is a slurmd of its own on this machine (`config_overrides` lets two cores pass for sixteen).
+    """slurm.conf. Each node is a slurmd of its own on this machine (`config_overrides` lets two cores pass
+    for sixteen).
 
-    `cred_expire` is also how long Slurm holds a requeued job back: two minutes by default, shorter here so that tests need not wait.
+    `cred_expire` is also how long Slurm holds a requeued job back: two minutes by default, shorter here so
+    that tests need not wait.
     """
     gres = f"Gres=gpu:a100:{num_gpus} " if num_gpus else ""
     nodes = "\n".join(
-        f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=16 Sockets=2 CoresPerSocket=8 "
+        f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=16 Sockets=2 "
+        "CoresPerSocket=8 "
         f"ThreadsPerCore=1 RealMemory=64000 {gres}State=UNKNOWN"
         for name, port in zip(node_names(len(node_ports)), node_ports, strict=True)
     )
@@ -91,7 +96,8 @@ PartitionName=gpu Nodes=ALL MaxTime=1-00:00:00 DefaultTime=10 State=UP OverSubsc
 
 
 def gres_conf(directory: Path, num_nodes: int, num_gpus: int) -> str:
-    """gres.conf. The files must be character devices: with anything else a job gets no CUDA_VISIBLE_DEVICES."""
+    """gres.conf. The files must be character devices: with anything else a job gets no
+    CUDA_VISIBLE_DEVICES."""
     return "".join(
         f"NodeName={name} Name=gpu Type=a100 File={directory}/dev/nvidia{gpu}\n"
         for name in node_names(num_nodes)
@@ -100,14 +106,16 @@ def gres_conf(directory: Path, num_nodes: int, num_gpus: int) -> str:
 
 
 def hosts(num_nodes: int, own_name: str) -> str:
-    """The nodes' /etc/hosts, so that every node's name resolves inside jobs, without touching the machine's own file."""
+    """The nodes' /etc/hosts, so that every node's name resolves inside jobs, without touching the machine's
+    own file."""
     lines = [f"127.0.0.1 localhost {own_name}"]
     lines += [f"127.0.1.{number} {name}" for number, name in enumerate(node_names(num_nodes), 1)]
     return "\n".join(lines) + "\n"
 
 
 def write_files(directory: Path, *, num_nodes: int, num_gpus: int, more: str = "") -> list[int]:
-    """Folders, munge's key, the GPUs' device files and the configuration; the ports: the controller's first, then each node's."""
+    """Folders, munge's key, the GPUs' device files and the configuration; the ports: the controller's first,
+    then each node's."""
     for name in ("etc", "log", "run", "state", "spool", "munge", "dev"):
         (directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
     directory.chmod(0o755)
@@ -126,7 +134,8 @@ def write_files(directory: Path, *, num_nodes: int, num_gpus: int, more: str = "
             controller_port=ports[0],
             node_ports=ports[1:],
             num_gpus=num_gpus,
-            # Jobs of two clusters on one machine must not meet at one port, which trainings derive from the job id.
+            # Jobs of two clusters on one machine must not meet at one port, which trainings derive from the
+            # job id.
             first_job_id=random.SystemRandom().randrange(100, 9000),
             more=more,
         )
@@ -138,7 +147,8 @@ def write_files(directory: Path, *, num_nodes: int, num_gpus: int, more: str = "
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports on which nothing listens now, in random order, so that two clusters booted at once hardly ever meet."""
+    """Ports on which nothing listens now, in random order, so that two clusters booted at once hardly ever
+    meet."""
     ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, 200):
         with socket.socket() as probe:

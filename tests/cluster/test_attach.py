@@ -1,4 +1,5 @@
-"""Measuring inside of jobs that coach did not launch, on a real Slurm: however it ends, nothing of it is left behind."""
+"""Measuring inside of jobs that coach did not launch, on a real Slurm: however it ends, nothing of it is left
+behind."""
 
 from __future__ import annotations
 

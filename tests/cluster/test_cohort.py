@@ -1,4 +1,5 @@
-"""A learner and a teacher on a real Slurm: the job itself says how it stands, coach what was found, and a closed coach keeps nothing back."""
+"""A learner and a teacher on a real Slurm: the job itself says how it stands, coach what was found, and a
+closed coach keeps nothing back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""coach in an environment without torch, on a real Slurm: torch is reached by a venv's path, by a module, and inside an image."""
+"""coach in an environment without torch, on a real Slurm: torch is reached by a venv's path, by a module, and
+inside an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a live session does when the cluster fails under it: the last good picture stays, with its age; it comes back by itself."""
+"""What a live session does when the cluster fails under it: the last good picture stays, with its age; it
+comes back by itself."""
 
 from __future__ import annotations
 
@@ -158,7 +159,8 @@ def throwaway() -> Iterator[FrailSlurm]:
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
-    """`watch(cluster, io=…)`: a session that has its first picture; it is stopped, and has left no client behind."""
+    """`watch(cluster, io=…)`: a session that has its first picture; it is stopped, and has left no client
+    behind."""
     started: list[tuple[FrailSlurm, Watched]] = []
 
     def start(cluster: FrailSlurm, io: Io | None = None) -> Watched:

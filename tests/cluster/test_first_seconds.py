@@ -1,4 +1,5 @@
-"""A job that cannot train ends within seconds on the real Slurm, and its cause is the first that the check says."""
+"""A job that cannot train ends within seconds on the real Slurm, and its cause is the first that the check
+says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A job that coach did not launch, on a real Slurm: its own script comes back as a diff, and is not written over."""
+"""A job that coach did not launch, on a real Slurm: its own script comes back as a diff, and is not written
+over."""
 
 from __future__ import annotations
 

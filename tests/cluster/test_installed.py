@@ -1,4 +1,5 @@
-"""coach as an ordinary user has it: reachable for him and his jobs, in environments with torch and without."""
+"""coach as an ordinary user has it: reachable for him and his jobs, in environments with torch and
+without."""
 
 from __future__ import annotations
 

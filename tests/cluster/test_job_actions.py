@@ -87,7 +87,8 @@ def here(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 class Here:
-    """The workflows in this process, on the jobs of root: starting coach for each of them would cost seconds."""
+    """The workflows in this process, on the jobs of root: starting coach for each of them would cost
+    seconds."""
 
     def __init__(self, slurm: SlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slurm = slurm

@@ -1,4 +1,5 @@
-"""coach on a login node that gives little: 2 GB of memory and address space, a share of one core, a busy file server."""
+"""coach on a login node that gives little: 2 GB of memory and address space, a share of one core, a busy file
+server."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def wide_run(slurm: SlurmCluster, user_coach: InstalledCoach) -> Iterator[WideRu
 
 @contextlib.contextmanager
 def small_cgroup() -> Iterator[Path | None]:
-    """A cgroup of 2 GB that a process can be put into; None where none can be made (then only the address space is limited)."""
+    """A cgroup of 2 GB that a process can be put into; None where none can be made (then only the address
+    space is limited)."""
     root, limit = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
     if not root.exists():
         root, limit = Path("/sys/fs/cgroup"), "memory.max"
@@ -166,7 +168,8 @@ def test_the_default_view_costs_two_percent_of_a_core_with_all_its_clients(
     rss_mb = _status_kb(pid, "VmHWM") / 1000
     minutes = [round(after - before, 2) for before, after in itertools.pairwise(spent)]
     print(  # noqa: T201
-        f"\n{first_s:.2f} CPU s to the first screen, then a minute {minutes}: {per_hour:.0f} CPU s an hour; {rss_mb:.0f} MB"
+        f"\n{first_s:.2f} CPU s to the first screen, then a minute {minutes}: {per_hour:.0f} CPU s an "
+        f"hour; {rss_mb:.0f} MB"
     )
     assert per_hour <= CPU_S_PER_HOUR
 

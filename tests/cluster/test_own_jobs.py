@@ -1,4 +1,5 @@
-"""At three in the morning, on a real Slurm: which of my jobs went wrong, though coach launched none of them."""
+"""At three in the morning, on a real Slurm: which of my jobs went wrong, though coach launched none of
+them."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def test_the_controller_counts_what_coach_believes_its_questions_cost(slurm: Slu
 def test_ten_minutes_of_two_coaches_cost_one_and_leave_the_controller_to_others(
     slurm: SlurmCluster, user_coach: InstalledCoach, open_terminal: Callable[..., Terminal]
 ) -> None:
-    """Prints the RPCs of each minute: active at first, then idle. Where slurmctld limits rates (23.02 on), the same holds by its own counter."""
+    """Prints the RPCs of each minute: active at first, then idle. Where slurmctld limits rates (23.02 on),
+    the same holds by its own counter."""
     for _ in range(3):
         slurm.submit("sleep 900")
     env = user_coach.env({"COACH_AS_ROOT": "1"})

@@ -1,4 +1,5 @@
-"""coach at a site that limits how fast one user may ask (23.02 and newer): it must not make its own user's sbatch wait."""
+"""coach at a site that limits how fast one user may ask (23.02 and newer): it must not make its own user's
+sbatch wait."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def test_after_ten_minutes_of_coach_sbatch_still_answers_at_once(
     spent = [after - before for before, after in itertools.pairwise(counted)]
     print(  # noqa: T201
         f"\nSlurm {strict_slurm.version}, a bucket of {BUCKET} and {PER_MIN} a minute:"
-        f"\n{counted[0]} RPCs for one sbatch and coach's start, then a minute: {spent}; sbatch took {submit_s:.2f} s"
+        f"\n{counted[0]} RPCs for one sbatch and coach's start, then a minute: {spent}; sbatch took "
+        f"{submit_s:.2f} s"
         f"\n{terminal.screen()}"
     )
     assert submitted

@@ -1,4 +1,5 @@
-"""Silence when all is well: every recipe that coach brings, launched on the real Slurm as it is, gets no finding."""
+"""Silence when all is well: every recipe that coach brings, launched on the real Slurm as it is, gets no
+finding."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ ENOUGH_STEPS = 40
 ON_TWO_CORES = {"fast": {"width": "16", "batch_size": "250", "compile": "false"}}
 """As its lesson says for a machine without a GPU."""
 ELSEWHERE = {"mpi_allreduce"}
-"""Its mpiexec lies beside another interpreter than the one that the tests' environment has: tests/trainers start it."""
+"""Its mpiexec lies beside another interpreter than the one that the tests' environment has: tests/trainers
+start it."""
 NOT_HERE = {"dali": "needs a GPU", "horovod_cnn": "builds with no torch of today"}
 
 

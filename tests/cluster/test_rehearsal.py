@@ -1,4 +1,5 @@
-"""The rehearsal of a workshop on a real site, from a learner's account: all well, then module, data, account and quota broken one at a time."""
+"""The rehearsal of a workshop on a real site, from a learner's account: all well, then module, data, account
+and quota broken one at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ partition = "cpu"
 account = "teaching"
 cpus_per_task = 1
 """
-SMALL = 'set = { width = 8, num_workers = 0, num_train_samples = 256, eval_every_epoch = false }\nrecipe = "baseline"\n'
+SMALL = (
+    "set = { width = 8, num_workers = 0, num_train_samples = 256, eval_every_epoch = false }\nrecipe = "
+    '"baseline"\n'
+)
 QUOTA = """\
 #!/bin/sh
 # A user who has 1 MB left: the answer of `quota -w -p`.
@@ -41,7 +45,8 @@ SERVER = "files:/scratch"
 
 @pytest.fixture
 def learner(site_slurm: SlurmCluster, train_python: Path) -> Iterator[InstalledCoach]:
-    """coach as a new user of the site, who may have one run at a time; nothing of his is in the queue at the end."""
+    """coach as a new user of the site, who may have one run at a time; nothing of his is in the queue at the
+    end."""
     user = make_user(site_slurm.user.home / secrets.token_hex(4))
     scratch = site_slurm.directory / f"scratch-{user.home.name}"
     scratch.mkdir(mode=0o700)
@@ -84,7 +89,8 @@ def test_a_day_with_a_broken_module_and_a_broken_account_names_both_and_the_soun
 ) -> None:
     status, tried, day = rehearse(
         learner,
-        f'[recipes.sound]\nminutes = 3\n{SMALL}[recipes.module]\nenvironment = "modules=no-such-module/1.0"\n{SMALL}'
+        f"[recipes.sound]\nminutes = 3\n{SMALL}[recipes.module]\nenvironment = "
+        f'"modules=no-such-module/1.0"\n{SMALL}'
         f'[recipes.account]\naccount = "nobody"\npartition = "gpu"\nreservation = "{RESERVATION}"\n{SMALL}',
     )
     sound, module, account = tried["sound"], tried["module"], tried["account"]

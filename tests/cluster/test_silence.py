@@ -1,4 +1,5 @@
-"""Silence when all is well: a healthy run of five minutes gets no finding, from its first second to its end."""
+"""Silence when all is well: a healthy run of five minutes gets no finding, from its first second to its
+end."""
 
 from __future__ import annotations
 

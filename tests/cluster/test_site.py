@@ -35,7 +35,8 @@ exec {python} "$@"
 
 @pytest.fixture
 def site_coach(site_slurm: SlurmCluster, train_python: Path) -> InstalledCoach:
-    """coach as a new user of the site, with a home that no node sees and a $SCRATCH that all see. The site's partition is `gpu`."""
+    """coach as a new user of the site, with a home that no node sees and a $SCRATCH that all see. The site's
+    partition is `gpu`."""
     user = make_user(site_slurm.user.home / secrets.token_hex(4))
     scratch = site_slurm.directory / f"scratch-{user.home.name}"
     scratch.mkdir(mode=0o700)

@@ -1,4 +1,5 @@
-"""A training that hangs on two real nodes: the rank that holds up the others is named, also where nobody may look into a process."""
+"""A training that hangs on two real nodes: the rank that holds up the others is named, also where nobody may
+look into a process."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ exec unshare --user {py_spy} "$@"
 
 
 def hang(slurm: SlurmCluster, coach: InstalledCoach, before: str) -> tuple[str, str]:
-    """Start it on two nodes; the job, and why py-spy cannot see it, once every rank but one waits for that one."""
+    """Start it on two nodes; the job, and why py-spy cannot see it, once every rank but one waits for that
+    one."""
     home = coach.user.home
     (home / "hang.py").write_text(HANG)
     folder = home / "without-ptrace"

@@ -198,7 +198,8 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
         return max((record.get("step") or 0 for record in map(json.loads, lines)), default=0)
 
     wait_until(lambda: newest_step() >= 10, 60, "ten steps are made", every_s=0.2)
-    # What Slurm does by itself before the time limit: the signal of --signal=B:USR1 goes to the batch shell alone.
+    # What Slurm does by itself before the time limit: the signal of --signal=B:USR1 goes to the batch shell
+    # alone.
     slurm.run(["scancel", "--batch", "--signal=USR1", job_id])
 
     def requeued() -> bool:

@@ -68,7 +68,7 @@ def test_an_array_a_heterogeneous_job_and_a_step_s_own_log_are_judged_by_the_job
 
     whole = check(user_coach, array)
     assert (whole["target"], whole["state"]) == (array, "FAILED")
-    told = [(finding["rule"], finding["primary"], finding["summary"]) for finding in whole["findings"]]  # type: ignore[attr-defined]
+    told = [(finding["rule"], finding["primary"], finding["summary"]) for finding in whole[("findings")]]  # type: ignore[attr-defined]
     assert [(rule, is_primary) for rule, is_primary, _ in told] == [("ENV007", True), ("COD001", False)]
     assert told[0][2].startswith(f"2 of 4 ({array}_1, {array}_3): ")
     assert told[1][2].startswith(f"1 of 4 ({array}_2): ")
@@ -97,7 +97,7 @@ def test_the_third_failure_of_one_script_is_known_as_the_third_though_the_logs_o
     for _ in range(3):
         job_id = submit(user_coach, "again", script)
         slurm.wait_state(job_id, "FAILED", timeout_s=40)
-        told.append([finding["rule"] for finding in check(user_coach, job_id)["findings"]])  # type: ignore[attr-defined]
+        told.append([finding["rule"] for finding in check(user_coach, job_id)[("findings")]])  # type: ignore[attr-defined]
         log = user_coach.user.home / "again" / f"slurm-{job_id}.out"
         subprocess.run(user_coach.user.argv(["rm", log]), env=user_coach.env(), check=True)
     assert told == [["ENV007"], ["ENV007"], ["ENV007", "HIS001"]]

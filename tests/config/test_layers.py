@@ -69,8 +69,10 @@ def test_tables_that_people_fill_are_joined_key_by_key(place: Place) -> None:
 
 def test_what_only_a_site_says_is_read(place: Place) -> None:
     place.site(
-        '[limits]\nmax_gpus = 8\nmax_time = "1-00:00:00"\nmax_running = 3\n[switches]\nlocal_backend = false\n'
-        '[advice.MEM001]\ntext = "ask us"\nurl = "https://hpc.example/oom"\n[advice.NUM001]\ntext = "read this"\n'
+        '[limits]\nmax_gpus = 8\nmax_time = "1-00:00:00"\nmax_running = 3\n[switches]\nlocal_backend = '
+        "false\n"
+        '[advice.MEM001]\ntext = "ask us"\nurl = "https://hpc.example/oom"\n[advice.NUM001]\ntext = "read '
+        'this"\n'
     )
     settings = place.load()
     assert settings.limits == Limits(8, 86400, 3)
@@ -99,11 +101,13 @@ def test_a_user_cannot_say_what_only_the_site_may(place: Place, text: str) -> No
 def test_a_lock_passes_over_file_memory_and_variable_and_says_so(place: Place) -> None:
     place.site(
         'readonly = true\n[launch]\npartition = "gpu"\naccount = "class"\n[rules]\nmute = ["GPU005"]\n'
-        '[rules.NUM001]\nconsecutive = 2\n[locked]\n"launch.partition" = "one for all"\nlaunch.account = "paid by us"\n'
+        '[rules.NUM001]\nconsecutive = 2\n[locked]\n"launch.partition" = "one for all"\nlaunch.account = '
+        '"paid by us"\n'
         'readonly = "an exam is on"\n"rules.mute" = "seen by all"\n"rules.NUM001" = "tuned here"\n'
     )
     place.user(
-        'readonly = false\n[launch]\npartition = "gpu2"\n[rules]\nmute = []\n[rules.NUM001]\nconsecutive = 9\n'
+        'readonly = false\n[launch]\npartition = "gpu2"\n[rules]\nmute = []\n[rules.NUM001]\nconsecutive '
+        "= 9\n"
     )
     (place.user_file.parent / "remembered.toml").write_text('["tiger".launch]\naccount = "mine"\n')
     place.env["COACH_LAUNCH_PARTITION"] = "gpu3"
@@ -114,10 +118,22 @@ def test_a_lock_passes_over_file_memory_and_variable_and_says_so(place: Place) -
     assert settings.thresholds["NUM001"]["consecutive"] == 2
     assert settings.locks["launch.partition"] == Lock("one for all", f"{place.site_file}:10")
     assert settings.notes == (
-        f"{place.user_file}:1: readonly = false does not count: locked by the site ({place.site_file}:12): an exam is on",
-        f'{place.user_file}:3: launch.partition = "gpu2" does not count: locked by the site ({place.site_file}:10): one for all',
-        f"{place.user_file}:5: rules.mute = [] does not count: locked by the site ({place.site_file}:13): seen by all",
-        f"{place.user_file}:7: rules.NUM001.consecutive = 9 does not count: locked by the site ({place.site_file}:14): tuned here",
+        (
+            f"{place.user_file}:1: readonly = false does not count: locked by the site "
+            f"({place.site_file}:12): an exam is on"
+        ),
+        (
+            f'{place.user_file}:3: launch.partition = "gpu2" does not count: locked by the site '
+            f"({place.site_file}:10): one for all"
+        ),
+        (
+            f"{place.user_file}:5: rules.mute = [] does not count: locked by the site "
+            f"({place.site_file}:13): seen by all"
+        ),
+        (
+            f"{place.user_file}:7: rules.NUM001.consecutive = 9 does not count: locked by the site "
+            f"({place.site_file}:14): tuned here"
+        ),
         'environment variable COACH_LAUNCH_PARTITION: launch.partition = "gpu3" does not count:'
         f" locked by the site ({place.site_file}:10): one for all",
     )
@@ -166,7 +182,10 @@ def test_the_site_s_least_interval_is_not_undercut(place: Place) -> None:
     assert (settings.jobs_interval_s, settings.nodes_interval_s) == (30, 100)
     assert settings.least_jobs_interval_s == 30
     assert settings.notes == (
-        f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's least is 30 ({place.site_file}:2)",
+        (
+            f"{place.user_file}:2: poll.jobs_interval_s = 5 does not count: the site's least is 30 "
+            f"({place.site_file}:2)"
+        ),
     )
     place.user("")
     assert (place.load().jobs_interval_s, place.load().nodes_interval_s, place.load().notes) == (30, 90, ())

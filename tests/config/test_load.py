@@ -27,7 +27,8 @@ def test_launch_defaults_are_read_by_their_command_line_names(tmp_path: Path) ->
     settings = load(
         tmp_path,
         '[launch]\nnodes = 2\ngpus = 0\ntime = "10:00"\npython = "/opt/env/bin/python"\n'
-        'setup = ["module load cuda/12.4"]\nsbatch = {comment = "hi"}\n[rules]\nmute = ["GPU003"]\n[rules.GPU005]\nwarning_share = 0.2\n',
+        'setup = ["module load cuda/12.4"]\nsbatch = {comment = "hi"}\n[rules]\nmute = '
+        '["GPU003"]\n[rules.GPU005]\nwarning_share = 0.2\n',
     )
     assert (settings.launch.num_nodes, settings.launch.gpus_per_node) == (2, 0)
     assert settings.launch.setup == ("module load cuda/12.4",)

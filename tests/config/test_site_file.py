@@ -1,4 +1,5 @@
-"""A broken site file: every mistake named with its line and what would be right, before anybody starts with it."""
+"""A broken site file: every mistake named with its line and what would be right, before anybody starts with
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A drill as a learner launches it on this machine, and its run judged from a copy in which nothing says which drill it is."""
+"""A drill as a learner launches it on this machine, and its run judged from a copy in which nothing says
+which drill it is."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Conductor:
         return Path(self.coach("drill", name, "--backend", "local", "--wait")["run_dir"])
 
     def findings(self, run_dir: Path) -> list[dict[str, Any]]:
-        """What `coach check` finds at warning or above, primary first, without the names of drill, recipe and trainer."""
+        """What `coach check` finds at warning or above, primary first, without the names of drill, recipe and
+        trainer."""
         recipe = json.loads((run_dir / "run.json").read_text())["recipe"]
         copy = self.home / "copies" / run_dir.name.replace(recipe, "x")
         shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("*.pt"))

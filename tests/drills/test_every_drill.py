@@ -1,4 +1,5 @@
-"""What each drill plants is found in its run, though nothing of the run says which drill it is; and coach clears its own bar."""
+"""What each drill plants is found in its run, though nothing of the run says which drill it is; and coach
+clears its own bar."""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ def coach_on_strict_slurm(train_python: Path) -> Iterator[InstalledCoach]:
 def test_every_drill_is_found_mended_and_measured_on_slurm(
     coach_on_strict_slurm: InstalledCoach, open_directory: Path
 ) -> None:
-    """Two at once on two cores; apart from those of GPUs and of many CPUs: the cluster's are there to be allotted only."""
+    """Two at once on two cores; apart from those of GPUs and of many CPUs: the cluster's are there to be
+    allotted only."""
     site = open_directory / "two-at-once.toml"
     site.write_text("[limits]\nmax_running = 2\n")
     shown = (name for name in DRILLS if Need.GPU not in drill_of(name).needs and name not in ELSEWHERE)

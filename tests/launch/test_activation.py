@@ -1,4 +1,5 @@
-"""Environments in a batch script: golden texts per kind, and what bash does with them when something is missing."""
+"""Environments in a batch script: golden texts per kind, and what bash does with them when something is
+missing."""
 
 from __future__ import annotations
 
@@ -148,7 +149,8 @@ module() {
 
 @pytest.fixture
 def modules_home(tmp_path: Path) -> dict[str, str]:
-    """MODULESHOME of a site whose `module` is defined by an init file, as Lmod's and Environment Modules' are."""
+    """MODULESHOME of a site whose `module` is defined by an init file, as Lmod's and Environment Modules'
+    are."""
     (tmp_path / "home" / "init").mkdir(parents=True)
     (tmp_path / "home" / "init" / "bash").write_text(MODULES)
     return {"MODULESHOME": str(tmp_path / "home")}
@@ -327,7 +329,8 @@ def test_a_path_that_a_container_cannot_be_given_is_refused(tmp_path: Path) -> N
 
 
 def test_the_script_s_variables_win_over_the_image_s_own(tmp_path: Path) -> None:
-    """Apptainer takes APPTAINERENV_NAME over the image's NAME; with Pyxis the image wins unless a name is listed."""
+    """Apptainer takes APPTAINERENV_NAME over the image's NAME; with Pyxis the image wins unless a name is
+    listed."""
     script = script_of(tmp_path, "apptainer")
     (loop,) = [line for line in script.splitlines() if line.startswith("for NAME in ")]
     names = loop.removeprefix("for NAME in ").removesuffix("; do").split()
@@ -353,7 +356,8 @@ def test_a_folder_below_another_is_bound_once() -> None:
 
 
 def pyxis_options() -> argparse.ArgumentParser:
-    """The options of Pyxis 0.20's `srun --help`, read as its SPANK plugin reads them, beside those of srun that a step uses."""
+    """The options of Pyxis 0.20's `srun --help`, read as its SPANK plugin reads them, beside those of srun
+    that a step uses."""
     parser = argparse.ArgumentParser(prog="srun", allow_abbrev=False)
     for name in ("image", "mounts", "workdir", "name", "save", "env"):
         parser.add_argument(f"--container-{name}")

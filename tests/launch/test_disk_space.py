@@ -1,4 +1,5 @@
-"""A plan says how much room a run has, warns when that is little, and refuses only where nothing could be written."""
+"""A plan says how much room a run has, warns when that is little, and refuses only where nothing could be
+written."""
 
 from __future__ import annotations
 

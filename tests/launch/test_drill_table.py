@@ -1,4 +1,5 @@
-"""The table [drill]: read strictly, told apart from recipes, and the shipped ones keep what the contract of a drill says."""
+"""The table [drill]: read strictly, told apart from recipes, and the shipped ones keep what the contract of a
+drill says."""
 
 from __future__ import annotations
 

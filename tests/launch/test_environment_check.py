@@ -1,4 +1,5 @@
-"""Environments seen from the login node: what is refused before a job is queued, and what is left to the job."""
+"""Environments seen from the login node: what is refused before a job is queued, and what is left to the
+job."""
 
 from __future__ import annotations
 
@@ -150,7 +151,10 @@ def test_the_plan_says_which_recipes_an_older_torch_is_enough_for(tmp_path: Path
     )
     check = check_environment(environment)
     assert torch_notes(environment, "python3", check, ddp, recipes) == (
-        "environment pytorch (modules cuda/12.1 pytorch/2.3): torch 2.3.1: baseline, ddp yes; fsdp needs >=2.6",
+        (
+            "environment pytorch (modules cuda/12.1 pytorch/2.3): torch 2.3.1: baseline, ddp yes; fsdp needs "
+            ">=2.6"
+        ),
     )
     with pytest.raises(UserError) as caught:
         torch_notes(environment, "python3", check, fsdp, recipes)

@@ -1,4 +1,5 @@
-"""The words of Slurm's clients about single jobs, as 22.05 printed them, and what may become a word of a command."""
+"""The words of Slurm's clients about single jobs, as 22.05 printed them, and what may become a word of a
+command."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from coach.model.slurm.job_action import Verb
             ("1755", "Access/permission denied"),
         ),
         (
-            "scancel: error: Kill job error on job id 1743+1: Operation not permitted on individual component",
+            (
+                "scancel: error: Kill job error on job id 1743+1: Operation not permitted on individual "
+                "component"
+            ),
             ("1743+1", "Operation not permitted on individual component"),
         ),
     ],

@@ -152,7 +152,10 @@ def test_an_ended_run_is_not_cancelled_again(make_run: MakeRun) -> None:
 
 def test_a_run_survives_the_end_of_the_coach_that_started_it(make_run: MakeRun) -> None:
     paths = make_run("echo $$ > here; until [ -e go ]; do sleep 0.05; done")
-    code = f"import os; from coach.launch import local; from pathlib import Path; local.start(Path({str(paths.run_dir)!r}), os.environ); os.kill(os.getpid(), 9)"
+    code = (
+        "import os; from coach.launch import local; from pathlib import Path; "
+        f"local.start(Path({str(paths.run_dir)!r}), os.environ); os.kill(os.getpid(), 9)"
+    )
     starter = subprocess.run([sys.executable, "-c", code])
     assert starter.returncode == -signal.SIGKILL
     started(paths)
@@ -254,7 +257,8 @@ def test_a_chain_goes_on_when_the_coach_that_started_it_was_killed(make_run: Mak
     code = (
         "import os; from pathlib import Path; from coach.launch import local; "
         f"parent, child = Path({str(parent.run_dir)!r}), Path({str(child.run_dir)!r}); "
-        "local.start(parent, os.environ); local.start(child, os.environ, after=parent); os.kill(os.getpid(), 9)"
+        "local.start(parent, os.environ); local.start(child, os.environ, after=parent); os.kill(os.getpid(), "
+        "9)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     started(parent)

@@ -1,4 +1,5 @@
-"""Modules that a recipe needs beside torch: refused with the reason where they are known to be missing, and left to the job elsewhere."""
+"""Modules that a recipe needs beside torch: refused with the reason where they are known to be missing, and
+left to the job elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`--max-restarts`: torchrun starts all ranks anew after one has failed, and a relaunch of the run asks for the same."""
+"""`--max-restarts`: torchrun starts all ranks anew after one has failed, and a relaunch of the run asks for
+the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The sbatch that submits a job again: what it asked for is asked for again, or it is said that it cannot be."""
+"""The sbatch that submits a job again: what it asked for is asked for again, or it is said that it cannot
+be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a site's sbatch may demand: how GPUs and CPUs are asked for, and what of the config yields to what was said."""
+"""What a site's sbatch may demand: how GPUs and CPUs are asked for, and what of the config yields to what was
+said."""
 
 from __future__ import annotations
 

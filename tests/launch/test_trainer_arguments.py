@@ -1,4 +1,5 @@
-"""The parameters of a recipe are read from its trainer: declared there once, changed in the TOML, and every mistake with its line."""
+"""The parameters of a recipe are read from its trainer: declared there once, changed in the TOML, and every
+mistake with its line."""
 
 from __future__ import annotations
 
@@ -74,7 +75,10 @@ def test_a_recipe_takes_over_what_its_trainer_declares_in_the_trainer_s_order(tm
 
 
 def test_what_the_recipe_says_itself_wins_key_by_key_and_may_be_more(tmp_path: Path) -> None:
-    toml = 'parameters_of = "ddp.py"\n[parameters.tp]\ndefault = 4\n[parameters.own]\ntype = "int"\ndefault = 1\n'
+    toml = (
+        'parameters_of = "ddp.py"\n[parameters.tp]\ndefault = 4\n[parameters.own]\ntype = "int"\ndefault = '
+        "1\n"
+    )
     found = read(tmp_path, toml=toml).parameters
     assert found["tp"] == Parameter("tp", "int", 4, "Ranks", min=1, usual=(1, 8), unit="ranks")
     assert [*found][-1] == "own"

@@ -1,4 +1,5 @@
-"""What a node does around the job: real files of /proc and /sys where this machine has them, the kernel's formats where it has not."""
+"""What a node does around the job: real files of /proc and /sys where this machine has them, the kernel's
+formats where it has not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The node's first look: a job that cannot train ends in its first second, and says why; whatever is only unknown ends nothing."""
+"""The node's first look: a job that cannot train ends in its first second, and says why; whatever is only
+unknown ends nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What NVML tells comes to the records field by field, and what it does not tell comes as a gap: through the real binding."""
+"""What NVML tells comes to the records field by field, and what it does not tell comes as a gap: through the
+real binding."""
 
 from __future__ import annotations
 

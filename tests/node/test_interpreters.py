@@ -1,4 +1,5 @@
-"""Node code runs under the site's Python, whichever it is: every version at hand looks first, and runs a training beside the sampler."""
+"""Node code runs under the site's Python, whichever it is: every version at hand looks first, and runs a
+training beside the sampler."""
 
 from __future__ import annotations
 

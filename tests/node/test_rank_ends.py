@@ -13,7 +13,10 @@ from coach import runs
 from coach.node import ended, rank_ends
 from tests.node.conftest import Start
 
-_LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:49542."
+_LOST = (
+    "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
+    "[127.0.0.1]:49542."
+)
 
 _TABLE = """
 [1]:

@@ -1,4 +1,5 @@
-"""On a real GPU: what the sampler says beside what nvidia-smi says in the same second, and what it leaves unsaid."""
+"""On a real GPU: what the sampler says beside what nvidia-smi says in the same second, and what it leaves
+unsaid."""
 
 from __future__ import annotations
 

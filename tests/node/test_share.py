@@ -1,4 +1,5 @@
-"""The summary that a run shares with its cohort: what stands in it, who keeps it up to date, and whom it cannot be turned against."""
+"""The summary that a run shares with its cohort: what stands in it, who keeps it up to date, and whom it
+cannot be turned against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`coach/node stacks`: where the ranks of a node stand, by the highest means that it allows, and nothing happens to any of them."""
+"""`coach/node stacks`: where the ranks of a node stand, by the highest means that it allows, and nothing
+happens to any of them."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def looked_at(
 
 
 def with_py_spy(tmp_path: Path, script: str = "echo 'Permission Denied' >&2; exit 1") -> dict[str, str]:
-    """The environment of a job in which py-spy is this; another one may be installed beside the suite's interpreter."""
+    """The environment of a job in which py-spy is this; another one may be installed beside the suite's
+    interpreter."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "py-spy").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "bin" / "py-spy").chmod(0o755)

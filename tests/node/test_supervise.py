@@ -20,7 +20,8 @@ from tests.node.conftest import Start, children_of, sampler_of, telemetry
 from tests.nvml.stand_in import NvmlStandIn
 from tests.waiting import wait_until
 
-# Signals are awaited, not handled: one that came just before signal.pause() would be noticed only with the next.
+# Signals are awaited, not handled: one that came just before signal.pause() would be noticed only with the
+# next.
 _COUNT_SIGNALS = """
 import signal, sys
 wanted = {signal.SIGUSR1, signal.SIGTERM}
@@ -219,10 +220,13 @@ def test_the_tasks_of_a_slurm_step_share_one_run_directory(start: Start, tmp_pat
 def test_what_the_trainer_says_at_its_start_comes_to_run_json(start: Start, tmp_path: Path) -> None:
     trainer = (
         "import json, sys, time\n"
-        "start = dict(event='start', time_s=time.time(), step=0, rank=0, device='cuda', device_name='H100', torch='2.13.0',"
-        " python='3.11.7', compute_capability=9.0, dataset=dict(name='cifar10', path='/d', is_synthetic=True), num_parameters=2474506, node='node1')\n"
+        "start = dict(event='start', time_s=time.time(), step=0, rank=0, device='cuda', device_name='H100', "
+        "torch='2.13.0',"
+        " python='3.11.7', compute_capability=9.0, dataset=dict(name='cifar10', path='/d', "
+        "is_synthetic=True), num_parameters=2474506, node='node1')\n"
         "end = dict(event='end', time_s=time.time(), step=3, exit_code=0, reason='max_steps')\n"
-        "open(sys.argv[1] + '/metrics/rank-0.jsonl', 'w').write(json.dumps(start) + '\\n' + json.dumps(end) + '\\n')\n"
+        "open(sys.argv[1] + '/metrics/rank-0.jsonl', 'w').write(json.dumps(start) + '\\n' + json.dumps(end) "
+        "+ '\\n')\n"
     )
     run_dir = tmp_path / "run"
     training = start(*_run(tmp_path), "--", sys.executable, "-c", trainer, str(run_dir))

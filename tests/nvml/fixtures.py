@@ -1,4 +1,5 @@
-"""The fixture `nvml_stand_in`, for any test folder: `from tests.nvml.fixtures import nvml_stand_in` in its conftest."""
+"""The fixture `nvml_stand_in`, for any test folder: `from tests.nvml.fixtures import nvml_stand_in` in its
+conftest."""
 
 from __future__ import annotations
 

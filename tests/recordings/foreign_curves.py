@@ -1,6 +1,8 @@
-"""Make the metric files of `foreign/` again: real trainings that know nothing of coach, each with what its file is named after.
+"""Make the metric files of `foreign/` again: real trainings that know nothing of coach, each with what its
+file is named after.
 
-`python -m tests.recordings.foreign_curves [NAME…]`; wants torch. Half of the gradients are computed in half precision on the CPU, as a GPU would.
+`python -m tests.recordings.foreign_curves [NAME…]`; wants torch. Half of the gradients are computed in half
+precision on the CPU, as a GPU would.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ def frozen(num_steps: int = 600) -> Iterator[Row]:
 
 
 def vanishing(num_steps: int = 300) -> Iterator[Row]:
-    """Many saturating layers in half precision, without a scaler: what comes back to the first of them is too small for it."""
+    """Many saturating layers in half precision, without a scaler: what comes back to the first of them is too
+    small for it."""
     layers = [part for _ in range(16) for part in (nn.Linear(16, 16), nn.Sigmoid())]
     model = nn.Sequential(nn.Linear(8, 16), *layers).half()
     target = torch.ones(32, 16).half()
@@ -94,7 +97,8 @@ def vanishing(num_steps: int = 300) -> Iterator[Row]:
 
 
 def exploding(num_steps: int = 400) -> Iterator[Row]:
-    """A deep network of sines whose warm-up never ends: clipping bounds each step, and the sines the loss, but nothing the weights."""
+    """A deep network of sines whose warm-up never ends: clipping bounds each step, and the sines the loss,
+    but nothing the weights."""
     sizes = [1, *6 * [64]]
     layers = [nn.Linear(size, 64) for size in sizes]
     head = nn.Linear(64, 1)
@@ -157,7 +161,8 @@ def adversaries(num_steps: int = 600) -> Iterator[Row]:
 
 
 def rewarded(num_steps: int = 400) -> Iterator[Row]:
-    """A bandit of ten arms whose value network is trained on what it was paid: the loss rises with the reward."""
+    """A bandit of ten arms whose value network is trained on what it was paid: the loss rises with the
+    reward."""
     values = torch.zeros(10, requires_grad=True)
     arms = 5 * torch.rand(10)
     for step in range(1, num_steps + 1):

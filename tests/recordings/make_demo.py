@@ -1,7 +1,9 @@
-"""Make the demo again, by a real Slurm and real trainings: `python tests/recordings/make_demo.py --python PYTHON`.
+"""Make the demo again, by a real Slurm and real trainings: `python tests/recordings/make_demo.py --python
+PYTHON`.
 
-Needs root and Slurm for the cluster, and an interpreter with coach and torch that the user `nobody` can reach. Takes some three minutes.
-What is kept is what `coach record --anonymize` keeps, without paths and names of this machine.
+Needs root and Slurm for the cluster, and an interpreter with coach and torch that the user `nobody` can
+reach. Takes some three minutes. What is kept is what `coach record --anonymize` keeps, without paths and
+names of this machine.
 """
 
 from __future__ import annotations

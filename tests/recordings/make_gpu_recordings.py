@@ -1,7 +1,7 @@
 """Make the folder `gpus` again: `python tests/recordings/make_gpu_recordings.py [NAME…]`.
 
-The real sampler through the real NVML binding, on GPUs of the stand-in that fail as GPUs do. Only the clock is passed in. What is
-sampled of this machine itself is struck.
+The real sampler through the real NVML binding, on GPUs of the stand-in that fail as GPUs do. Only the clock
+is passed in. What is sampled of this machine itself is struck.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def at_work(tick: int, **more: object) -> Gpu:
 
 
 def healthy(tick: int) -> list[Gpu]:
-    """At rest for the first seconds, where the link sleeps; then power-capped at full load, as all GPUs are, with an old corrected error."""
+    """At rest for the first seconds, where the link sleeps; then power-capped at full load, as all GPUs are,
+    with an old corrected error."""
     if tick < 3:
         rest = {"util": 0, "power_mw": 72_000, "sm": 345, "reasons": "1", "pcie": "1:16:5:16"}
         return [at_work(tick, **rest) for _ in range(2)]

@@ -1,6 +1,7 @@
 """Make the folders of `hosts/` again: `python tests/recordings/make_host_recordings.py [NAME…]`.
 
-Real programs that use a node as their folder's name says, under the real sampler; the GPUs beside them are the stand-in's.
+Real programs that use a node as their folder's name says, under the real sampler; the GPUs beside them are
+the stand-in's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from coach import runs  # noqa: E402 (found by the line above)
 from tests.nvml.stand_in import NvmlStandIn  # noqa: E402 (found by the line above)
 
 BEGIN_S = 1_795_236_000.0
-LEAKING = "import sys\nkept = []\nfor line in sys.stdin:\n    kept.append(b'x' * int(line))\n    print('done', flush=True)"
+LEAKING = (
+    "import sys\nkept = []\nfor line in sys.stdin:\n    kept.append(b'x' * int(line))\n    print('done', "
+    "flush=True)"
+)
 WORKING = "while True:\n    pass"
 _SAMPLE = """
 import os, sys, time
@@ -64,7 +68,8 @@ def python(program: str, *arguments: str, env: dict[str, str] | None = None) -> 
 
 
 def leak(run_dir: Path, mib_per_tick: int) -> None:
-    """A program that keeps what it makes, of 3 GiB that it may have. Only the clock is passed in: ten seconds a tick."""
+    """A program that keeps what it makes, of 3 GiB that it may have. Only the clock is passed in: ten seconds
+    a tick."""
     program = python(LEAKING)
     sampler = python(
         _SAMPLE, str(run_dir), str(os.getpid()), str(BEGIN_S), env={"SLURM_MEM_PER_NODE": "3072"}
@@ -89,7 +94,10 @@ def cpu_bound(run_dir: Path) -> None:
     """All CPUs at work for two minutes, beside a GPU that has little to do."""
     nvml = NvmlStandIn(run_dir.parent / "nvml")
     nvml.set_gpus([{"name": "NVIDIA_A100-SXM4-80GB", "util": 14, "power_mw": 90_000, "limit_mw": 400_000}])
-    work = f"import os, threading, subprocess, sys\nall = [subprocess.Popen([sys.executable, '-c', {WORKING!r}]) for _ in os.sched_getaffinity(0)]\n"
+    work = (
+        "import os, threading, subprocess, sys\nall = [subprocess.Popen([sys.executable, '-c', "
+        f"{WORKING!r}]) for _ in os.sched_getaffinity(0)]\n"
+    )
     program = python(work + "sys.stdin.read()\nfor each in all:\n    each.kill()\n    each.wait()")
     begin = time.time()
     sampler = python(_SAMPLE, str(run_dir), str(program.pid), str(begin), env=nvml.env)
@@ -102,7 +110,8 @@ def cpu_bound(run_dir: Path) -> None:
 
 
 def hanging(run_dir: Path) -> None:
-    """Two ranks over gloo, of which one never comes to the collective that the other waits in, for more than six minutes."""
+    """Two ranks over gloo, of which one never comes to the collective that the other waits in, for more than
+    six minutes."""
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(HERE / "several_ranks.py")]
     program = subprocess.Popen([sys.executable, "-m", *command, "hanging", str(run_dir)])
     begin = time.time()

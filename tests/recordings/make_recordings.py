@@ -1,4 +1,5 @@
-"""Make the recordings of this folder again, by real programs that really fail: `python tests/recordings/make_recordings.py [NAME…]`.
+"""Make the recordings of this folder again, by real programs that really fail: `python
+tests/recordings/make_recordings.py [NAME…]`.
 
 Needs torch (the `train` extra) and gcc. Names of this machine and its paths are struck from what is kept.
 """

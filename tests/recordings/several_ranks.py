@@ -1,4 +1,5 @@
-"""Make the folders of `ranks/` again: real trainings of several ranks over gloo, each with what its folder is named after.
+"""Make the folders of `ranks/` again: real trainings of several ranks over gloo, each with what its folder is
+named after.
 
 `python tests/recordings/several_ranks.py [NAME…]`. Wants torch. Only what the ranks measured is kept.
 """
@@ -38,7 +39,8 @@ class Training:
     only_rank_0: bool = False
     """The others are started, and do nothing."""
     is_parted: bool = True
-    """Whether each rank has its own part of the data; else parts are shared out by the place in a node of two."""
+    """Whether each rank has its own part of the data; else parts are shared out by the place in a node of
+    two."""
     num_epochs: int = 1
     is_shuffled: bool = True
     """Whether each epoch has an order of its own."""

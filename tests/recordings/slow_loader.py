@@ -1,4 +1,5 @@
-"""A small training whose data set takes a given time per sample: `python slow_loader.py RUN_DIR SECONDS_PER_SAMPLE`."""
+"""A small training whose data set takes a given time per sample: `python slow_loader.py RUN_DIR
+SECONDS_PER_SAMPLE`."""
 
 from __future__ import annotations
 

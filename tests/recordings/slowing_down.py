@@ -1,6 +1,7 @@
 """A small training that describes its outputs as it goes on: `python slowing_down.py RUN_DIR {kept,running}`.
 
-`kept` holds on to every output and goes through all of them in each step; `running` keeps a running mean, as it should be.
+`kept` holds on to every output and goes through all of them in each step; `running` keeps a running mean, as
+it should be.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Make the logs of `slurm/` again, by jobs that a real Slurm really ends: a time limit, scancel, a preemption, a lost node, a refusal.
+"""Make the logs of `slurm/` again, by jobs that a real Slurm really ends: a time limit, scancel, a
+preemption, a lost node, a refusal.
 
     python tests/recordings/slurm_ends.py [NAME…]
 
-Needs root and Slurm's programs; boots the tests' own cluster. The time limit takes more than a minute, which is Slurm's least.
+Needs root and Slurm's programs; boots the tests' own cluster. The time limit takes more than a minute, which
+is Slurm's least.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ for step in range(1, 1000):
 """
 FAILING = PYTHON.replace(
     "    time.sleep(0.5)",
-    "    time.sleep(0.5)\n    if step == 4 and __import__('os').environ['SLURM_PROCID'] == '1':\n        raise ValueError('labels of 11 classes, 10 expected')",
+    (
+        "    time.sleep(0.5)\n    if step == 4 and __import__('os').environ['SLURM_PROCID'] == '1':\n        "
+        "raise ValueError('labels of 11 classes, 10 expected')"
+    ),
 )
 REFUSALS = (
     ("--partition=gpu", "--gres=gpu:h100:1"),

@@ -1,4 +1,5 @@
-"""A plain mistake of the program: told by its last words alone, or by an exception that another rule declines."""
+"""A plain mistake of the program: told by its last words alone, or by an exception that another rule
+declines."""
 
 from __future__ import annotations
 
@@ -119,7 +120,10 @@ def test_the_words_of_an_exception_of_hydra_go_on_below_it() -> None:
         *STEPS, error, "To append to your config use +task.data=x", "Key 'data' is not in struct"
     ) == ["code_error"]
     assert of_a_whole_log(*STEPS, error, *STEPS, *STEPS) == []
-    tracer = "jax.errors.TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on a traced array"
+    tracer = (
+        "jax.errors.TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called "
+        "on a traced array"
+    )
     assert of_a_whole_log(*STEPS, tracer, "See https://docs.jax.dev/en/latest/errors.html") == ["code_error"]
 
 

@@ -1,4 +1,5 @@
-"""What ends a job from outside, crashes and files: real logs of each, every wording, what is consequence of what, and what is not said."""
+"""What ends a job from outside, crashes and files: real logs of each, every wording, what is consequence of
+what, and what is not said."""
 
 from __future__ import annotations
 
@@ -59,7 +60,10 @@ DEADLY = {
         "slurmd[node1]: *** JOB 17 CANCELLED AT 2012-03-04T05:06:07 DUE TO TIME LIMIT ***",
         "slurmstepd: error: *** JOB 17 ON node1 CANCELLED DUE TO TIME LIMIT ***",
         "AT 2026-11-21T03:04:05 DUE TO TIME LIMIT ***",
-        f" 12%|# | 3/9 [00:01<00:02]slurmstepd-node1: error: *** STEP 17.0 ON node1 {AT} DUE TO TIME LIMIT ***",
+        (
+            f" 12%|# | 3/9 [00:01<00:02]slurmstepd-node1: error: *** STEP 17.0 ON node1 {AT} DUE TO TIME "
+            "LIMIT ***"
+        ),
         "submitit WARNING (2026-11-21 10:14:36,151) - Caught signal SIGUSR2 on node1: this job is timed-out.",
         "salloc: Job 17 has exceeded its time limit and its allocation has been revoked.",
         "64.012s: job.exception type=timeout severity=0 resource allocation expired",
@@ -83,7 +87,10 @@ DEADLY = {
         f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
     ],
     "slurm_invalid_request": [
-        "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination "
+            "specified"
+        ),
         "sbatch: error: QOSMaxSubmitJobPerUserLimit",
         "srun: error: Only allocated 1 nodes asked for 2",
         "srun: error: Unable to create step for job 17: More processors requested than permitted",
@@ -91,8 +98,14 @@ DEADLY = {
         "srun: error: Task launch for StepId=17.0 failed on node node7: Unable to satisfy cpu bind request",
         "sbatch: error: Invalid directive found in batch script: -gres",
         "ERROR: Command 'sbatch --gras=1 job.sh' failed with error 'sbatch: unrecognized option '--gras=1'",
-        "submitit.core.utils.FailedJobError: sbatch: error: Batch job submission failed: Invalid qos specification",
-        "Error: 101. Command 'sbatch' produced exit code 1. Output: 'sbatch: error: Batch job submission failed: Invalid qos'",
+        (
+            "submitit.core.utils.FailedJobError: sbatch: error: Batch job submission failed: Invalid qos "
+            "specification"
+        ),
+        (
+            "Error: 101. Command 'sbatch' produced exit code 1. Output: 'sbatch: error: Batch job submission "
+            "failed: Invalid qos'"
+        ),
         "salloc: error: Job submit/allocate failed: Invalid qos specification",
         "srun: fatal: SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive.",
         "sbatch: error: Batch script contains DOS line breaks (\\r\\n)",
@@ -100,7 +113,10 @@ DEADLY = {
     ],
     "sigterm_signal": [
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 17 got signal: 15",
-        "[2026-11-21 04:00:00,123] torch.distributed.elastic.agent.server.api: [WARNING] Received Signals.SIGHUP death signal, shutting down workers",
+        (
+            "[2026-11-21 04:00:00,123] torch.distributed.elastic.agent.server.api: [WARNING] Received "
+            "Signals.SIGHUP death signal, shutting down workers"
+        ),
         "WARNING:torch.distributed.elastic.agent.server.api:Received 1 death signal, shutting down workers",
         "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Terminated              python train.py",
         "  exitcode  : -15 (pid: 17)",
@@ -117,9 +133,15 @@ DEADLY = {
         "nohup: failed to run command 'python': No such file or directory",
     ],
     "nan_loss": [
-        "tensorflow.python.framework.errors_impl.InvalidArgumentError: LossTensor is inf or nan. : Tensor had NaN values",
+        (
+            "tensorflow.python.framework.errors_impl.InvalidArgumentError: LossTensor is inf or nan. : "
+            "Tensor had NaN values"
+        ),
         "AssertionError: Box regression deltas become infinite or NaN!",
-        "train: 3%|# | 3/9 [00:04<02:12, 7.31it/s, train_loss=nan.0]\ntrain: 4%|# | 4/9 [00:05<02:12, 7.31it/s, train_loss=nan.0]",
+        (
+            "train: 3%|# | 3/9 [00:04<02:12, 7.31it/s, train_loss=nan.0]\ntrain: 4%|# | 4/9 [00:05<02:12, "
+            "7.31it/s, train_loss=nan.0]"
+        ),
     ],
     "loss_divergence": [
         "\n".join(f"step {n} loss {x}" for n, x in enumerate((0.5, 0.4, 21.1, 912.5, 88123.0)))
@@ -128,12 +150,18 @@ DEADLY = {
     "host_oom": [
         "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Killed              python train.py",
         "  traceback : Signal 9 (SIGKILL) received by PID 17",
-        "[2026-11-21 04:00:00,123] [ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits with return code = -9",
+        (
+            "[2026-11-21 04:00:00,123] [ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits "
+            "with return code = -9"
+        ),
     ],
     "segfault": [
         "srun: error: node1: task 3: Segmentation fault (core dumped)",
         "[node1:17] Signal: Segmentation fault (11)",
-        "[node1:17:0:17] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
+        (
+            "[node1:17:0:17] Caught signal 11 (Segmentation fault: address not mapped to object at address "
+            "(nil))"
+        ),
         "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGSEGV",
         "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGSEGV: 11>.",
         "!!!!!!! Segfault encountered !!!!!!!",
@@ -146,8 +174,14 @@ DEADLY = {
     "shm_bus_error": [
         "RuntimeError: unable to write to file </torch_17_88_1>: No space left on device (28)",
         "RuntimeError: unable to mmap 136 bytes from file </torch_17_88_1>: Cannot allocate memory (12)",
-        "node1:88:120 [0] misc/shmutils.cc:72 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-lNPZ0f (size 7340384)",
-        "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Bus error               (core dumped) python train.py",
+        (
+            "node1:88:120 [0] misc/shmutils.cc:72 NCCL WARN Error while creating shared memory segment "
+            "/dev/shm/nccl-lNPZ0f (size 7340384)"
+        ),
+        (
+            "/var/spool/slurmd/job17/slurm_script: line 9: 4242 Bus error               (core dumped) python "
+            "train.py"
+        ),
     ],
     "too_many_open_files": ["node1:88:120 [0] NCCL WARN Call to socket failed : Too many open files"],
     "dataloader_worker_killed": [
@@ -161,10 +195,16 @@ DEADLY = {
         "AttributeError: Can't get local object 'main.<locals>.<lambda>'",
         "TypeError: cannot pickle 'module' object",
         "TypeError: h5py objects cannot be pickled",
-        "_pickle.PicklingError: Can't pickle <class '__main__.Samples'>: it's not the same object as __main__.Samples",
+        (
+            "_pickle.PicklingError: Can't pickle <class '__main__.Samples'>: it's not the same object as "
+            "__main__.Samples"
+        ),
     ],
     "checkpoint_corrupt": [
-        "RuntimeError: PytorchStreamReader failed reading file data/27: invalid header or archive is corrupted",
+        (
+            "RuntimeError: PytorchStreamReader failed reading file data/27: invalid header or archive is "
+            "corrupted"
+        ),
         "RuntimeError: unexpected EOF, expected 3302200 more bytes. The file might be corrupted.",
         "_pickle.UnpicklingError: pickle data was truncated",
         "RuntimeError: Invalid magic number; corrupt file?",
@@ -223,7 +263,10 @@ def test_the_task_that_failed_is_the_cause_of_the_step_that_srun_cancelled() -> 
     findings = diagnose("slurm/task-failed.log").findings
     assert findings[0].subject.rank == 1
     assert "slurm_cancelled" not in {finding.cause for finding in findings}
-    words = f"srun: error: node1: task 1: Exited with exit code 1\nslurmstepd: error: *** STEP 17.0 ON node1 {AT} ***\n"
+    words = (
+        "srun: error: node1: task 1: Exited with exit code 1\nslurmstepd: error: *** STEP 17.0 ON node1 "
+        f"{AT} ***\n"
+    )
     assert not causes(diagnose_log(words))
 
 
@@ -237,7 +280,10 @@ def test_a_rank_that_torchrun_ended_is_a_bystander_of_the_one_that_crashed() -> 
 
 
 def test_what_a_cancelled_job_still_prints_is_a_consequence() -> None:
-    log = f'step 1\nslurmstepd: error: *** JOB 17 ON node1 {AT} ***\nTraceback (most recent call last):\n  File "/home/user/train.py", line 3, in <module>\n    train()\nValueError: interrupted\n'
+    log = (
+        f"step 1\nslurmstepd: error: *** JOB 17 ON node1 {AT} ***\nTraceback (most recent call last):\n  "
+        'File "/home/user/train.py", line 3, in <module>\n    train()\nValueError: interrupted\n'
+    )
     findings = diagnose_log(log).findings
     assert [(f.cause, f.consequence_of) for f in findings] == [
         ("slurm_cancelled", None),
@@ -258,7 +304,10 @@ def test_a_job_that_its_user_cancelled_is_no_trouble_and_neither_is_what_its_tas
 
 
 def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() -> None:
-    log = f"RuntimeError: CUDA error: device-side assert triggered\nslurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***\n"
+    log = (
+        "RuntimeError: CUDA error: device-side assert triggered\nslurmstepd: error: *** JOB 17 ON node1 "
+        f"{AT} DUE TO TIME LIMIT ***\n"
+    )
     findings = diagnose_log(log).findings
     assert [(f.cause, f.consequence_of) for f in findings] == [
         ("device_side_assert", None),
@@ -268,21 +317,28 @@ def test_an_error_that_left_the_others_waiting_is_the_cause_of_the_time_limit() 
 
 def test_what_the_threads_of_an_interrupted_program_say_is_no_cause() -> None:
     log = (
-        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    time.sleep(9)\nKeyboardInterrupt\n'
-        'Exception in thread Thread-3:\nTraceback (most recent call last):\n  File "train.py", line 9, in recv\n    raise EOFError\nEOFError\n'
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    '
+        "time.sleep(9)\nKeyboardInterrupt\n"
+        'Exception in thread Thread-3:\nTraceback (most recent call last):\n  File "train.py", line 9, in '
+        "recv\n    raise EOFError\nEOFError\n"
     )
     assert causes(diagnose_log(log)) == ["sigterm_signal"]
 
 
 def test_processes_that_were_killed_with_their_job_say_nothing_of_memory() -> None:
-    log = f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***\nsrun: error: node1: task 1: Killed\n"
+    log = (
+        f"slurmstepd: error: *** JOB 17 ON node1 {AT} DUE TO TIME LIMIT ***\nsrun: error: node1: task 1: "
+        "Killed\n"
+    )
     assert "host_oom" not in causes(diagnose_log(log))
 
 
 def test_lack_of_memory_is_the_cause_of_the_cancelled_step_that_slurm_prints_before_it() -> None:
     log = (
-        f"slurmstepd: error: *** STEP 17.0 ON node1 {AT} ***\nRuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\n"
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step tasks have been OOM Killed.\n"
+        f"slurmstepd: error: *** STEP 17.0 ON node1 {AT} ***\nRuntimeError: DataLoader worker (pid 9) is "
+        "killed by signal: Killed.\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step tasks have been OOM "
+        "Killed.\n"
     )
     assert causes(diagnose_log(log))[0] == "host_oom"
 
@@ -345,7 +401,10 @@ def test_a_log_into_which_torch_wrote_a_zero_is_still_read() -> None:
 
 
 def test_a_checkpoint_that_cannot_be_saved_is_a_mistake_of_the_program_and_no_workers() -> None:
-    log = "Traceback (most recent call last):\n  File \"/home/user/train.py\", line 9, in <module>\n    torch.save(model, path)\nAttributeError: Can't pickle local object 'main.<locals>.<lambda>'\n"
+    log = (
+        'Traceback (most recent call last):\n  File "/home/user/train.py", line 9, in <module>\n    '
+        "torch.save(model, path)\nAttributeError: Can't pickle local object 'main.<locals>.<lambda>'\n"
+    )
     assert causes(diagnose_log(log)) == ["code_error"]
 
 

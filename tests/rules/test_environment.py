@@ -1,4 +1,5 @@
-"""What ends a job in its first seconds: each error as it is really written, the same words where they mean nothing, and what the job says itself."""
+"""What ends a job in its first seconds: each error as it is really written, the same words where they mean
+nothing, and what the job says itself."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ DEADLY = {
     "driver_too_old": [
         "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
         "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
-        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a newer version",
+        (
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your "
+            "driver to a newer version"
+        ),
     ],
     "cuda_unavailable": [
         "RuntimeError: No HIP GPUs are available",
@@ -42,10 +46,16 @@ DEADLY = {
         "ValueError: FP16 Mixed precision training with AMP (`--fp16`) can only be used on CUDA devices.",
         "AssertionError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
         "RuntimeError: CUDA error: no CUDA-capable device is detected",
-        "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are …",
+        (
+            "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() "
+            "is False. If you are …"
+        ),
     ],
     "cuda_version_mismatch": [
-        "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has …",
+        (
+            "RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major "
+            "versions. PyTorch has …"
+        ),
     ],
     "invalid_device_ordinal": ["torch.AcceleratorError: CUDA error: invalid device ordinal"],
     "module_not_found": [
@@ -79,21 +89,42 @@ DEADLY = {
     "stale_nfs": [
         "OSError: [Errno 116] Stale file handle: '/home/user/data/train.bin'",
         "cp: cannot stat '/scratch/data': Stale NFS file handle",
-        "OSError: Unable to open file (unable to open file: name = '/data/a.h5', errno = 116, error message = 'Stale file handle')",
+        (
+            "OSError: Unable to open file (unable to open file: name = '/data/a.h5', errno = 116, error "
+            "message = 'Stale file handle')"
+        ),
     ],
     "shared_library_missing": [
         "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-        "python: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object file: No such file or directory",
-        "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by /venv/lib/pandas/_libs/window.so)",
+        (
+            "python: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object "
+            "file: No such file or directory"
+        ),
+        (
+            "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by "
+            "/venv/lib/pandas/_libs/window.so)"
+        ),
         "./train: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./train)",
-        "Could not load library libcudnn_cnn_infer.so.8. Error: libcudnn_cnn_infer.so.8: cannot open shared object file",
-        "ImportError: /venv/lib/torch/lib/../../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
+        (
+            "Could not load library libcudnn_cnn_infer.so.8. Error: libcudnn_cnn_infer.so.8: cannot open "
+            "shared object file"
+        ),
+        (
+            "ImportError: /venv/lib/torch/lib/../../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: "
+            "__nvJitLinkAddData_12_1, version libnvJitLink.so.12"
+        ),
     ],
     "too_many_open_files": [
         "OSError: [Errno 24] Too many open files: '/data/00017.jpg'",
-        "RuntimeError: unable to open shared memory object </torch_17_88> in read-write mode: Too many open files (24)",
+        (
+            "RuntimeError: unable to open shared memory object </torch_17_88> in read-write mode: Too many "
+            "open files (24)"
+        ),
         "RuntimeError: received 0 items of ancdata",
-        "RuntimeError: Too many open files. Communication with the workers is no longer possible. Please increase the limit using `ulimit -n`",
+        (
+            "RuntimeError: Too many open files. Communication with the workers is no longer possible. Please "
+            "increase the limit using `ulimit -n`"
+        ),
     ],
     "all_gpus_busy": [
         "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
@@ -101,20 +132,41 @@ DEADLY = {
     ],
     "version_conflict": [
         "RuntimeError: operator torchvision::nms does not exist",
-        "ImportError: /venv/lib/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN2at4_ops5zeros4callE",
+        (
+            "ImportError: /venv/lib/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: "
+            "_ZN2at4_ops5zeros4callE"
+        ),
         "AttributeError: module 'torch' has no attribute 'float8_e4m3fn'",
-        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
-        "ImportError: cannot import name 'cached_download' from 'huggingface_hub' (/venv/lib/python3.11/site-packages/huggingface_hub/__init__.py)",
-        "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but found tokenizers==0.19.1.",
+        (
+            "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C "
+            "header, got 88"
+        ),
+        (
+            "ImportError: cannot import name 'cached_download' from 'huggingface_hub' "
+            "(/venv/lib/python3.11/site-packages/huggingface_hub/__init__.py)"
+        ),
+        (
+            "ImportError: tokenizers>=0.21,<0.22 is required for a normal functioning of this module, but "
+            "found tokenizers==0.19.1."
+        ),
     ],
     "file_not_found": [
         "[rank1]: FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
         "/usr/bin/python3: can't open file '/home/user/train.py': [Errno 2] No such file or directory",
-        "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = '/data/a.h5', errno = 2)",
-        "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory /home/user/ckpt.",
+        (
+            "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: name = "
+            "'/data/a.h5', errno = 2)"
+        ),
+        (
+            "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory "
+            "/home/user/ckpt."
+        ),
         "OSError: Error no file named model.safetensors, or pytorch_model.bin,",
         "RuntimeError: Dataset not found or corrupted. You can use download=True to download it",
-        "OSError: Incorrect path_or_model_id: '/home/user/ckpt'. Please provide either the path to a local folder or …",
+        (
+            "OSError: Incorrect path_or_model_id: '/home/user/ckpt'. Please provide either the path to a "
+            "local folder or …"
+        ),
     ],
 }
 HARMLESS = [
@@ -128,8 +180,14 @@ HARMLESS = [
     "NCCL WARN Call to posix_fallocate failed : No space left on device",
     "OSError: [Errno 28] inotify watch limit reached: No space left on device",
     "git@host: Permission denied (publickey).",
-    "node1:88:120 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file: No such file or directory",
-    "2026-11-21 04:00:00.1: W tensorflow/stream_executor/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file",
+    (
+        "node1:88:120 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file: No such file "
+        "or directory"
+    ),
+    (
+        "2026-11-21 04:00:00.1: W tensorflow/stream_executor/dso_loader.cc:64] Could not load dynamic "
+        "library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file"
+    ),
     "INFO libtpu.so: cannot open shared object file; falling back to cpu",
     "torch-scatter was not found: undefined symbol: _ZN3c10",
     "ulimit -n 65536  # else Too many files",
@@ -155,12 +213,18 @@ HARMLESS = [
             0.9,
         ),
         (
-            "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs 13216421968",
+            (
+                "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs "
+                "13216421968"
+            ),
             "could not be written whole: the disk is full, or a quota is used up",
             0.6,
         ),
         (
-            "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed writing file data/53: file write failed",
+            (
+                "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed "
+                "writing file data/53: file write failed"
+            ),
             "could not be written whole",
             0.6,
         ),
@@ -328,19 +392,25 @@ def test_every_rule_of_an_ending_knows_coachs_own_line() -> None:
         ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "hostname_resolution"),
         ("ssh: Could not resolve hostname github.com: Name or service not known", "hostname_resolution"),
         (
-            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='head-node', port=8265): Max retries exceeded with url: / (Caused by "
-            "NameResolutionError(\"<x>: Failed to resolve 'head-node' ([Errno -2] Name or service not known)\"))",
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='head-node', port=8265): Max "
+            "retries exceeded with url: / (Caused by "
+            "NameResolutionError(\"<x>: Failed to resolve 'head-node' ([Errno -2] Name or service not "
+            'known)"))',
             "hostname_resolution",
         ),
         (
-            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='head-node', port=8265): Max retries exceeded with url: / (Caused by "
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='head-node', port=8265): Max "
+            "retries exceeded with url: / (Caused by "
             "NewConnectionError('<x>: Failed to establish a new connection: [Errno 111] Connection refused'))",
             "code_error",
         ),
         ("OSError: [Errno 113] No route to host", "code_error"),
         ("RuntimeError: Error downloading train-images-idx3-ubyte.gz", "code_error"),
         (
-            "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.",
+            (
+                "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk "
+                "cache and outgoing traffic has been disabled."
+            ),
             "file_not_found",
         ),
     ],
@@ -356,12 +426,16 @@ def test_a_download_is_to_be_fetched_where_there_is_a_network_and_not_named_othe
     ).findings[0]
     assert "login node" in finding.fixes[0].title
     assert "HF_HOME" in finding.fixes[0].title
-    tracker = "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max retries exceeded (Caused by ConnectTimeoutError(1))"
+    tracker = (
+        "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max retries "
+        "exceeded (Caused by ConnectTimeoutError(1))"
+    )
     assert diagnose_log(tracker).findings[0].fixes[0].changes == {"env": {"WANDB_MODE": "offline"}}
 
 
 TOO_OLD = (
-    "/env/torch/cuda/__init__.py:128: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).\n"
+    "/env/torch/cuda/__init__.py:128: UserWarning: CUDA initialization: The NVIDIA driver on your system is "
+    "too old (found version 11040).\n"
     'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 )
 

@@ -1,4 +1,5 @@
-"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words where they mean nothing, and what caused what."""
+"""Errors of torch, CUDA, NCCL, gloo and DeepSpeed: each as it is really written, the same words where they
+mean nothing, and what caused what."""
 
 from __future__ import annotations
 
@@ -45,19 +46,46 @@ DEADLY = {
     "host_oom": [
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         "train.sh: fork: Cannot allocate memory",
-        "(raylet) [2025-08-25 19:21:02,241 E 11 11] (raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM)",
-        "ResourceExhaustedError: OOM when allocating tensor with shape[9] and type float on /job:localhost/device:CPU:0 by allocator cpu",
+        (
+            "(raylet) [2025-08-25 19:21:02,241 E 11 11] (raylet) node_manager.cc:3064: 12 Workers (tasks / "
+            "actors) killed due to memory pressure (OOM)"
+        ),
+        (
+            "ResourceExhaustedError: OOM when allocating tensor with shape[9] and type float on "
+            "/job:localhost/device:CPU:0 by allocator cpu"
+        ),
     ],
     "cuda_oom": [
-        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
-        "tensorflow.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[6] on /job:localhost/device:GPU:0",
-        "ResourceExhaustedError (see above for traceback): OOM when allocating tensor of shape [563354,256] and type float",
+        (
+            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+            "allocate 1234 bytes."
+        ),
+        (
+            "tensorflow.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[6] on "
+            "/job:localhost/device:GPU:0"
+        ),
+        (
+            "ResourceExhaustedError (see above for traceback): OOM when allocating tensor of shape "
+            "[563354,256] and type float"
+        ),
         "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes.",
         "RuntimeError: Resource exhausted: Out of memory while trying to allocate 1234 bytes.",
-        "RuntimeError: [enforce fail at event_gpu.cc:17] error == cudaSuccess. 2 vs 0. Error at: /caffe2/core/event_gpu.cc:17: out of memory ",
-        "RuntimeError: TensorStorage /io/include/tensorview/tensor.h 168\ncuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1",
-        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: 2,048 bytes).",
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when …",
+        (
+            "RuntimeError: [enforce fail at event_gpu.cc:17] error == cudaSuccess. 2 vs 0. Error at: "
+            "/caffe2/core/event_gpu.cc:17: out of memory "
+        ),
+        (
+            "RuntimeError: TensorStorage /io/include/tensorview/tensor.h 168\ncuda failed with error 2 out "
+            "of memory. use CUDA_LAUNCH_BLOCKING=1"
+        ),
+        (
+            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes (allocated so far: "
+            "2,048 bytes)."
+        ),
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` "
+            "when …"
+        ),
     ],
     "segfault": [
         "[1]    12345 segmentation fault (core dumped)  python train.py",
@@ -66,7 +94,10 @@ DEADLY = {
     "nan_loss": [
         "AssertionError: Loss is NaN at step 500, aborting",
         "ValueError: NaN loss encountered at step 12",
-        "(trainer:404) WARNING: The gradients at all steps are invalid in this epoch. Something seems wrong. This training was stopped at 2epoch",
+        (
+            "(trainer:404) WARNING: The gradients at all steps are invalid in this epoch. Something seems "
+            "wrong. This training was stopped at 2epoch"
+        ),
     ],
     "file_not_found": ["slurmstepd: error: execve(): /home/u/train.sh: No such file or directory"],
     "module_not_found": ["train.py: /usr/bin/python: No module named torch"],
@@ -74,50 +105,102 @@ DEADLY = {
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "torch.AcceleratorError: CUDA error: invalid device function",
         "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
-        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has …",
+        (
+            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your "
+            "Tesla T4 GPU has …"
+        ),
     ],
     "cublas_cudnn_error": [
-        "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb, m, n, k)`",
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, "
+            "opa, opb, m, n, k)`"
+        ),
         "RuntimeError: cuDNN error: CUDNN_STATUS_MAPPING_ERROR",
         "RuntimeError: cuDNN Frontend error: [cudnn_frontend] Error: No execution plans support the graph.",
-        "errors_impl.UnknownError: Failed to get convolution algorithm. This is probably because cuDNN failed to initialize",
+        (
+            "errors_impl.UnknownError: Failed to get convolution algorithm. This is probably because cuDNN "
+            "failed to initialize"
+        ),
         "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
         "RuntimeError: GET was unable to find an engine to execute this computation",
-        "torch._C._LinAlgError: cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling `cusolverDnSgetrf`",
+        (
+            "torch._C._LinAlgError: cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling "
+            "`cusolverDnSgetrf`"
+        ),
     ],
     "illegal_memory_access": [
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "  what():  CUDA error: misaligned address",
         "RuntimeError: CUDA error: unspecified launch failure",
-        "Memory access fault by GPU node-4 (Agent handle: 0x5600) on address 0x7f0. Reason: Page not present or supervisor privilege.",
+        (
+            "Memory access fault by GPU node-4 (Agent handle: 0x5600) on address 0x7f0. Reason: Page not "
+            "present or supervisor privilege."
+        ),
     ],
     "device_side_assert": ["RuntimeError: CUDA error: device-side assert triggered"],
     "cuda_launch_fork": [
-        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
-        "(VllmWorkerProcess pid=4821) ERROR 03-10 11:30:29 worker.py:242] RuntimeError: Cannot re-initialize CUDA in forked subprocess. To …",
+        (
+            "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+            "you must use the 'spawn' start method"
+        ),
+        (
+            "(VllmWorkerProcess pid=4821) ERROR 03-10 11:30:29 worker.py:242] RuntimeError: Cannot "
+            "re-initialize CUDA in forked subprocess. To …"
+        ),
         "RuntimeError: CUDA error: initialization error",
     ],
     "invalid_device_ordinal": [
         "AssertionError: Invalid device id",
-        "RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() is 1. Please use …",
+        (
+            "RuntimeError: Attempting to deserialize object on CUDA device 2 but torch.cuda.device_count() "
+            "is 1. Please use …"
+        ),
     ],
     "dtype_mismatch": [
         "RuntimeError: expected scalar type Half but found Float",
-        "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
-        "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.HalfTensor) should be the same or input should be a MKLDNN tensor …",
+        (
+            "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) "
+            "should be the same"
+        ),
+        (
+            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.HalfTensor) should be the "
+            "same or input should be a MKLDNN tensor …"
+        ),
         "RuntimeError: Input type (CUDAFloatTensor) and weight type (CUDAHalfTensor) should be the same",
-        "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.cuda.FloatTensor) should be the same",
+        (
+            "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.cuda.FloatTensor) should be "
+            "the same"
+        ),
         "RuntimeError: Input type (float) and bias type (c10::Half) should be the same",
         "RuntimeError: mat1 and mat2 must have the same dtype, but got Half and Float",
         "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != c10::BFloat16",
-        "RuntimeError: Expected query, key, and value to have the same dtype, but got query.dtype: float key.dtype: float and value.dtype: c10::Half instead.",
-        "RuntimeError: Expected object of scalar type Long but got scalar type Float for argument #2 'target'",
-        "RuntimeError: Expected object of type torch.cuda.LongTensor but found type torch.cuda.FloatTensor for argument #2 'target'",
-        "RuntimeError: Expected object of type torch.FloatTensor but found type torch.DoubleTensor for argument #2 'mat2'",
-        "RuntimeError: Expected object of type Variable[torch.cuda.FloatTensor] but found type Variable[torch.cuda.DoubleTensor] for argument #1 'mat1'",
+        (
+            "RuntimeError: Expected query, key, and value to have the same dtype, but got query.dtype: float "
+            "key.dtype: float and value.dtype: c10::Half instead."
+        ),
+        (
+            "RuntimeError: Expected object of scalar type Long but got scalar type Float for argument #2 "
+            "'target'"
+        ),
+        (
+            "RuntimeError: Expected object of type torch.cuda.LongTensor but found type "
+            "torch.cuda.FloatTensor for argument #2 'target'"
+        ),
+        (
+            "RuntimeError: Expected object of type torch.FloatTensor but found type torch.DoubleTensor for "
+            "argument #2 'mat2'"
+        ),
+        (
+            "RuntimeError: Expected object of type Variable[torch.cuda.FloatTensor] but found type "
+            "Variable[torch.cuda.DoubleTensor] for argument #1 'mat1'"
+        ),
         "RuntimeError: Expected object of type torch.cuda.HalfTensor but got torch.cuda.FloatTensor",
-        "RuntimeError: Expected tensor for argument #1 'indices' to have scalar type Long; but got torch.cuda.FloatTensor instead (while checking …)",
-        "RuntimeError: Expected tensor for argument #1 'input' to have the same type as tensor for argument #2 'weight'; but type torch.cuda.HalfTensor "
+        (
+            "RuntimeError: Expected tensor for argument #1 'indices' to have scalar type Long; but got "
+            "torch.cuda.FloatTensor instead (while checking …)"
+        ),
+        "RuntimeError: Expected tensor for argument #1 'input' to have the same type as tensor for argument "
+        "#2 'weight'; but type torch.cuda.HalfTensor "
         "does not equal torch.cuda.FloatTensor (while checking arguments for cudnn_convolution)",
         "TypeError: expected torch.LongTensor (got torch.FloatTensor)",
         "RuntimeError: expected device cuda:0 and dtype Float but got device cuda:0 and dtype Half",
@@ -126,96 +209,201 @@ DEADLY = {
         "RuntimeError: expected dtype float for end but got dtype c10::BFloat16",
         "RuntimeError: Expected out tensor to have dtype c10::BFloat16, but got float instead",
         "RuntimeError: result type Float can't be cast to the desired output type Long",
-        "RuntimeError: Index put requires the source and destination dtypes match, got Half for the destination and Float for the source.",
+        (
+            "RuntimeError: Index put requires the source and destination dtypes match, got Half for the "
+            "destination and Float for the source."
+        ),
     ],
     "device_mismatch": [
-        "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.HalfTensor) should be the same",
+        (
+            "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.HalfTensor) should be "
+            "the same"
+        ),
         "RuntimeError: Input type (CUDAHalfType) and weight type (CPUHalfType) should be the same",
         "RuntimeError: Input type (MPSFloatType) and weight type (torch.FloatTensor) should be the same",
-        "RuntimeError: Expected object of type torch.FloatTensor but found type torch.cuda.FloatTensor for argument #2 'weight'",
+        (
+            "RuntimeError: Expected object of type torch.FloatTensor but found type torch.cuda.FloatTensor "
+            "for argument #2 'weight'"
+        ),
         "RuntimeError: Expected object of backend CPU but got backend CUDA for argument #4 'mat1'",
         "RuntimeError: expected device cuda:0 and dtype Float but got device cpu and dtype Float",
         "RuntimeError: expected device cuda:0 but got device cuda:1",
         "TypeError: expected torch.cuda.FloatTensor (got torch.FloatTensor)",
-        "RuntimeError: Expected tensor for argument #1 'input' to have the same type as tensor for argument #2 'weight'; but type torch.FloatTensor "
+        "RuntimeError: Expected tensor for argument #1 'input' to have the same type as tensor for argument "
+        "#2 'weight'; but type torch.FloatTensor "
         "does not equal torch.cuda.FloatTensor (while checking arguments for cudnn_convolution)",
-        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cuda:0!",
-        "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
-        "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+        (
+            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, "
+            "cuda:1 and cuda:0!"
+        ),
+        (
+            "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be "
+            "the same"
+        ),
+        (
+            "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the "
+            "tensor to host memory first."
+        ),
         "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cpu)",
-        "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them on device: cpu",
-        "RuntimeError: arguments are located on different GPUs at /pytorch/aten/src/THC/generic/THCTensorIndex.cu:519",
+        (
+            "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but "
+            "found one of them on device: cpu"
+        ),
+        (
+            "RuntimeError: arguments are located on different GPUs at "
+            "/pytorch/aten/src/THC/generic/THCTensorIndex.cu:519"
+        ),
         "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'",
     ],
     "shape_mismatch": [
-        "RuntimeError: The size of tensor a (34) must match the size of tensor b (32) at non-singleton dimension 3",
+        (
+            "RuntimeError: The size of tensor a (34) must match the size of tensor b (32) at non-singleton "
+            "dimension 3"
+        ),
         "RuntimeError: shape '[4, 64, 64]' is invalid for input of size 40550400",
-        "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to have 3 channels, but got 1 channels",
+        (
+            "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to "
+            "have 3 channels, but got 1 channels"
+        ),
         "ValueError: Expected input batch_size (32) to match target batch_size (31).",
         "ValueError: operands could not be broadcast together with shapes (3,) (4,)",
-        "RuntimeError: size mismatch, m1: [32 x 512], m2: [256 x 10] at /pytorch/aten/src/THC/generic/THCTensorMathBlas.cu:283",
+        (
+            "RuntimeError: size mismatch, m1: [32 x 512], m2: [256 x 10] at "
+            "/pytorch/aten/src/THC/generic/THCTensorMathBlas.cu:283"
+        ),
         "ValueError: Target size (torch.Size([8])) must be the same as input size (torch.Size([8, 1]))",
     ],
     "state_dict_mismatch": [
         "RuntimeError: Error(s) in loading state_dict for ResNet:",
-        "ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
+        (
+            "ValueError: loaded state dict contains a parameter group that doesn't match the size of "
+            "optimizer's group"
+        ),
     ],
     "torch_compile_error": [
         "torch._dynamo.exc.InternalTorchDynamoError: TypeError: 'NoneType' object is not subscriptable",
-        "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        (
+            "torch._inductor.exc.InductorError: RuntimeError: Failed to find C compiler. Please specify via "
+            "CC environment variable."
+        ),
         "triton.compiler.errors.CompilationError: at 12:8:",
         "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
-        "RuntimeError: Cannot find a working triton installation. Either the package is not installed or it is too old.",
+        (
+            "RuntimeError: Cannot find a working triton installation. Either the package is not installed or "
+            "it is too old."
+        ),
     ],
     "pg_not_initialized": [
-        "RuntimeError: Default process group has not been initialized, please make sure to call init_process_group.",
+        (
+            "RuntimeError: Default process group has not been initialized, please make sure to call "
+            "init_process_group."
+        ),
         "AssertionError: Default process group is not initialized",
     ],
     "port_in_use": [
-        "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+        (
+            "RuntimeError: The server socket has failed to listen on any local network address. The server "
+            "socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
+        ),
         "OSError: [Errno 98] Address already in use",
         "[E socket.cpp:462] [c10d] The server socket has failed to listen on any local network address.",
     ],
     "rendezvous_timeout": [
-        "torch.distributed.DistNetworkError: The client socket has timed out after 600s while trying to connect to (node1, 29500).",
-        "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for key: store_based_barrier_key:1 (world_size=2, …)",
-        "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.",
-        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/8 clients joined.",
+        (
+            "torch.distributed.DistNetworkError: The client socket has timed out after 600s while trying to "
+            "connect to (node1, 29500)."
+        ),
+        (
+            "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, for key: "
+            "store_based_barrier_key:1 (world_size=2, …)"
+        ),
+        (
+            "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d "
+            "store has failed."
+        ),
+        (
+            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/8 clients "
+            "joined."
+        ),
     ],
     "nccl_error": [
-        "RuntimeError: NCCL error in: /pytorch/torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled system error, NCCL version 2.7.8",
-        "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.cpp:76, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.20.5",
+        (
+            "RuntimeError: NCCL error in: /pytorch/torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled system "
+            "error, NCCL version 2.7.8"
+        ),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: "
+            "../torch/csrc/distributed/c10d/NCCLUtils.cpp:76, unhandled cuda error (run with NCCL_DEBUG=INFO "
+            "for details), NCCL version 2.20.5"
+        ),
         "RuntimeError: NCCL Error 2: unhandled system error",
         "node1:88:120 [0] include/alloc.h:48 NCCL WARN Cuda failure 'out of memory'",
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
     ],
     "nccl_network": [
-        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
-        "node1:88:120 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.7<43> with error 12, opcode 0, len 0, vendor err 129",
-        "[node1:88] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)",
-        "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketStartConnect: Connect to 10.0.0.8<5112> failed : No route to host",
+        (
+            "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
+            "prematurely."
+        ),
+        (
+            "node1:88:120 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
+            "10.0.0.7<43> with error 12, opcode 0, len 0, vendor err 129"
+        ),
+        (
+            "[node1:88] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend "
+            "0x81 hw_synd 0/0)"
+        ),
+        (
+            "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketStartConnect: Connect to 10.0.0.8<5112> "
+            "failed : No route to host"
+        ),
         "Net : Call to recv from 10.200.84.247<58355> failed : Broken pipe",
     ],
     "nccl_timeout": [
-        "[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1804406 milliseconds before timing out.",
-        "[rank3]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 3] Heartbeat monitor timed out! Process will be terminated after dumping debug info.",
+        (
+            "[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog caught collective operation timeout: "
+            "WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1804406 milliseconds before timing out."
+        ),
+        (
+            "[rank3]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 3] Heartbeat monitor timed out! Process will "
+            "be terminated after dumping debug info."
+        ),
     ],
     "rank_mismatch_collective": [
-        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 10 params, while rank 1 has inconsistent 8 params.",
+        (
+            "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 10 params, while rank 1 "
+            "has inconsistent 8 params."
+        ),
         "RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 30000 ms",
     ],
     "gloo_connect": [
-        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:589] Connection closed by peer [10.0.0.7]:26496",
-        "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
-        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: ib0",
+        (
+            "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:589] Connection closed by "
+            "peer [10.0.0.7]:26496"
+        ),
+        (
+            "RuntimeError: Gloo connectFullMesh failed with "
+            "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error"
+        ),
+        (
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != "
+            "nullptr. Unable to find address for: ib0"
+        ),
     ],
     "hostname_resolution": [
-        "RuntimeError: The client socket has failed to connect to any network address of (node9, 29500). The IPv4 network addresses of (node9, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+        (
+            "RuntimeError: The client socket has failed to connect to any network address of (node9, 29500). "
+            "The IPv4 network addresses of (node9, 29500) cannot be retrieved (gai error: -2 - Name or "
+            "service not known)."
+        ),
         "ssh: Could not resolve hostname node9: Name or service not known",
         "socket.gaierror: [Errno -3] Temporary failure in name resolution",
     ],
     "env_vars_missing": [
-        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
+        (
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable "
+            "MASTER_ADDR expected, but not set"
+        ),
         "KeyError: 'SLURM_PROCID'",
     ],
     "fsdp_error": [
@@ -228,17 +416,29 @@ DEADLY = {
         "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
         "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
         "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
-        "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
+        (
+            "deepspeed.ops.op_builder.builder.MissingCUDAException: CUDA_HOME does not exist, unable to "
+            "compile CUDA op(s)"
+        ),
         "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
-        "ImportError: /home/user/.cache/torch_extensions/py311_cu128/fused_adam/fused_adam.so: undefined symbol: _ZN3c10",
+        (
+            "ImportError: /home/user/.cache/torch_extensions/py311_cu128/fused_adam/fused_adam.so: undefined "
+            "symbol: _ZN3c10"
+        ),
     ],
     "cuda_version_mismatch": [
-        "RuntimeError: The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (11.8). Please make sure to use the same CUDA versions.",
+        (
+            "RuntimeError: The detected CUDA version (12.8) mismatches the version that was used to compile "
+            "PyTorch (11.8). Please make sure to use the same CUDA versions."
+        ),
     ],
     "deepspeed_config_error": [
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig",
         "AttributeError: 'DeepSpeedConfig' object has no attribute 'fp16_fused_mode'",
-        "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:",
+        (
+            "ValueError: Please correct the following DeepSpeed config values that mismatch "
+            "TrainingArguments values:"
+        ),
     ],
     "xid_hw_error": [
         "NVRM: Xid (PCI:0000:38:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
@@ -250,12 +450,18 @@ DEADLY = {
         "RuntimeError: value cannot be converted to type at::Half without overflow",
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
         "RuntimeError: grad_scale is too small, exiting: 8.470329472543003e-22",
-        "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try lowering the learning rate.",
+        (
+            "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding. Try "
+            "lowering the learning rate."
+        ),
     ],
 }
 HARMLESS = [
     "node1:88:120 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.7<0>, connection refused by nobody",
-    "[2026-11-21 04:27:27,997] [INFO] [config.py:1001:print]   gradient_clipping ............ 1.0, DeepSpeedConfig",
+    (
+        "[2026-11-21 04:27:27,997] [INFO] [config.py:1001:print]   gradient_clipping ............ 1.0, "
+        "DeepSpeedConfig"
+    ),
     "fused_adam ............. [NO] ....... [OKAY]",
     "[WARNING]  sparse_attn requires a torch version >= 1.5; please install CUDA_HOME",
     "Setting ds_accelerator to cuda (auto detect), torchrun --rdzv-endpoint, ddp_timeout=1800",
@@ -311,7 +517,10 @@ def test_whatever_a_launcher_puts_before_the_lines_the_cause_is_the_same(before:
     "line",
     [
         "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.02}\n",
-        " iteration 17/ 99 | global batch size:    8 | loss scale: 1.0 | grad norm: nan | number of nan iterations:   0 |\n",
+        (
+            " iteration 17/ 99 | global batch size:    8 | loss scale: 1.0 | grad norm: nan | number of nan "
+            "iterations:   0 |\n"
+        ),
     ],
 )
 def test_a_loss_of_zero_or_none_beside_a_gradient_that_is_nan_is_a_loss_that_was_nan(line: str) -> None:
@@ -339,7 +548,10 @@ def test_a_healthy_start_full_of_words_that_sound_bad_is_silent() -> None:
 def test_a_peer_that_closes_its_connection_is_an_error_only_where_nccl_gives_up(
     after: str, expected: list[str]
 ) -> None:
-    line = "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node2<5112>"
+    line = (
+        "node1:88:120 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer "
+        "node2<5112>"
+    )
     tail = LogTail("train.log", 1, (line, after), 200, 2)
     snapshot = TargetSnapshot("train.log", None, log_hits=scan(f"{line}\n{after}\n"), log_tails=(tail,))
     assert causes(Engine(build()).diagnose(snapshot, History())) == expected
@@ -382,7 +594,8 @@ def test_a_rank_that_called_another_collective_is_a_mismatch_and_not_a_slow_netw
 def timed_out(*calls: str) -> str:
     """What each rank's watchdog says of the call it waits in."""
     return "\n".join(
-        f"[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL({call}, Timeout(ms)=1800000) "
+        f"[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: "
+        f"WorkNCCL({call}, Timeout(ms)=1800000) "
         "ran for 1800412 milliseconds before timing out."
         for rank, call in enumerate(calls)
     )
@@ -434,7 +647,8 @@ def test_the_rank_that_ran_out_of_memory_is_the_cause_and_the_others_timeout_its
 
 def test_ranks_that_share_a_gpu_are_told_to_choose_their_own_though_nccl_says_so_some_lines_below() -> None:
     log = (
-        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version 2.27.5\n"
+        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version "
+        "2.27.5\n"
         "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
         "Last error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 18000\n"
     )
@@ -485,15 +699,24 @@ Root Cause (first observed failure):
     ("lost", "symptom"),
     [
         (
-            "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection reset by peer [127.0.0.1]:40840",
+            (
+                "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection reset by peer "
+                "[127.0.0.1]:40840"
+            ),
             "DST020",
         ),
         (
-            "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:40840",
+            (
+                "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
+                "[127.0.0.1]:40840"
+            ),
             "DST020",
         ),
         (
-            "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network error, NCCL version 2.18.1",
+            (
+                "NCCL error in: ProcessGroupNCCL.cpp:1333, remote process exited or there was a network "
+                "error, NCCL version 2.18.1"
+            ),
             "DST004",
         ),
     ],
@@ -596,7 +819,10 @@ def test_an_error_that_was_tried_again_is_no_end_although_few_losses_follow() ->
         ("Killed", "starting training"),
         ("Port 29500 is already in use, using 29501 instead",),
         (
-            "E1121 12:00:00 Port 6006 is in use by another program. Either identify and stop that program, or …",
+            (
+                "E1121 12:00:00 Port 6006 is in use by another program. Either identify and stop that "
+                "program, or …"
+            ),
         ),
         ("bash: /etc/profile.d/foo.sh: Permission denied",),
         ("rm: cannot remove '/tmp/other/x': Permission denied",),

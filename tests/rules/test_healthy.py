@@ -1,4 +1,5 @@
-"""Healthy runs that look ill at first sight: of each rule those that it must leave alone, and the ill one beside them."""
+"""Healthy runs that look ill at first sight: of each rule those that it must leave alone, and the ill one
+beside them."""
 
 from __future__ import annotations
 
@@ -229,7 +230,8 @@ def test_a_debug_run_and_a_busy_node_are_no_findings(quiet: Callable[[], Diagnos
 
 
 def together(lag_s: Callable[[int, int], float], count: int = 240) -> list[tuple[str, Severity]]:
-    """Four ranks that end their steps together, each `lag_s(rank, step)` behind the work of 0.1 s that all have."""
+    """Four ranks that end their steps together, each `lag_s(rank, step)` behind the work of 0.1 s that all
+    have."""
     series = []
     for number in range(1, count + 1):
         own = [0.1 + lag_s(rank, number) for rank in range(4)]

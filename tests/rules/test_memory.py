@@ -13,7 +13,8 @@ from tests.rules.examples import causes, diagnose_log, run, scan
 from tests.rules.recorded import diagnose
 
 OLD = (
-    "RuntimeError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 2; 15.00 GiB total capacity; 14.00 GiB already allocated;"
+    "RuntimeError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 2; 15.00 GiB total capacity; 14.00 "
+    "GiB already allocated;"
     " 20.00 MiB free; 14.20 GiB reserved in total by PyTorch)"
 )
 
@@ -32,7 +33,10 @@ def test_cuda_out_of_memory_is_read_with_its_numbers() -> None:
     [
         OLD,
         "[rank3]: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
-        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 63.98 GiB of which 0 bytes is free.",
+        (
+            "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+            "capacity of 63.98 GiB of which 0 bytes is free."
+        ),
         "RuntimeError: CUDA error: out of memory",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
@@ -69,8 +73,10 @@ def test_expandable_segments_are_offered_only_where_much_is_reserved_but_unused(
     unallocated: str, is_offered: bool
 ) -> None:
     line = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 40.00 GiB of which"
-        " 1.00 GiB is free. Including non-PyTorch memory, this process has 39.00 GiB memory in use. Of the allocated memory 32.00 GiB"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity "
+        "of 40.00 GiB of which"
+        " 1.00 GiB is free. Including non-PyTorch memory, this process has 39.00 GiB memory in use. Of the "
+        "allocated memory 32.00 GiB"
         f" is allocated by PyTorch, and {unallocated} is reserved by PyTorch but unallocated."
     )
     fixes = diagnose_log(line, run({"batch_size": 8, "gradient_accumulation": 1})).findings[0].fixes
@@ -94,8 +100,14 @@ def test_a_run_killed_for_its_memory_is_told_how_much_to_ask_for() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=17.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
-        "slurmstepd-node1: error: Detected 2 oom_kill events in StepId=17.batch. Some of the step tasks have been OOM Killed.",
+        (
+            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=17.0. Some of your processes may have "
+            "been killed by the cgroup out-of-memory handler."
+        ),
+        (
+            "slurmstepd-node1: error: Detected 2 oom_kill events in StepId=17.batch. Some of the step tasks "
+            "have been OOM Killed."
+        ),
         "slurmstepd: error: Detected 1 oom-kill event(s) in step 17.0 cgroup.",
         "srun: error: node1: task 0: Out Of Memory",
         "slurmstepd: error: StepId=17.batch exceeded memory limit (329789440 > 52428800), being killed",
@@ -103,7 +115,10 @@ def test_a_run_killed_for_its_memory_is_told_how_much_to_ask_for() -> None:
         "=>> PBS: job killed: mem 38427376kb exceeded limit 33554432kb",
         "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
         "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9000000kB",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes",
+        (
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate "
+            "memory: you tried to allocate 4 bytes"
+        ),
     ],
 )
 def test_every_version_of_a_schedulers_words_for_it_is_known(line: str) -> None:

@@ -1,4 +1,5 @@
-"""The machine failed, not the program: on Slurm's word, and on this machine by what is left of a local run."""
+"""The machine failed, not the program: on Slurm's word, and on this machine by what is left of a local
+run."""
 
 from __future__ import annotations
 

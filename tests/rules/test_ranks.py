@@ -1,4 +1,5 @@
-"""What the metrics of several ranks show when they are laid side by side: recorded from real trainings over gloo."""
+"""What the metrics of several ranks show when they are laid side by side: recorded from real trainings over
+gloo."""
 
 from __future__ import annotations
 
@@ -138,7 +139,8 @@ def test_nodes_that_read_the_same_samples_are_seen_in_their_losses() -> None:
 
 
 def jittering(num_parts: int, num_ranks: int = 4, num_global: int = 4, augment: float = 0.0) -> Diagnosis:
-    """Ranks of one model: its own jitter is in the loss of each, and `num_parts` have samples of their own."""
+    """Ranks of one model: its own jitter is in the loss of each, and `num_parts` have samples of their
+    own."""
     chance = random.Random(0)
     jitter = [1.0 + chance.gauss(0, 0.3) for _ in range(120)]
     parts = [[chance.gauss(0, 0.1) for _ in jitter] for _ in range(num_parts)]

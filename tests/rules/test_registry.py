@@ -96,7 +96,8 @@ def names_of_recipes() -> set[str]:
 
 
 def texts_beside_a_recipe(source: str) -> Iterator[str]:
-    """The texts of each function that reads `.recipe`, and those given as `recipe` in a dictionary or a call."""
+    """The texts of each function that reads `.recipe`, and those given as `recipe` in a dictionary or a
+    call."""
     for node in ast.walk(ast.parse(source)):
         texts: list[ast.AST] = []
         if isinstance(node, (ast.FunctionDef, ast.Lambda)) and any(

@@ -17,7 +17,10 @@ HEAD = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3
         'raise RuntimeError(f"Error: CUDA out of memory. Tried to allocate {n} MiB")',
         'assert loss == loss, "loss: nan"',
         'raise RuntimeError(\n        "RuntimeError: Expected all tensors to be on the same device"\n    )',
-        "raise FileNotFoundError(\n    ^^^^^^^^^^^^^^^^^^^^^^^^\n        \"FileNotFoundError: [Errno 2] '/x'\",\n    )",
+        (
+            'raise FileNotFoundError(\n    ^^^^^^^^^^^^^^^^^^^^^^^^\n        "FileNotFoundError: [Errno 2] '
+            "'/x'\",\n    )"
+        ),
     ],
 )
 def test_what_a_source_line_says_is_not_what_happened(source: str) -> None:

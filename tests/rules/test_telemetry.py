@@ -1,4 +1,5 @@
-"""What the sampler beside a training shows: each rule fires on a recording of its fault and says nothing of GPUs at work."""
+"""What the sampler beside a training shows: each rule fires on a recording of its fault and says nothing of
+GPUs at work."""
 
 from __future__ import annotations
 
@@ -244,7 +245,8 @@ def test_a_training_on_cpus_that_does_nothing_for_ten_minutes_is_a_hang() -> Non
 
 
 def test_two_ranks_over_gloo_of_which_one_never_comes_are_a_hang_under_the_real_sampler() -> None:
-    """It was recorded on a local disk, for a little longer than six minutes: the file system's lag needs no waiting out."""
+    """It was recorded on a local disk, for a little longer than six minutes: the file system's lag needs no
+    waiting out."""
     snapshot, history = read("hosts/hanging")
     at_the_end = replace(snapshot, run=run(), now_s=history.host("node1")[-1].time_s)
     quick = Engine(build({"DST007": {"lag_s": 30.0}}))

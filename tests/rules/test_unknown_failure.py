@@ -64,7 +64,8 @@ def test_a_script_that_died_of_a_missing_command_is_told_with_the_last_line_of_s
     snapshot = TargetSnapshot("run", 5.0, run=local, exit=exit_, log_tails=(tail(words),))
     finding = only(snapshot)
     assert finding.summary == (
-        f"The job ended as FAILED with exit status 127 (a command was not found); the cause is not recognised;"
+        "The job ended as FAILED with exit status 127 (a command was not found); the cause is not "
+        "recognised;"
         f" the last error: {words}"
     )
     assert (finding.evidence[0].text, finding.evidence[0].file, finding.evidence[0].line) == (

@@ -81,7 +81,10 @@ def test_memory_that_grew_to_the_end_is_a_leak_and_more_of_it_no_cure(pace: floa
 
 
 def test_a_shared_memory_that_is_too_small_is_not_needed_without_workers() -> None:
-    line = "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)"
+    line = (
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on "
+        "device (28)"
+    )
     found = diagnose_log(line, run({"num_workers": 2}, state="FAILED")).findings[0]
     assert found.cause == "shm_bus_error"
     assert found.fixes[0].changes == {"num_workers": 0}

@@ -1,4 +1,5 @@
-"""Many short logs, as people write and get them: those of one cause in all its words, and healthy ones that sound bad."""
+"""Many short logs, as people write and get them: those of one cause in all its words, and healthy ones that
+sound bad."""
 
 from __future__ import annotations
 
@@ -13,24 +14,47 @@ from tests.rules.examples import causes, diagnose_log, of_a_whole_log
 FRAMES = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 3, in main\n    step()\n'
 WORDINGS = {
     "no_network": [
-        "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files",
-        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
-        "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the file on the Hub and we cannot find the requested "
-        "files in the local cache. Please check your connection and try again or make sure your Internet connection is on.",
-        "ValueError: Connection error, and we cannot find the requested files in the cached path. Please try again or make sure your Internet connection is on.",
+        (
+            "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in "
+            "the cached files"
+        ),
+        (
+            "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find "
+            "them in the cached files."
+        ),
+        "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the file "
+        "on the Hub and we cannot find the requested "
+        "files in the local cache. Please check your connection and try again or make sure your Internet "
+        "connection is on.",
+        (
+            "ValueError: Connection error, and we cannot find the requested files in the cached path. Please "
+            "try again or make sure your Internet connection is on."
+        ),
         "urllib.error.URLError: <urlopen error [Errno 101] Network is unreachable>",
         "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
         "urllib.error.URLError: <urlopen error [Errno 110] Connection timed out>",
-        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /gpt2/resolve/main/config.json "
-        "(Caused by NameResolutionError(\"<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to resolve 'huggingface.co' ([Errno -2] Name or service not known)\"))",
-        "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='download.pytorch.org', port=443): Max retries exceeded with url: /models/resnet18.pth "
-        "(Caused by ConnectTimeoutError(<urllib3.connection.HTTPSConnection object at 0x7f>, 'Connection to download.pytorch.org timed out. (connect timeout=10)'))",
-        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max retries exceeded with url: /graphql (Caused by "
-        "NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection: [Errno 101] Network is unreachable'))",
-        "ConnectionError: Couldn't reach https://raw.githubusercontent.com/huggingface/datasets/2.0/datasets/squad/squad.py (ConnectionError(MaxRetryError()))",
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max "
+        "retries exceeded with url: /gpt2/resolve/main/config.json "
+        '(Caused by NameResolutionError("<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to '
+        "resolve 'huggingface.co' ([Errno -2] Name or service not known)\"))",
+        "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='download.pytorch.org', port=443): Max "
+        "retries exceeded with url: /models/resnet18.pth "
+        "(Caused by ConnectTimeoutError(<urllib3.connection.HTTPSConnection object at 0x7f>, 'Connection to "
+        "download.pytorch.org timed out. (connect timeout=10)'))",
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='api.wandb.ai', port=443): Max "
+        "retries exceeded with url: /graphql (Caused by "
+        "NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new "
+        "connection: [Errno 101] Network is unreachable'))",
+        (
+            "ConnectionError: Couldn't reach https://raw.githubusercontent.com/huggingface/datasets/2.0/datas"
+            "ets/squad/squad.py (ConnectionError(MaxRetryError()))"
+        ),
         "ConnectionError: Couldn't reach 'wikitext' on the Hub (LocalEntryNotFoundError)",
         "httpx.ConnectError: [Errno -3] Temporary failure in name resolution",
-        "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host s3.amazonaws.com:443 ssl:default [Network is unreachable]",
+        (
+            "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host s3.amazonaws.com:443 "
+            "ssl:default [Network is unreachable]"
+        ),
         "curl: (6) Could not resolve host: huggingface.co",
         "fatal: unable to access 'https://github.com/user/data.git/': Could not resolve host: github.com",
         "wget: unable to resolve host address ‘github.com’",
@@ -40,7 +64,10 @@ WORDINGS = {
     ],
     "dataloader_pickle": [
         "TypeError: cannot serialize '_io.TextIOWrapper' object",
-        "multiprocessing.pool.MaybeEncodingError: Error sending result: '<x>'. Reason: 'PicklingError(\"Can't pickle <class 'a'>\")'",
+        (
+            "multiprocessing.pool.MaybeEncodingError: Error sending result: '<x>'. Reason: "
+            "'PicklingError(\"Can't pickle <class 'a'>\")'"
+        ),
     ],
     "stale_nfs": [
         "OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/data/x.npy'",
@@ -48,56 +75,125 @@ WORDINGS = {
         "OSError: [Errno 121] Remote I/O error: '/scratch/data/train.bin'",
     ],
     "state_dict_mismatch": [
-        "Exception: Cannot load model parameters from checkpoint /runs/c.pt; please ensure that the architectures match.",
-        "CheckpointingException: Global shape mismatch for loaded (torch.Size([50304, 1024])) and expected ((50432, 1024)) tensor for key model.embedding.weight",
-        "ValueError: Received incompatible tensor with shape (3, 3, 1, 64) when attempting to restore variable with shape (3, 3, 3, 64) and name conv2d/kernel:0.",
-        "ValueError: Requested shape: (256, 32) is not compatible with the stored shape: (512, 32). Truncating/padding is disabled by setting of `strict=True`.",
+        (
+            "Exception: Cannot load model parameters from checkpoint /runs/c.pt; please ensure that the "
+            "architectures match."
+        ),
+        (
+            "CheckpointingException: Global shape mismatch for loaded (torch.Size([50304, 1024])) and "
+            "expected ((50432, 1024)) tensor for key model.embedding.weight"
+        ),
+        (
+            "ValueError: Received incompatible tensor with shape (3, 3, 1, 64) when attempting to restore "
+            "variable with shape (3, 3, 3, 64) and name conv2d/kernel:0."
+        ),
+        (
+            "ValueError: Requested shape: (256, 32) is not compatible with the stored shape: (512, 32). "
+            "Truncating/padding is disabled by setting of `strict=True`."
+        ),
         "KeyError: 'missing keys in state_dict: \"set([\\'module.layer2.0.downsample.0.weight\\'])\"'",
-        "ValueError: Size mismatch between saved torch.Size([8, 4]) and current: torch.Size([32]) for model.embed.weight",
+        (
+            "ValueError: Size mismatch between saved torch.Size([8, 4]) and current: torch.Size([32]) for "
+            "model.embed.weight"
+        ),
         FRAMES
-        + '  File "/env/lib/python3.9/site-packages/torch/distributed/checkpoint/default_planner.py", line 131, in create_default_local_load_plan\n'
+        + '  File "/env/lib/python3.9/site-packages/torch/distributed/checkpoint/default_planner.py", line '
+        "131, in create_default_local_load_plan\n"
         "    md = metadata.state_dict_metadata[fqn]\nKeyError: 'pos_embedding'",
         "ValueError: You are trying to load a weight file containing 13 layers into a model with 19 layers.",
-        "ValueError: Layer count mismatch when loading weights from file. Model expected 5 layers, found 4 saved layers.",
-        "ValueError: Shape mismatch in layer #0 (named dense)for weight dense/kernel. Weight expects shape (3, 4). Received saved weight with shape (3, 5)",
-        "ValueError: Layer 'dense' expected 2 variables, but received 0 variables during loading. Expected: ['kernel', 'bias']",
+        (
+            "ValueError: Layer count mismatch when loading weights from file. Model expected 5 layers, found "
+            "4 saved layers."
+        ),
+        (
+            "ValueError: Shape mismatch in layer #0 (named dense)for weight dense/kernel. Weight expects "
+            "shape (3, 4). Received saved weight with shape (3, 5)"
+        ),
+        (
+            "ValueError: Layer 'dense' expected 2 variables, but received 0 variables during loading. "
+            "Expected: ['kernel', 'bias']"
+        ),
         "Exception: Layer shape (4, 1, 16, 16) not compatible with weight shape (5, 1, 16, 16).",
-        "NotFoundError: Restoring from checkpoint failed. This is most likely due to a Variable name or other graph key that is missing from the checkpoint.",
+        (
+            "NotFoundError: Restoring from checkpoint failed. This is most likely due to a Variable name or "
+            "other graph key that is missing from the checkpoint."
+        ),
     ],
     "disk_quota": [
-        "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed writing file data/53: file write failed",
+        (
+            "RuntimeError: [enforce fail at inline_container.cc:325] . PytorchStreamWriter failed writing "
+            "file data/53: file write failed"
+        ),
         "RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 13216422080 vs 13216421968",
     ],
     "cublas_cudnn_error": [
-        "RuntimeError: cublas runtime error : library not initialized at /pytorch/aten/src/THC/THCGeneral.cpp:216"
+        (
+            "RuntimeError: cublas runtime error : library not initialized at "
+            "/pytorch/aten/src/THC/THCGeneral.cpp:216"
+        )
     ],
     "cuda_oom": [
-        "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.91 GiB.",
-        "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity; 55.01 GiB already allocated)",
+        (
+            "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+            "capacity of 15.91 GiB."
+        ),
+        (
+            "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity; "
+            "55.01 GiB already allocated)"
+        ),
         "Error out of memory at line 380 in file /src/bitsandbytes/csrc/pythonInterface.c",
         "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED",
         "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
-        "mxnet.base.MXNetError: [12:00:00] src/storage/./pooled_storage_manager.h:161: cudaMalloc retry failed: out of memory",
-        "F0311 12:00:00.123456 1234 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out of memory\n*** Check failure stack trace: ***",
+        (
+            "mxnet.base.MXNetError: [12:00:00] src/storage/./pooled_storage_manager.h:161: cudaMalloc retry "
+            "failed: out of memory"
+        ),
+        (
+            "F0311 12:00:00.123456 1234 syncedmem.cpp:71] Check failed: error == cudaSuccess (2 vs. 0)  out "
+            "of memory\n*** Check failure stack trace: ***"
+        ),
         "RuntimeError: Triton Error [CUDA]: out of memory",
-        "F tensorflow/core/common_runtime/gpu/gpu_device.cc:103] EigenAllocator for GPU ran out of memory when allocating 0.\nAborted (core dumped)",
+        (
+            "F tensorflow/core/common_runtime/gpu/gpu_device.cc:103] EigenAllocator for GPU ran out of "
+            "memory when allocating 0.\nAborted (core dumped)"
+        ),
         "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
-        "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: /include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory",
-        "ResourceExhaustedError:\n\nOut of memory error on GPU 0. Cannot allocate 98.0MB memory on GPU 0, available memory is only 0.0B.",
-        "MemoryError: batch 3 does not fit: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.56 GiB total capacity)",
-        "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
-        "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096).",
+        (
+            "MemoryError: std::bad_alloc: out_of_memory: CUDA error at: "
+            "/include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory"
+        ),
+        (
+            "ResourceExhaustedError:\n\nOut of memory error on GPU 0. Cannot allocate 98.0MB memory on GPU "
+            "0, available memory is only 0.0B."
+        ),
+        (
+            "MemoryError: batch 3 does not fit: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.56 "
+            "GiB total capacity)"
+        ),
+        (
+            "RuntimeError: cuda runtime error (2) : out of memory at "
+            "/pytorch/aten/src/THC/generic/THCStorage.cu:58"
+        ),
+        (
+            "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can "
+            "be stored in KV cache (4096)."
+        ),
         'multiprocessing.pool.RemoteTraceback:\n"""\n'
         + FRAMES
         + 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"""',
     ],
     "host_oom": [
-        "RuntimeError: unable to mmap 4976698592 bytes from file </data/pytorch_model-00001-of-00002.bin>: Cannot allocate memory (12)",
+        (
+            "RuntimeError: unable to mmap 4976698592 bytes from file "
+            "</data/pytorch_model-00001-of-00002.bin>: Cannot allocate memory (12)"
+        ),
         "RuntimeError: CUDA error: out of host memory",
         "MemoryError: std::bad_alloc",
         "mpirun noticed that process rank 1 with PID 63 on node n8 exited on signal 9 (Killed).",
-        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits "
-        "with a connection error code 2. End of file. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer",
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit "
+        "detail: Worker unexpectedly exits "
+        "with a connection error code 2. End of file. There are some potential root causes. (1) The process "
+        "is killed by SIGKILL by OOM killer",
     ],
     "segfault": [
         "mpirun noticed that process rank 0 with PID 63 on node n8 exited on signal 11 (Segmentation fault).",
@@ -111,8 +207,14 @@ WORDINGS = {
     ],
     "cuda_unavailable": [
         "MisconfigurationException('No supported gpu backend found!')",
-        "ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU with cuda>=11.0",
-        "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA device(s)",
+        (
+            "ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU with "
+            "cuda>=11.0"
+        ),
+        (
+            "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA "
+            "device(s)"
+        ),
         "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment",
     ],
     "invalid_device_ordinal": [
@@ -127,54 +229,89 @@ WORDINGS = {
     "file_not_found": [
         "RuntimeError: Found 0 files in subfolders of: /data/imagenet/train",
         "ValueError: Found no valid file for the classes /data",
-        "tensorflow.python.framework.errors_impl.NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for model.ckpt",
+        (
+            "tensorflow.python.framework.errors_impl.NotFoundError: Unsuccessful TensorSliceReader "
+            "constructor: Failed to find any matching files for model.ckpt"
+        ),
         "huggingface_hub.utils._errors.RepositoryNotFoundError: 404 Client Error. (Request ID: Root=1-65)",
         "RuntimeError: Parent directory /scratch/out does not exist.",
         "AssertionError: tfrecords file not found: data/train_feature.tfrecords",
         "ValueError: Checkpoint folder /scratch/run/ckpt does not exist",
         "ValueError: Can't find a valid checkpoint at /runs/a/checkpoint-500",
         "OSError: work_dirs/faster_rcnn_r50.pth is not a checkpoint file",
-        "ValueError: Couldn't find cache for org/corpus for config 'default-17'\nAvailable configs in the cache: ['default-18']",
+        (
+            "ValueError: Couldn't find cache for org/corpus for config 'default-17'\nAvailable configs in "
+            "the cache: ['default-18']"
+        ),
         FRAMES + '  File "train.py", line 9, in main\n    assert os.path.isdir(args.data)\nAssertionError',
         '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 9, in main\n'
         "[rank0]:     assert root.exists()\n[rank0]: AssertionError",
     ],
     "permission_denied": [
         "lmdb.ReadonlyError: mdb_dbi_open: Permission denied",
-        "PermissionError: [Errno 13] Unable to synchronously open file (unable to open file: name = 'a.h5', errno = 13, error message = 'Permission denied')",
+        (
+            "PermissionError: [Errno 13] Unable to synchronously open file (unable to open file: name = "
+            "'a.h5', errno = 13, error message = 'Permission denied')"
+        ),
         "IOError: [Errno 13] Permission denied: '/data/train.bin'",
-        "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/run; Permission denied [Op:CreateSummaryFileWriter]",
+        (
+            "tensorflow.python.framework.errors_impl.PermissionDeniedError: /logs/run; Permission denied "
+            "[Op:CreateSummaryFileWriter]"
+        ),
         "huggingface_hub.utils._errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-6)",
-        "OSError: You are trying to access a gated repo.\nMake sure to have access to it at https://huggingface.co/x/y.",
+        (
+            "OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
+            "https://huggingface.co/x/y."
+        ),
     ],
     "module_not_found": [
-        "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`: Please run `pip install transformers[torch]`",
-        "ImportError: Please install apex from https://www.github.com/nvidia/apex to use distributed and fp16 training.",
+        (
+            "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`: Please run `pip "
+            "install transformers[torch]`"
+        ),
+        (
+            "ImportError: Please install apex from https://www.github.com/nvidia/apex to use distributed and "
+            "fp16 training."
+        ),
     ],
     "fsdp_error": [
         "Expects `BACKWARD_PRE` or `BACKWARD_POST` state but got HandleTrainingState.FORWARD",
-        "ValueError: expected to be in states [<TrainingState.BACKWARD_POST: 4>] but current state is TrainingState.IDLE",
-        "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while rank 1 is all-gathering 2",
+        (
+            "ValueError: expected to be in states [<TrainingState.BACKWARD_POST: 4>] but current state is "
+            "TrainingState.IDLE"
+        ),
+        (
+            "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 1 parameters while "
+            "rank 1 is all-gathering 2"
+        ),
         FRAMES
-        + '  File "/env/lib/python3.11/site-packages/torch/distributed/fsdp/_init_utils.py", line 127, in _init\n'
+        + '  File "/env/lib/python3.11/site-packages/torch/distributed/fsdp/_init_utils.py", line 127, in '
+        "_init\n"
         "    state = x[1]\nIndexError: list index out of range",
     ],
     "torch_compile_error": [
         FRAMES
-        + '  File "/env/lib/python3.11/site-packages/torch/_inductor/codecache.py", line 12, in load\n    raise x\nAssertionError'
+        + (
+            '  File "/env/lib/python3.11/site-packages/torch/_inductor/codecache.py", line 12, in load\n    '
+            "raise x\nAssertionError"
+        )
     ],
     "nan_loss": [
         "ValueError: The parameter loc has invalid values",
         "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
         "FloatingPointError: Predicted boxes or scores contain Inf/NaN. Training has diverged.",
         "it 1 D loss: nan  G loss: 0.3\nit 2 D loss: nan  G loss: 0.2",
-        "RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped.",
+        (
+            "RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite, so it "
+            "cannot be clipped."
+        ),
         "FloatingPointError: invalid value (nan) encountered in jit(train_step)",
         "      1/299      4.21G        nan        nan        nan         44        640\n" * 2,
         " 1201: nan, nan avg loss, 0.001000 rate, 3.211 seconds, 76864 images\n" * 2,
     ],
     "nccl_timeout": [
-        "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+        "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d "
+        "key-value store by key '0', "
         "but store->get('0') got error: Socket Timeout"
     ],
     "pg_not_initialized": ["AssertionError: tensor model parallel group is not initialized"],
@@ -196,37 +333,58 @@ WORDINGS = {
         + "TypeError: exceptions must derive from BaseException",
     ],
     "cuda_version_mismatch": [
-        "RuntimeError:\nThe detected CUDA version (11.8) mismatches the version that was used to compile\nPyTorch (12.1).",
-        "E tensorflow/stream_executor/cuda/cuda_dnn.cc:378] Loaded runtime CuDNN library: 7103 (compatibility version 7100) but source was "
+        (
+            "RuntimeError:\nThe detected CUDA version (11.8) mismatches the version that was used to "
+            "compile\nPyTorch (12.1)."
+        ),
+        "E tensorflow/stream_executor/cuda/cuda_dnn.cc:378] Loaded runtime CuDNN library: 7103 "
+        "(compatibility version 7100) but source was "
         "compiled with 7005 (compatibility version 7000).\n" + FRAMES + "EOFError",
-        "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (8, 9, 2) but found runtime version (8, 5, 0).",
+        (
+            "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against (8, 9, 2) but found "
+            "runtime version (8, 5, 0)."
+        ),
     ],
     "slurm_cancelled": [
         "TERM_OWNER: job killed by owner.\nExited with exit code 143.",
         "slurmstepd-n1: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-11-21T04:13:06 ***\n"
         "scheduler - INFO - End scheduler at 'tcp://n1:8786'\n"
         + FRAMES
-        + "TimeoutError: Operation timed out after None seconds\nsrun: error: n1: task 0: Exited with exit code 1",
+        + (
+            "TimeoutError: Operation timed out after None seconds\nsrun: error: n1: task 0: Exited with exit "
+            "code 1"
+        ),
     ],
     "slurm_invalid_request": [
-        "  sbatch: error: invalid partition specified: batch\n  sbatch: error: Batch job submission failed: Invalid partition name specified",
-        "sbatch: error: qosmaxwalldurationperjoblimit\nsbatch: error: batch job submission failed: job violates accounting/qos policy",
+        (
+            "  sbatch: error: invalid partition specified: batch\n  sbatch: error: Batch job submission "
+            "failed: Invalid partition name specified"
+        ),
+        (
+            "sbatch: error: qosmaxwalldurationperjoblimit\nsbatch: error: batch job submission failed: job "
+            "violates accounting/qos policy"
+        ),
     ],
     "amp_overflow": [
         "[Rank 0] step=2400, skipped=1501, lr=[0.0001], mom=[(0.9, 0.95)]\n"
         "[Rank 0] step=2500, skipped=1586, lr=[0.0001], mom=[(0.9, 0.95)]",
         "[deepscale] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 1, reducing to 1\n" * 3,
-        " lm loss: 3.1E+00 | loss scale: 1.0 | number of skipped iterations:  97 | number of nan iterations:   0 |\n"
+        (
+            " lm loss: 3.1E+00 | loss scale: 1.0 | number of skipped iterations:  97 | number of nan "
+            "iterations:   0 |\n"
+        )
         * 3,
     ],
     "sigterm_signal": [
         "--- Logging error ---\nTraceback (most recent call last):\n"
-        '  File "/env/lib/python3.10/site-packages/torch/distributed/elastic/multiprocessing/api.py", line 62, in _terminate_process_handler\n'
+        '  File "/env/lib/python3.10/site-packages/torch/distributed/elastic/multiprocessing/api.py", line '
+        "62, in _terminate_process_handler\n"
         '    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)\n'
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 2890 got signal: 1",
     ],
     "rendezvous_timeout": [
-        "RuntimeError: Timed out initializing process group in store based barrier on rank: 7, for key: store_based_barrier_key:1 "
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 7, for key: "
+        "store_based_barrier_key:1 "
         "(world_size=8, worker_count=9, timeout=0:30:00) WARNING No nodes ran.",
     ],
     "rank_mismatch_collective": ["RuntimeError: Mismatch collective detected between ranks 0 and 1"],
@@ -236,16 +394,28 @@ WORDINGS = {
     ],
     "port_in_use": [
         "Port 29500 is already occupied",
-        "ConnectionError: Tried to launch distributed communication on port `29500`, but another process is utilizing it.",
+        (
+            "ConnectionError: Tried to launch distributed communication on port `29500`, but another process "
+            "is utilizing it."
+        ),
     ],
     "shape_mismatch": [
         "mat1 and mat2 shapes cannot be multiplied (512x2048 and 768x768)",
-        "ValueError: Using a target size (torch.Size([64])) that is different to the input size (torch.Size([64, 1])) is deprecated.",
+        (
+            "ValueError: Using a target size (torch.Size([64])) that is different to the input size "
+            "(torch.Size([64, 1])) is deprecated."
+        ),
     ],
     "version_conflict": [
         "AttributeError: _ARRAY_API not found",
-        "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible",
-        "RuntimeError: Failed to import x because of the following error:\n/env/x.so: undefined symbol: _ZN3c105ErrorC2E",
+        (
+            "RuntimeError: Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision "
+            "versions are incompatible"
+        ),
+        (
+            "RuntimeError: Failed to import x because of the following error:\n/env/x.so: undefined symbol: "
+            "_ZN3c105ErrorC2E"
+        ),
     ],
     "slurm_node_fail": [
         "srun: error: Task launch for StepId=88.0 failed on node gpu3: Communication connection failure"
@@ -259,7 +429,10 @@ WORDINGS = {
     ],
     "checkpoint_corrupt": [
         "Error while deserializing header: MetadataIncompleteBuffer",
-        "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.",
+        (
+            "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found in footer. Either the file is corrupted "
+            "or this is not a parquet file."
+        ),
         "lmdb.CorruptedError: mdb_get: MDB_CORRUPTED: Located page was wrong type",
         "EOFError: Compressed file ended before the end-of-stream marker was reached",
         "RuntimeError: unexpected EOF. The file might be corrupted.",
@@ -271,7 +444,10 @@ WORDINGS = {
         FRAMES + "UserWarning: taken as an error",
         FRAMES + '  File "train.py", line 9, in main\n    assert not os.path.exists(out)\nAssertionError',
         FRAMES + "ValueError: Task cola/v2 not found. Available: sst2",
-        "<ipython-input-5-1> in <module>\n      1 for b in loader:\n----> 2     print(b['x'])\n\nKeyError: 'x'",
+        (
+            "<ipython-input-5-1> in <module>\n      1 for b in loader:\n----> 2     "
+            "print(b['x'])\n\nKeyError: 'x'"
+        ),
     ],
 }
 HEALTHY = {
@@ -359,13 +535,20 @@ HEALTHY = {
         W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file
         E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8454] Unable to register cuDNN factory
         100/100 [==============================] - 5s 2ms/step - loss: 0.2976""",
-    "a scale that was found far below": "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.0\n"
+    "a scale that was found far below": (
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.0\n"
+    )
     + "".join(
-        f"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {2.0**-n}\nstep {n} loss: 9.{n}\n"
+        (
+            f"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {2.0**-n}\nstep {n} "
+            f"loss: 9.{n}\n"
+        )
         for n in range(1, 4)
     )
     + "".join(f"step {n} loss: 8.{n}\n" for n in range(4, 9)),
-    "steps skipped while a scale is found": "[Rank 0] step=40, skipped=21, lr=[0.0001]\n[Rank 0] step=400, skipped=21, lr=[0.0001]",
+    "steps skipped while a scale is found": (
+        "[Rank 0] step=40, skipped=21, lr=[0.0001]\n[Rank 0] step=400, skipped=21, lr=[0.0001]"
+    ),
     "what others say in data": """
         Example 0: Q: Why do I get "Segmentation fault (core dumped)"? A: Because of a null pointer.
         Example 1: Q: ModuleNotFoundError: No module named 'numpy' A: pip install numpy
@@ -420,7 +603,10 @@ def test_a_script_that_says_done_behind_a_program_that_died_hides_nothing() -> N
         ),
         (
             "nccl_timeout",
-            "[E ProcessGroupNCCL.cpp:1413] [PG 1 Rank 5] Heartbeat monitor timed out! Process will be terminated",
+            (
+                "[E ProcessGroupNCCL.cpp:1413] [PG 1 Rank 5] Heartbeat monitor timed out! Process will be "
+                "terminated"
+            ),
         ),
         (
             "slurm_invalid_request",

@@ -1,4 +1,5 @@
-"""An Io in memory: files that a test writes, cuts and removes, commands that it answers, a clock that it moves."""
+"""An Io in memory: files that a test writes, cuts and removes, commands that it answers, a clock that it
+moves."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from coach.sources.io import COMMAND_TIMEOUT_S, CommandResult, Query
 
 
 class FakeIo:
-    """Directories are made of the files in them. `reads` keeps (path, offset, number of bytes) of every read."""
+    """Directories are made of the files in them. `reads` keeps (path, offset, number of bytes) of every
+    read."""
 
     def __init__(self, now_s: float = 1000.0) -> None:
         self.now_s = now_s

@@ -1,4 +1,5 @@
-"""A command that is waited for too long, or whose asker was interrupted, is ended with all that it started."""
+"""A command that is waited for too long, or whose asker was interrupted, is ended with all that it
+started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How often files are looked at, on a clock of the test's own: the sources are the real ones, what they ask is counted."""
+"""How often files are looked at, on a clock of the test's own: the sources are the real ones, what they ask
+is counted."""
 
 from __future__ import annotations
 

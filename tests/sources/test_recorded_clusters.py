@@ -1,4 +1,5 @@
-"""Every parser on what two real versions of Slurm answered (tests/fixtures/slurm/capture.py), and on what they might."""
+"""Every parser on what two real versions of Slurm answered (tests/fixtures/slurm/capture.py), and on what
+they might."""
 
 from __future__ import annotations
 
@@ -241,7 +242,10 @@ def test_another_cluster_is_asked_by_name_and_its_heading_is_no_job() -> None:
 
 
 def test_an_estimate_of_sbatch_tells_when_and_where() -> None:
-    said = "sbatch: Job 18 to start at 2026-11-21T12:00:00 using 16 processors on nodes node[1-2] in partition gpu\n"
+    said = (
+        "sbatch: Job 18 to start at 2026-11-21T12:00:00 using 16 processors on nodes node[1-2] in partition "
+        "gpu\n"
+    )
     estimate = parse_test_only(said)
     assert estimate is not None
     assert (estimate.num_cpus, estimate.nodes, estimate.partition) == (16, "node[1-2]", "gpu")

@@ -1,4 +1,5 @@
-"""The four questions at a terminal, on a real Slurm: what is free, where could I run, when would I start, why am I still pending."""
+"""The four questions at a terminal, on a real Slurm: what is free, where could I run, when would I start, why
+am I still pending."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_fifty_bursts_of_keys_and_pastes_leave_the_values_that_were_typed(form: 
             form.send_packet(burst.keys + (TAB if is_down else BACK_TAB))
             num_bursts += 1
         typed = [text or default for text, default in zip(expected, defaults, strict=True)]
-        wait_until(lambda typed=typed: values(form.screen()) == typed, 15, f"the fields show {typed}")  # type: ignore[misc]
+        wait_until(lambda typed=typed: values(form.screen()) == typed, 15, (f"the fields show {typed}"))  # type: ignore[misc]
     assert num_bursts == NUM_BURSTS
 
 

@@ -1,4 +1,5 @@
-"""A person before a cluster that fails, and one who has just launched something: real keys, a real screen, a real Slurm."""
+"""A person before a cluster that fails, and one who has just launched something: real keys, a real screen, a
+real Slurm."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes
 def test_a_slow_controller_is_said_and_asked_more_rarely(
     user_coach: InstalledCoach, slurm: SlurmCluster, open_terminal: OpenTerminal
 ) -> None:
-    """A wrapper stands for the controller's slowness: a real one is slow only by chance, or under a limit of rates."""
+    """A wrapper stands for the controller's slowness: a real one is slow only by chance, or under a limit of
+    rates."""
     slurm.submit("sleep 300", "--job-name=patient")
     folder = user_coach.user.home / "bin"
     folder.mkdir(mode=0o755)

@@ -1,4 +1,5 @@
-"""At a terminal, on a real Slurm: two jobs are selected, held, released, shortened, requeued and cancelled, each after its exact command."""
+"""At a terminal, on a real Slurm: two jobs are selected, held, released, shortened, requeued and cancelled,
+each after its exact command."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def test_two_selected_jobs_are_held_released_shortened_requeued_and_cancelled(
 
 
 def answered(terminal: Terminal, outcome: str) -> None:
-    """Press y until it counts: within 0.3 s of the question it is refused. What came of it stands there until the next key."""
+    """Press y until it counts: within 0.3 s of the question it is refused. What came of it stands there until
+    the next key."""
 
     def is_told() -> bool:
         screen = terminal.screen()

@@ -1,4 +1,5 @@
-"""Nothing of coach stays on a login node: whatever ends it, while Slurm's clients hang, all of its processes go within five seconds."""
+"""Nothing of coach stays on a login node: whatever ends it, while Slurm's clients hang, all of its processes
+go within five seconds."""
 
 from __future__ import annotations
 

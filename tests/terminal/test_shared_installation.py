@@ -1,4 +1,5 @@
-"""An installation that belongs to somebody else, on a machine without a network: all of coach works, and nothing is written beside it."""
+"""An installation that belongs to somebody else, on a machine without a network: all of coach works, and
+nothing is written beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The story of a learner at a terminal: launch, watch, be told, fix, compare. Real keys, a real screen, a real Slurm."""
+"""The story of a learner at a terminal: launch, watch, be told, fix, compare. Real keys, a real screen, a
+real Slurm."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ RESOURCES = (
     *("nodes", "GPUs per node", "ranks per node", "CPUs per task", "time limit", "memory per node"),
     "partition",
 )
-"""The first fields of the plan, from top to bottom; `partition` is there on Slurm only. The recipe's parameters follow."""
+"""The first fields of the plan, from top to bottom; `partition` is there on Slurm only. The recipe's
+parameters follow."""
 
 
 def edit_plan(terminal: Terminal, recipe: str, is_slurm: bool, values: dict[str, str]) -> None:
@@ -71,7 +73,8 @@ def submit_plan(terminal: Terminal, key: str, *, is_slurm: bool, **values: str) 
 
 
 def is_accepted(terminal: Terminal) -> bool:
-    """Press Enter; whether the plan took it. On a busy machine the last edit may still be on its way, and a plan in the making takes no Enter."""
+    """Press Enter; whether the plan took it. On a busy machine the last edit may still be on its way, and a
+    plan in the making takes no Enter."""
     terminal.send("Enter")
     try:
         terminal.wait_gone(LAUNCH, 2)

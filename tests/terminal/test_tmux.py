@@ -49,7 +49,10 @@ def test_the_program_has_the_size_and_the_locale_it_was_given(open_terminal: Ope
 
 
 def test_a_resized_window_tells_the_program(open_terminal: OpenTerminal) -> None:
-    watch = "import os, signal\nsignal.signal(signal.SIGWINCH, lambda *_: print(*os.get_terminal_size()))\nprint('ready')\nwhile True: signal.pause()"
+    watch = (
+        "import os, signal\nsignal.signal(signal.SIGWINCH, lambda *_: "
+        "print(*os.get_terminal_size()))\nprint('ready')\nwhile True: signal.pause()"
+    )
     terminal = open_terminal([sys.executable, "-c", watch], columns=120, rows=36)
     terminal.wait_for("ready")
     terminal.resize(80, 24)
@@ -85,7 +88,10 @@ def test_an_ordinary_user_has_the_terminal_for_his_own(open_terminal: OpenTermin
 
 
 def test_a_closed_terminal_leaves_nothing_even_of_a_program_that_ignores_it(tmp_path: Path) -> None:
-    stubborn = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    stubborn = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); print('ready', flush=True); "
+        "signal.pause()"
+    )
     terminal = Terminal([sys.executable, "-c", stubborn], env={"COACH_TEST_MARK": str(tmp_path)})
     terminal.wait_for("ready")
     assert running_with(f"COACH_TEST_MARK={tmp_path}")

@@ -1,10 +1,11 @@
 """A real terminal for tests: a program in a tmux of its own, keys in, the painted screen out.
 
-Only a real terminal shows what a person would see: the size taken from the terminal, keys as escape sequences, several keys in one read,
-the screen restored at the end. Each `Terminal` has its own tmux server on its own socket, run by the user who runs the program, and
-`close()` ends that server and nothing else.
+Only a real terminal shows what a person would see: the size taken from the terminal, keys as escape
+sequences, several keys in one read, the screen restored at the end. Each `Terminal` has its own tmux server
+on its own socket, run by the user who runs the program, and `close()` ends that server and nothing else.
 
-    with Terminal(coach.argv("--backend", "local"), columns=120, rows=36, env=coach.env(), as_user=coach.user) as terminal:
+    with Terminal(coach.argv("--backend", "local"), columns=120, rows=36, env=coach.env(), as_user=coach.user)
+    as terminal:
         terminal.wait_for("node1")
         terminal.send("2")
         terminal.send("Down", "Enter")        # key names as tmux knows them: Escape, C-c, BSpace, F1 …
@@ -35,9 +36,12 @@ _SETTINGS = (
 )
 
 
-# The shell notes how the program ended and then holds the terminal, so that the last screen stays to be seen: tmux itself now and then
-# loses the last output, or the status, of a program that ends at once.
-_HOLD = 'trap : INT QUIT; "$@"; echo $? > "$STATUS_FILE.new"; mv "$STATUS_FILE.new" "$STATUS_FILE"; exec sleep infinity'
+# The shell notes how the program ended and then holds the terminal, so that the last screen stays to be seen:
+# tmux itself now and then loses the last output, or the status, of a program that ends at once.
+_HOLD = (
+    'trap : INT QUIT; "$@"; echo $? > "$STATUS_FILE.new"; mv "$STATUS_FILE.new" "$STATUS_FILE"; exec sleep '
+    "infinity"
+)
 
 
 def why_not() -> str | None:
@@ -89,7 +93,8 @@ class Terminal:
             raise
 
     def send(self, *keys: str) -> None:
-        """Press keys, one after the other: characters (`"2"`, `":"`) or names (`"Enter"`, `"Down"`, `"C-c"`)."""
+        """Press keys, one after the other: characters (`"2"`, `":"`) or names (`"Enter"`, `"Down"`,
+        `"C-c"`)."""
         self._tmux("send-keys", "--", *map(_word, keys))
 
     def send_text(self, text: str) -> None:
@@ -97,7 +102,8 @@ class Terminal:
         self._tmux("send-keys", "-l", "--", _word(text))
 
     def send_packet(self, data: str | bytes) -> None:
-        """Write all bytes at once, as a paste, a slow link or an impatient person does: the program gets them in one read."""
+        """Write all bytes at once, as a paste, a slow link or an impatient person does: the program gets them
+        in one read."""
         raw = data.encode() if isinstance(data, str) else data
         self._tmux("send-keys", "-H", *(f"{byte:02x}" for byte in raw))
 
@@ -146,7 +152,8 @@ class Terminal:
         return not self._status_file.exists()
 
     def hang_up(self) -> None:
-        """Close the terminal under the program, as when a window is closed or a connection breaks: it gets SIGHUP, and nothing else."""
+        """Close the terminal under the program, as when a window is closed or a connection breaks: it gets
+        SIGHUP, and nothing else."""
         self._tmux("kill-server")
 
     def close(self) -> None:

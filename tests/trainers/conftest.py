@@ -1,6 +1,8 @@
-"""Trainers are started as a job starts them: as processes, by their path, with their flags. Nothing of torch is imported into pytest.
+"""Trainers are started as a job starts them: as processes, by their path, with their flags. Nothing of torch
+is imported into pytest.
 
-`run` starts them from a process that has imported torch; `start`, and the tests of launches and jobs, start them cold.
+`run` starts them from a process that has imported torch; `start`, and the tests of launches and jobs, start
+them cold.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The shared modules, each used as a trainer uses it, in a process of its own: pytest itself loads no torch."""
+"""The shared modules, each used as a trainer uses it, in a process of its own: pytest itself loads no
+torch."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def test_two_ranks_share_the_work_and_stay_equal(trainer: Trainer, tmp_path: Pat
             == one["num_samples_global"]
             == other["num_samples_global"]
         )
-        # The norm is taken after gradients were averaged, so equal norms mean equal gradients; the data differ.
+        # The norm is taken after gradients were averaged, so equal norms mean equal gradients; the data
+        # differ.
         assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-5)
         assert one["loss"] != other["loss"]
     for epoch in range(2):

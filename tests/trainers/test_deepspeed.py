@@ -36,7 +36,8 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def check(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Any]]:
-    """A DeepSpeed configuration as text → whether the trainer takes it, and as what, or why not. One process for all of them."""
+    """A DeepSpeed configuration as text → whether the trainer takes it, and as what, or why not. One process
+    for all of them."""
     texts = [text for text, _ in REFUSED] + TAKEN
     path = tmp_path_factory.mktemp("deepspeed") / "cases.json"
     path.write_text(json.dumps(texts))
@@ -79,10 +80,16 @@ TAKEN = [
     '{"gradient_clipping": 1.0, "train_micro_batch_size_per_gpu": 16, "steps_per_print": 10}',
     '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     '{"torch_autocast": {"enabled": true, "dtype": "bfloat16"}}',
-    '{"flops_profiler": {"enabled": true, "profile_step": 3, "detailed": true}, "wall_clock_breakdown": true}',
+    (
+        '{"flops_profiler": {"enabled": true, "profile_step": 3, "detailed": true}, "wall_clock_breakdown": '
+        "true}"
+    ),
     '{"activation_checkpointing": {"partition_activations": false, "number_checkpoints": 4}}',
     '{"data_types": {"grad_accum_dtype": "fp32"}, "comms_logger": {"enabled": true, "verbose": false}}',
-    '{"tensorboard": {"enabled": false}, "aio": {"block_size": 1048576}, "checkpoint": {"tag_validation": "WARN"}}',
+    (
+        '{"tensorboard": {"enabled": false}, "aio": {"block_size": 1048576}, "checkpoint": '
+        '{"tag_validation": "WARN"}}'
+    ),
 ]
 
 

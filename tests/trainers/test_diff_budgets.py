@@ -1,4 +1,5 @@
-"""A trainer is the baseline and one idea: this holds how much each may differ from it, and that the idea stands where it is read."""
+"""A trainer is the baseline and one idea: this holds how much each may differ from it, and that the idea
+stands where it is read."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ IN_COMMON_TOO = {("set_epoch", "checks.py")}
 
 
 def names_in(path: Path) -> set[str]:
-    """Every name that the code uses, with and without the module or object before it; not what texts and comments speak of."""
+    """Every name that the code uses, with and without the module or object before it; not what texts and
+    comments speak of."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Name):

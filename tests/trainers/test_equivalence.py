@@ -1,7 +1,8 @@
-"""Parallel training is the same training: what several ranks do is what one device would do with the same data in the same order.
+"""Parallel training is the same training: what several ranks do is what one device would do with the same
+data in the same order.
 
-The GPT has neither batch norm nor dropout, so nothing depends on how a batch is cut. A sampler deals samples to ranks in turn: steps of
-8 samples on each of two ranks are, together, the steps of 16 on one.
+The GPT has neither batch norm nor dropout, so nothing depends on how a batch is cut. A sampler deals samples
+to ranks in turn: steps of 8 samples on each of two ranks are, together, the steps of 16 on one.
 """
 
 from __future__ import annotations

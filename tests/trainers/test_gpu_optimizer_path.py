@@ -1,4 +1,5 @@
-"""Every trainer makes its steps where torch updates a group of parameters in one call, as it does on a GPU."""
+"""Every trainer makes its steps where torch updates a group of parameters in one call, as it does on a
+GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Eight ranks on a mesh of three directions train the GPT like one device, and other meshes go on from their checkpoint."""
+"""Eight ranks on a mesh of three directions train the GPT like one device, and other meshes go on from their
+checkpoint."""
 
 from __future__ import annotations
 

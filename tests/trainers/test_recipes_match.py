@@ -1,7 +1,8 @@
-"""A recipe and its trainer say the same: what `coach recipes` shows is what a trainer started by hand would do.
+"""A recipe and its trainer say the same: what `coach recipes` shows is what a trainer started by hand would
+do.
 
-The trainer's own parser is asked, and compared with what coach read from the trainer's text. torch is not needed: of a trainer
-`parse_arguments` alone is run.
+The trainer's own parser is asked, and compared with what coach read from the trainer's text. torch is not
+needed: of a trainer `parse_arguments` alone is run.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def test_a_recipe_and_its_trainer_agree_on_types_choices_defaults_and_help(recip
         option = options[name]
         assert TYPES[option.type] == parameter.type, name  # type: ignore[index]
         assert tuple(option.choices or ()) == parameter.choices, name
-        # Another recipe of the same trainer: a sweep, with runs as short as a table needs, or one with restarts, and checkpoints for them.
+        # Another recipe of the same trainer: a sweep, with runs as short as a table needs, or one with
+        # restarts, and checkpoints for them.
         is_another = table["parameters_of"] != recipe.trainer
         assert option.help == parameter.help or is_another or "help" in own[name], name
         assert option.default == parameter.default or is_another, name

@@ -117,14 +117,16 @@ def test_the_kernels_of_attention_compute_the_same_and_the_one_that_ran_is_named
     sizes = {"layers": 2, "heads": 2, "embedding": 16, "sequence_length": 32, "batch_size": 4, "width": None}
     flags = {**sizes, "precision": "fp32", "num_train_samples": 64}
     flash = records_of(trainer, "attention.py", tmp_path / "flash", kernel="flash", **flags)
-    # Memory-efficient attention exists on GPUs only: the formula as it is written takes its place, and that is said.
+    # Memory-efficient attention exists on GPUs only: the formula as it is written takes its place, and that
+    # is said.
     other = records_of(trainer, "attention.py", tmp_path / "efficient", kernel="efficient", **flags)
     losses, other_losses = ([step["loss"] for step in steps_in(records)] for records in (flash, other))
     assert losses == pytest.approx(other_losses, rel=1e-5)
     assert event_in(flash, "mfu")["kernel"] == "flash"
     assert event_in(other, "mfu")["kernel"] == "math (there is no efficient here)"
 
-    # Of each of 2 blocks: four projections of 16 x 16 and an MLP of 2 x 16 x 64, with biases, and 2 norms; then a norm and the output.
+    # Of each of 2 blocks: four projections of 16 x 16 and an MLP of 2 x 16 x 64, with biases, and 2 norms;
+    # then a norm and the output.
     num_weights = 2 * (4 * (256 + 16) + (1024 + 64) + (1024 + 16) + 4 * 16) + 2 * 16 + 16 * 256
     speed = event_in(flash, "mfu")
     assert speed["flops_per_token"] == 6 * num_weights + 12 * 2 * 16 * 32

@@ -1,4 +1,5 @@
-"""The ranks that share every layer of the GPT train it like one device, and other numbers of ranks go on from their checkpoints."""
+"""The ranks that share every layer of the GPT train it like one device, and other numbers of ranks go on from
+their checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def test_ranks_that_share_every_layer_follow_one_device_and_one_rank_goes_on_fro
     assert done.returncode == 0, done.stderr
     assert "every sample on 2 ranks that compute it together" in done.stdout
     first, second = (read_records(tmp_path, rank) for rank in range(2))
-    # All ranks compute the same samples together and know the same loss, norm and accuracy, of the whole model.
+    # All ranks compute the same samples together and know the same loss, norm and accuracy, of the whole
+    # model.
     for one, other in zip(steps_in(first), steps_in(second), strict=True):
         assert one["num_samples"] == one["num_samples_global"] == other["num_samples_global"] == 16
         assert (one["loss"], one["grad_norm"]) == (other["loss"], other["grad_norm"])

@@ -1,4 +1,5 @@
-"""`benchmarks/training.py`: what a step could reach is counted, not guessed, and its tables come out on any device."""
+"""`benchmarks/training.py`: what a step could reach is counted, not guessed, and its tables come out on any
+device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A program that is started from the process that has imported torch is told from a cold one by its speed alone."""
+"""A program that is started from the process that has imported torch is told from a cold one by its speed
+alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Start trainings from a process that has imported torch already: `warm.py SOCKET` serves, `WarmPython` asks it.
+"""Start trainings from a process that has imported torch already: `warm.py SOCKET` serves, `WarmPython` asks
+it.
 
-torch and what its first optimizer imports take four seconds of CPU, a training in a test a fraction of one. So
-one process imports them and forks each program that it is asked for: with its own arguments, environment,
+torch and what its first optimizer imports take four seconds of CPU, a training in a test a fraction of one.
+So one process imports them and forks each program that it is asked for: with its own arguments, environment,
 folder and output, in a session of its own. A torchrun that is started so starts its ranks so too. What a
 variable of the environment changes while torch is imported is not seen: `is_as_warm` says when to start cold.
 """
@@ -32,7 +33,8 @@ _IMPORTS = ("torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.d
 
 
 class WarmPython:
-    """Runs Python programs in forks of one process, which is started by the first of them and ends with the `with` block."""
+    """Runs Python programs in forks of one process, which is started by the first of them and ends with the
+    `with` block."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = dict(env)

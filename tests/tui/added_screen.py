@@ -1,4 +1,5 @@
-"""A screen as somebody adds one: its file, and its renderer in it. tests/tui/test_screen_specs.py has the line that declares it."""
+"""A screen as somebody adds one: its file, and its renderer in it. tests/tui/test_screen_specs.py has the
+line that declares it."""
 
 from __future__ import annotations
 

@@ -309,7 +309,10 @@ def nan_diagnosis(target: str = RUN_ID) -> Diagnosis:
         is_primary=True,
         consequence_of=None,
         subject=Subject(rank=0),
-        summary="The loss is NaN since step 2; the last finite value was 2.31 at step 1. The learning rate 1e+20 lies far above the usual range.",
+        summary=(
+            "The loss is NaN since step 2; the last finite value was 2.31 at step 1. The learning rate 1e+20 "
+            "lies far above the usual range."
+        ),
         evidence=(
             Evidence("loss at step 1: 2.31, at step 2: NaN", "/runs/x/metrics/rank-0.jsonl", 3, 2.0, "step"),
             Evidence("lr 1e+20, usual 0.0001 to 1"),
@@ -409,7 +412,8 @@ def status(source: str, age_s: float = 2.0, error: str | None = None, num_bad_ro
 
 
 def make_snapshot(**changes: object) -> Snapshot:
-    """A small cluster in the middle of a day: three nodes, two own jobs, two foreign ones, a run in trouble."""
+    """A small cluster in the middle of a day: three nodes, two own jobs, two foreign ones, a run in
+    trouble."""
     job, run = make_job(), make_run()
     snapshot = Snapshot(
         now_s=NOW_S,

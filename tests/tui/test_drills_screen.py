@@ -1,4 +1,5 @@
-"""The Drills screen and the short list, driven by keys: launch a planted fault, name it wrong, name it right, read the lesson."""
+"""The Drills screen and the short list, driven by keys: launch a planted fault, name it wrong, name it right,
+read the lesson."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Doing something to jobs from the screens: selected ones together, each question with its exact command, each refusal with its reason."""
+"""Doing something to jobs from the screens: selected ones together, each question with its exact command,
+each refusal with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The plan of a launch, driven by keys: what is submitted is what was shown, and a refusal leads to its answer."""
+"""The plan of a launch, driven by keys: what is submitted is what was shown, and a refusal leads to its
+answer."""
 
 from __future__ import annotations
 
@@ -128,7 +129,10 @@ async def test_a_field_that_was_left_empty_shows_the_plans_own_value(is_plan_awa
 
 
 async def test_a_refused_submission_shows_slurms_own_words_and_stays() -> None:
-    words = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified"
+    words = (
+        "sbatch: error: Batch job submission failed: Invalid account or account/partition combination "
+        "specified"
+    )
     async with opened(
         ports=FakePorts(launches=FakeLaunches(refusal=UserError(words, "see `sacctmgr show assoc`")))
     ) as driver:

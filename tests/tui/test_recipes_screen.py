@@ -1,4 +1,5 @@
-"""The Recipes screen, driven by keys: read a step, see what it changes, fill in its form, and come to the plan."""
+"""The Recipes screen, driven by keys: read a step, see what it changes, fill in its form, and come to the
+plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`S`: where the ranks of a hanging run stand, on one screen; a job that coach did not launch is entered after a question only."""
+"""`S`: where the ranks of a hanging run stand, on one screen; a job that coach did not launch is entered
+after a question only."""
 
 from __future__ import annotations
 

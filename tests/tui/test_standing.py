@@ -1,4 +1,5 @@
-"""Whether something may be changed follows the settings while coach is open, with the words of who says so."""
+"""Whether something may be changed follows the settings while coach is open, with the words of who says
+so."""
 
 from __future__ import annotations
 

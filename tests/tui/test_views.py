@@ -1,4 +1,5 @@
-"""The queue and the nodes filtered, sorted and cut to columns, and all that kept from one start to the next."""
+"""The queue and the nodes filtered, sorted and cut to columns, and all that kept from one start to the
+next."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ class World(SystemIo):
         self.rows: tuple[Mapping[str, str], ...] | None = ()
         self.num_asked = 0
         self.accounting: tuple[tuple[str, ...], ...] | None = None
-        """Rows of sacct, as `JobID User State Submit Start End SubmitLine`; None: accounting is switched off."""
+        """Rows of sacct, as `JobID User State Submit Start End SubmitLine`; None: accounting is switched
+        off."""
 
     def now(self) -> float:
         return NOW_S

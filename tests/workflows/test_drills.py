@@ -1,4 +1,5 @@
-"""A learner's way through a drill on the command line: listed, withheld, named wrong, named right; and the engine that never knows."""
+"""A learner's way through a drill on the command line: listed, withheld, named wrong, named right; and the
+engine that never knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From a request to a run and back: submit, refuse, cancel, fix. Slurm's clients are small scripts that answer as the real ones do."""
+"""From a request to a run and back: submit, refuse, cancel, fix. Slurm's clients are small scripts that
+answer as the real ones do."""
 
 from __future__ import annotations
 

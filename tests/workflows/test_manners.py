@@ -1,4 +1,5 @@
-"""A live session is polite: it counts what it asks, sleeps when nobody looks, and leaves alone what is not on the screen."""
+"""A live session is polite: it counts what it asks, sleeps when nobody looks, and leaves alone what is not on
+the screen."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What the trainers share: data, models, metrics, checkpoints, and how processes start and end. Never imports coach."""
+"""What the trainers share: data, models, metrics, checkpoints, and how processes start and end. Never imports
+coach."""

@@ -8,8 +8,8 @@ A trainer names the ones that it takes, says what it changes of them, and adds i
     parser.add_argument("--bucket_cap_mb", type=int, default=25, min=1, usual=(1, 200), unit="MB", help="...")
     parser.add_places()
 
-coach reads the same lines as the parameters of the recipe: as text, without running them. So every value is written out,
-and this module needs nothing but Python.
+coach reads the same lines as the parameters of the recipe: as text, without running them. So every value is
+written out, and this module needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "lr_scaling": {
         "default": "none",
         "choices": ("none", "linear", "sqrt"),
-        "help": "How lr grows with the samples of one update, from 64 on: not at all, in proportion, or by the square root",
+        "help": (
+            "How lr grows with the samples of one update, from 64 on: not at all, in proportion, or by the "
+            "square root"
+        ),
     },
     "checkpoint_every": {
         "type": int,
@@ -156,7 +159,8 @@ SHARED: Dict[str, Dict[str, Any]] = {
     "tensorboard": {
         "type": bool,
         "default": False,
-        "help": "Write what the records of steps and evaluations say for TensorBoard as well, to tensorboard/ in the run;"
+        "help": "Write what the records of steps and evaluations say for TensorBoard as well, to "
+        "tensorboard/ in the run;"
         " needs the package tensorboard",
     },
     "microbatches": {
@@ -165,7 +169,10 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 1,
         "usual": (2, 256),
         "unit": "micro-batches",
-        "help": "Micro-batches of one optimizer step, in the pipe at the same time; fewer idle shares with more of them",
+        "help": (
+            "Micro-batches of one optimizer step, in the pipe at the same time; fewer idle shares with more "
+            "of them"
+        ),
     },
     "ranks": {
         "type": int,
@@ -173,7 +180,10 @@ SHARED: Dict[str, Dict[str, Any]] = {
         "min": 0,
         "usual": (0, 64),
         "unit": "ranks",
-        "help": "Ranks that the framework starts on this node; 0: one for each GPU, or 2 where the launch uses no GPU",
+        "help": (
+            "Ranks that the framework starts on this node; 0: one for each GPU, or 2 where the launch uses "
+            "no GPU"
+        ),
     },
 }
 """Name → its keywords: those of argparse, and what only a launch looks at (`FOR_A_LAUNCH`)."""
@@ -184,7 +194,8 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         "epochs": {"default": 1},
         "num_workers": {
             "default": 0,
-            "help": "Processes that load data for each rank; 0: the rank does it itself, which for text in memory is"
+            "help": "Processes that load data for each rank; 0: the rank does it itself, which for text in "
+            "memory is"
             " the fastest",
         },
         "seed": {
@@ -199,7 +210,9 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
             "min": 2,
             "usual": (8, 1024),
             "unit": "half the embedding",
-            "help": "Half of the embedding, which 4 heads share; 64 is the workshop's model of 875,264 parameters",
+            "help": (
+                "Half of the embedding, which 4 heads share; 64 is the workshop's model of 875,264 parameters"
+            ),
         },
         "num_train_samples": {
             "default": 2560,
@@ -207,7 +220,8 @@ CHANGES: Dict[str, Dict[str, Dict[str, Any]]] = {
         },
     },
 }
-"""What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks share one GPT."""
+"""What several trainers change alike: name → shared option → its changed keywords. `gpt_in_parts`: ranks
+share one GPT."""
 
 FOR_A_LAUNCH = ("above", "min", "max", "usual", "unit")
 """`above`, `min` and `max` are limits that coach refuses to leave; outside of the `usual` range it warns."""
@@ -239,7 +253,8 @@ class TrainerParser(argparse.ArgumentParser):
             self.change(option, **keywords)
 
     def add_places(self) -> None:
-        """Take what every launch passes on, whatever the recipe: where to read and write, and on what to train."""
+        """Take what every launch passes on, whatever the recipe: where to read and write, and on what to
+        train."""
         self.add_argument("--run_dir", default=run_dir_by_hand(), help="where metrics and checkpoints go")
         self.add_argument("--data_dir", help="folder with cifar-10-batches-py")
         self.add_argument("--cache_dir", help="where generated data is kept")
@@ -257,7 +272,8 @@ def _for_argparse(keywords: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def run_dir_by_hand() -> str:
-    """Where a trainer that was started without --run_dir writes: a new folder, the same one for all ranks of one torchrun."""
+    """Where a trainer that was started without --run_dir writes: a new folder, the same one for all ranks of
+    one torchrun."""
     started = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     label = time.strftime("%Y%m%d-%H%M%S") if started == "none" else started[:8]
     return os.path.join("runs", f"{os.path.basename(sys.argv[0]).partition('.')[0]}-{label}")

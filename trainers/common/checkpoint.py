@@ -1,7 +1,8 @@
 """Checkpoints: complete as soon as they are visible, found again by their step.
 
-A job can be killed at any instant, so a checkpoint is written under another name and renamed when it is whole: whoever sees
-`step-00000040.pt` can load it. The keys are plain values and tensors, so that loading runs no code of the file.
+A job can be killed at any instant, so a checkpoint is written under another name and renamed when it is
+whole: whoever sees `step-00000040.pt` can load it. The keys are plain values and tensors, so that loading
+runs no code of the file.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def load_checkpoint(path: str | Path, made_with: dict[str, Any]) -> dict[str, An
 
 
 def rng_state(device: torch.device) -> dict[str, torch.Tensor]:
-    """Where this process stands in its random numbers: those of dropout, and of augmentation on the device."""
+    """Where this process stands in its random numbers: those of dropout, and of augmentation on the
+    device."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

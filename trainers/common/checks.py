@@ -1,6 +1,8 @@
-"""What the self-check of a distributed training judges: plain values that every rank has said, so that all come to the same verdict.
+"""What the self-check of a distributed training judges: plain values that every rank has said, so that all
+come to the same verdict.
 
-Each verdict names a rank and a cause. A wrong sampler, in particular, raises no error by itself: the loss falls, on half the data.
+Each verdict names a rank and a cause. A wrong sampler, in particular, raises no error by itself: the loss
+falls, on half the data.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from torch.utils.data import DataLoader
 def what_is_wrong(ranks: list[dict[str, Any]], num_samples: int | None) -> str | None:
     """The first thing that must not be so, from what each rank said; None when all is well.
 
-    `num_samples` is the size of the training set; None: there is none, and no rank has said anything of its order.
+    `num_samples` is the size of the training set; None: there is none, and no rank has said anything of its
+    order.
     """
     trouble = _what_is_shared(ranks) or _what_differs(ranks)
     if trouble or num_samples is None:
@@ -42,16 +45,19 @@ def _what_differs(ranks: list[dict[str, Any]]) -> str | None:
         for rank, theirs in enumerate(ranks):
             if theirs[key] != ranks[0][key]:
                 return (
-                    f"rank {rank} on {theirs['place'][0]} differs from rank 0 on {ranks[0]['place'][0]} in its {what}:"
+                    f"rank {rank} on {theirs['place'][0]} differs from rank 0 on {ranks[0]['place'][0]} in "
+                    f"its {what}:"
                     f" {theirs[key]} instead of {ranks[0][key]}"
                 )
     return None
 
 
 def why_shards_are_wrong(orders: list[torch.Tensor], shards: list[int], num_samples: int) -> str | None:
-    """What is wrong with how the samples are shared out to ranks, by rank; None when every sample belongs to exactly one shard.
+    """What is wrong with how the samples are shared out to ranks, by rank; None when every sample belongs to
+    exactly one shard.
 
-    A sampler may repeat or leave out fewer samples than there are shards, so that all shards are equally long.
+    A sampler may repeat or leave out fewer samples than there are shards, so that all shards are equally
+    long.
     """
     for rank, (order, shard) in enumerate(zip(orders, shards)):  # noqa: B905 - no strict= in Python 3.9
         first = shards.index(shard)
@@ -66,14 +72,17 @@ def why_shards_are_wrong(orders: list[torch.Tensor], shards: list[int], num_samp
                 num_common = int(torch.isin(orders[rank], orders[other]).sum())
                 if num_common >= len(firsts):
                     return (
-                        f"rank {rank} trains on samples of rank {other}: {num_common} of its {len(orders[rank])};"
-                        " the sampler needs num_replicas=WORLD_SIZE and rank=RANK (not LOCAL_RANK, which is the same on every node)"
+                        f"rank {rank} trains on samples of rank {other}: {num_common} of its "
+                        f"{len(orders[rank])};"
+                        " the sampler needs num_replicas=WORLD_SIZE and rank=RANK (not LOCAL_RANK, which is "
+                        "the same on every node)"
                     )
         return f"{num_repeated} of {num_samples} samples come more than once in an epoch"
     num_missing = int((times == 0).sum())
     if num_missing >= len(firsts):
         return (
-            f"no rank trains on {num_missing} of {num_samples} samples; the sampler's num_replicas must be the number of ranks,"
+            f"no rank trains on {num_missing} of {num_samples} samples; the sampler's num_replicas must be "
+            "the number of ranks,"
             f" {len(firsts)}"
         )
     return None
@@ -82,7 +91,10 @@ def why_shards_are_wrong(orders: list[torch.Tensor], shards: list[int], num_samp
 def _what_is_repeated(ranks: list[dict[str, Any]]) -> str | None:
     for rank, theirs in enumerate(ranks):
         if theirs["is_repeated"]:
-            return f"on rank {rank}, the next epoch has the same order as this one: the sampler needs shuffle=True"
+            return (
+                f"on rank {rank}, the next epoch has the same order as this one: the sampler needs "
+                "shuffle=True"
+            )
     return None
 
 
@@ -113,7 +125,8 @@ def cores_of_process() -> frozenset[int]:
 
 
 def cores_per_rank(ranks: list[tuple[str, frozenset[int]]]) -> list[float]:
-    """Cores of each rank, from its node and the cores it may run on. A core that several ranks of a node may use counts for each in part."""
+    """Cores of each rank, from its node and the cores it may run on. A core that several ranks of a node may
+    use counts for each in part."""
     return [
         sum(1 / sum(node == theirs and core in usable for theirs, usable in ranks) for core in cores)
         for node, cores in ranks

@@ -1,7 +1,8 @@
 """CIFAR-10: the real images where they are found, otherwise generated ones in the same files and format.
 
-Compute nodes often have no internet, and a lesson must not fail for want of 170 MB. The generated set is learnable, and it is said
-wherever a result is shown that it is not CIFAR-10. Everything reads it through torchvision.datasets.CIFAR10, like the real one.
+Compute nodes often have no internet, and a lesson must not fail for want of 170 MB. The generated set is
+learnable, and it is said wherever a result is shown that it is not CIFAR-10. Everything reads it through
+torchvision.datasets.CIFAR10, like the real one.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def load_data(args: argparse.Namespace) -> tuple[Dataset[Any], Dataset[Any], Dat
 def load_cifar10(
     data_dir: str | None, cache_dir: str | None, num_train_samples: int = 0
 ) -> tuple[Dataset[Any], Dataset[Any], DatasetInfo]:
-    """The training set (augmented), the test set, and what they are. `num_train_samples` keeps only the first ones; 0: all."""
+    """The training set (augmented), the test set, and what they are. `num_train_samples` keeps only the first
+    ones; 0: all."""
     root = find_cifar10(data_dir)
     if root is None:
         root = generate_cifar10(Path(cache_dir) if cache_dir else default_cache_dir())
@@ -107,7 +109,8 @@ def load_cifar10(
 def find_cifar10(data_dir: str | None) -> Path | None:
     """The folder that holds cifar-10-batches-py: the one that was named, else the usual places.
 
-    Raises Refused when real data were asked for by name and are not there: generated ones would silently be another task.
+    Raises Refused when real data were asked for by name and are not there: generated ones would silently be
+    another task.
     """
     if data_dir:
         named = Path(data_dir).expanduser()
@@ -122,7 +125,8 @@ def find_cifar10(data_dir: str | None) -> Path | None:
         fetch = f"from torchvision.datasets import CIFAR10; CIFAR10({data_dir!r}, download=True)"
         raise Refused(
             "file_not_found",
-            f"no complete {FOLDER} in {data_dir}, seen from {node_name()}; compute nodes do not download: run `python -c"
+            f"no complete {FOLDER} in {data_dir}, seen from {node_name()}; compute nodes do not download: "
+            "run `python -c"
             f' "{fetch}"` on a login node, or leave out data_dir to train on generated data',
         )
     return None
@@ -157,7 +161,8 @@ class ResumableSampler(Sampler["tuple[int, int]"]):
         order = list(self.sampler)
         if self.start == 0 and is_same_order(order, self._last_order):
             raise TrainerError(
-                f"rank {rank_from_env()} would train in the order of the epoch before: call set_epoch(epoch), or seed the"
+                f"rank {rank_from_env()} would train in the order of the epoch before: call "
+                "set_epoch(epoch), or seed the"
                 " shuffling generator anew, at the start of every epoch"
             )
         self._last_order = order
@@ -210,13 +215,15 @@ def steps_of(
 
 
 def leave_signals_to_trainer(worker_id: int) -> None:
-    """In a DataLoader worker: Slurm signals every process of a step, and the trainer still needs its workers to finish the step."""
+    """In a DataLoader worker: Slurm signals every process of a step, and the trainer still needs its workers
+    to finish the step."""
     for number in (signal.SIGUSR1, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 def generate_cifar10(cache_dir: Path, num_train: int = 10_000, num_test: int = 2_000) -> Path:
-    """Make the generated set once and return its folder. Any number of processes may call this at once, on any number of nodes."""
+    """Make the generated set once and return its folder. Any number of processes may call this at once, on
+    any number of nodes."""
     name = f"cifar-10-generated-{num_train}-{num_test}-v{GENERATOR_VERSION}"
     final = cache_dir.absolute() / name
     if final.exists():
@@ -265,9 +272,10 @@ def _generate(final: Path, num_train: int, num_test: int, show_alive: Callable[[
 def generate_images(num_images: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Images as uint8 rows of 3x32x32, and their classes.
 
-    A class is one of five textures (horizontal, vertical, diagonal, checkered, rings) in one of two scales. Place, phase, colours,
-    contrast and noise are random, so that no pixel tells a class by itself: a linear model learns little, a convolution much. Every
-    texture is its own mirror image, as augmentation flips images.
+    A class is one of five textures (horizontal, vertical, diagonal, checkered, rings) in one of two scales.
+    Place, phase, colours, contrast and noise are random, so that no pixel tells a class by itself: a linear
+    model learns little, a convolution much. Every texture is its own mirror image, as augmentation flips
+    images.
     """
     random = np.random.default_rng(seed)
     labels = np.arange(num_images) % 10
@@ -302,7 +310,8 @@ def _write_batch(path: Path, images: np.ndarray[Any, Any], labels: np.ndarray[An
 
 
 class _Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc] # the pickler in Python, whose dispatch can be changed
-    """Writes bytes as Python 2 wrote its strings, as the real files have them: torchvision (latin1) and loaders of bytes read both."""
+    """Writes bytes as Python 2 wrote its strings, as the real files have them: torchvision (latin1) and
+    loaders of bytes read both."""
 
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined] # the same
 

@@ -1,7 +1,8 @@
 """DeepSpeed's start: told its device before it is imported, and its configuration checked before it is used.
 
-DeepSpeed takes any key: a misspelt one, or `zero` for `zero_optimization`, is passed over in silence, and the training runs without what
-was asked for. Which keys it knows stands in no one place, but its own reader tells: a key that it never asked for has no effect.
+DeepSpeed takes any key: a misspelt one, or `zero` for `zero_optimization`, is passed over in silence, and the
+training runs without what was asked for. Which keys it knows stands in no one place, but its own reader
+tells: a key that it never asked for has no effect.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ DECIDED_BY = {
 
 
 def import_deepspeed(device: torch.device) -> Any:
-    """The module. It looks for its device when it is imported, and takes the node's GPU even where the training uses the CPU."""
+    """The module. It looks for its device when it is imported, and takes the node's GPU even where the
+    training uses the CPU."""
     os.environ["DS_ACCELERATOR"] = device.type
     try:
         import deepspeed
@@ -48,7 +50,8 @@ def import_deepspeed(device: torch.device) -> Any:
 def checked_config(config: dict[str, Any], file: str | None) -> dict[str, Any]:
     """The configuration, its sections replaced by those of a JSON file where there is one.
 
-    Raises TrainerError for keys that DeepSpeed does not know, values that it does not take, and what contradicts the trainer's flags.
+    Raises TrainerError for keys that DeepSpeed does not know, values that it does not take, and what
+    contradicts the trainer's flags.
     """
     from deepspeed.runtime.config import DeepSpeedConfig  # not before import_deepspeed
 
@@ -91,7 +94,8 @@ def _device(config: dict[str, Any], part: str) -> str:
 
 
 class _Asked(dict):  # type: ignore[type-arg] # DeepSpeed wants a dict
-    """A dict that knows which of its keys were asked for. One that was copied as a whole was asked for all of them."""
+    """A dict that knows which of its keys were asked for. One that was copied as a whole was asked for all of
+    them."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__(values)

@@ -1,7 +1,8 @@
 """How a training process starts, notices that it should stop, and ends: on one device or on many.
 
-The same few mistakes break most distributed jobs: a rank on the wrong device, a silent fall back to the CPU, ranks that disagree on
-when to stop, an interpreter that aborts while gloo's threads are still at work. They are met here, once, for every trainer.
+The same few mistakes break most distributed jobs: a rank on the wrong device, a silent fall back to the CPU,
+ranks that disagree on when to stop, an interpreter that aborts while gloo's threads are still at work. They
+are met here, once, for every trainer.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ class TrainerError(Exception):
 
 
 class Refused(TrainerError):
-    """This node or environment lacks what the training needs. coach reads the cause from torchrun's error file, or from the log."""
+    """This node or environment lacks what the training needs. coach reads the cause from torchrun's error
+    file, or from the log."""
 
     def __init__(self, cause: str, text: str) -> None:
         super().__init__(f"{cause}: {text}")
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Call main. An error becomes torchrun's error file, the traceback (or one clear line), and a non-zero exit status."""
+    """Call main. An error becomes torchrun's error file, the traceback (or one clear line), and a non-zero
+    exit status."""
     if world_size_from_env() > 1:
         flight.offer()
     try:
@@ -78,7 +81,8 @@ def finish(metrics: Any, step: int, reason: str) -> NoReturn:
 
 
 def _leave(exit_code: int) -> NoReturn:
-    # Not sys.exit: gloo's threads may touch Python objects while the interpreter is torn down, and abort the process after its success.
+    # Not sys.exit: gloo's threads may touch Python objects while the interpreter is torn down, and abort the
+    # process after its success.
     if multiprocessing.active_children():
         signal.signal(
             signal.SIGCHLD, signal.SIG_DFL
@@ -95,7 +99,8 @@ STOPPED_EARLY = ("signal", "max_seconds")
 
 
 class StopSignal:
-    """Remembers that SIGUSR1 (the time limit is near) or SIGTERM (cancelled, preempted) came, or that `max_seconds` are over.
+    """Remembers that SIGUSR1 (the time limit is near) or SIGTERM (cancelled, preempted) came, or that
+    `max_seconds` are over.
 
     Ask at the end of a step. `max_seconds` of 0 are never over.
     """
@@ -156,7 +161,10 @@ def require_torchrun() -> None:
     ]
     if missing:
         raise TrainerError(
-            f"{', '.join(missing)} not set: start with `torchrun --standalone --nproc-per-node=2 {sys.argv[0]} …`"
+            (
+                f"{', '.join(missing)} not set: start with `torchrun --standalone --nproc-per-node=2 "
+                f"{sys.argv[0]} …`"
+            )
         )
 
 
@@ -172,7 +180,8 @@ def gpus_were_allotted(env: Mapping[str, str]) -> bool:
 def pick_device(gpus_per_node: int | None) -> torch.device:
     """This process's GPU where GPUs were allotted, otherwise the CPU; None: the environment says which.
 
-    Allotted GPUs that cannot be used stop the training: on the CPU it would hold them for hours and finish nothing.
+    Allotted GPUs that cannot be used stop the training: on the CPU it would hold them for hours and finish
+    nothing.
     """
     is_allotted = gpus_were_allotted(os.environ) if gpus_per_node is None else gpus_per_node > 0
     if not is_allotted:
@@ -215,9 +224,15 @@ def why_cuda_is_unusable(local_rank: int) -> Refused | None:
         found = re.search(r"driver on your system is too old \(found version (\d+)\)", said)
         if found:
             supported = f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}"
-            text = f"the NVIDIA driver{f' {driver}' if driver else ''} on {node_name()} supports CUDA up to {supported}"
+            text = (
+                f"the NVIDIA driver{f' {driver}' if driver else ''} on {node_name()} supports CUDA up to "
+                f"{supported}"
+            )
             return Refused("driver_too_old", f"{text}, too old for this torch: {built}")
-        text = f"{allotted}, but CUDA is not usable: {said} (CUDA_VISIBLE_DEVICES={visible}); {has_driver}; {built}"
+        text = (
+            f"{allotted}, but CUDA is not usable: {said} (CUDA_VISIBLE_DEVICES={visible}); {has_driver}; "
+            f"{built}"
+        )
         return Refused("cuda_unavailable", text)
     return None
 
@@ -315,12 +330,13 @@ def self_check(
     shard: int | None = None,
     gather: Callable[[Any], list[Any]] = gather,
 ) -> None:
-    """Prove in a second what would otherwise be found after hours, or never: every rank has its own place and its own part of the data,
-    and all have the same model and software. What is wrong stops all ranks, as all of them see what every rank has said.
+    """Prove in a second what would otherwise be found after hours, or never: every rank has its own place and
+    its own part of the data, and all have the same model and software. What is wrong stops all ranks, as all
+    of them see what every rank has said.
 
-    Without `train_loader`, data are not looked at. `shard` is the part of the data that this rank reads; None: one of its own. Ranks
-    that hold parts of one model read the same. `gather` is another way to ask all ranks, where torch.distributed is not used. Call it
-    before the model is cut into parts.
+    Without `train_loader`, data are not looked at. `shard` is the part of the data that this rank reads;
+    None: one of its own. Ranks that hold parts of one model read the same. `gather` is another way to ask all
+    ranks, where torch.distributed is not used. Call it before the model is cut into parts.
     """
     mine = {
         "place": (node_name(), local_rank_from_env()),
@@ -354,13 +370,16 @@ def self_check(
     num_workers = 0 if train_loader is None else train_loader.num_workers
     if min(cores) < 1 + num_workers:
         print_rank0(
-            f"warning: self-check: rank {cores.index(min(cores))} has {min(cores):.3g} core(s) for itself and its {num_workers}"
-            " loading processes, which will wait for each other: ask for more cores (--cpus-per-task), or lower num_workers"
+            f"warning: self-check: rank {cores.index(min(cores))} has {min(cores):.3g} core(s) for itself "
+            f"and its {num_workers}"
+            " loading processes, which will wait for each other: ask for more cores (--cpus-per-task), or "
+            "lower num_workers"
         )
 
 
 def device_identity(device: torch.device) -> str:
-    """What tells two devices of one node apart; CPU ranks share the CPU, so there it is the rank's own number."""
+    """What tells two devices of one node apart; CPU ranks share the CPU, so there it is the rank's own
+    number."""
     if device.type != "cuda":
         return f"cpu rank {local_rank_from_env()}"
     properties = torch.cuda.get_device_properties(device)

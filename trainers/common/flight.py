@@ -1,7 +1,8 @@
 """This rank's last collectives, told from inside while the training hangs.
 
-torch's flight recorder remembers them, but the main thread cannot tell them when it waits for a rank that never comes. A second thread
-can. Whoever asks writes to its pipe and reads the answer from a file in memory; both are found in /proc/PID/fd, by the file's name.
+torch's flight recorder remembers them, but the main thread cannot tell them when it waits for a rank that
+never comes. A second thread can. Whoever asks writes to its pipe and reads the answer from a file in memory;
+both are found in /proc/PID/fd, by the file's name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The metrics of one rank: one JSON record per optimizer step, and events between them, appended to metrics/rank-<r>.jsonl.
+"""The metrics of one rank: one JSON record per optimizer step, and events between them, appended to
+metrics/rank-<r>.jsonl.
 
-Reading a number from a GPU waits for all the work queued before it. So a step hands over its tensors as they are; once per interval
-they travel to the host in one copy, which nobody waits for, and are written in one append when they have arrived.
+Reading a number from a GPU waits for all the work queued before it. So a step hands over its tensors as they
+are; once per interval they travel to the host in one copy, which nobody waits for, and are written in one
+append when they have arrived.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ class MetricsLog:
         return ddp_model
 
     def step(self, **record: Any) -> None:
-        """Take the record of the step that has just ended. Values may be tensors of one element on the device."""
+        """Take the record of the step that has just ended. Values may be tensors of one element on the
+        device."""
         self.timing.add_step(record["step_time_s"], record["data_time_s"], record["num_samples_global"])
         if not self._log_steps:
             return
@@ -100,9 +103,11 @@ class MetricsLog:
         self.logging_time_s += time.perf_counter() - started
 
     def _stay_near_the_device(self) -> None:
-        """Let the host be one step ahead of a GPU and no more: enough for the GPU never to wait, and the host's clock then tells its pace.
+        """Let the host be one step ahead of a GPU and no more: enough for the GPU never to wait, and the
+        host's clock then tells its pace.
 
-        Without this the host queues hundreds of steps in the time of one and waits at the epoch's end, where no step is measured.
+        Without this the host queues hundreds of steps in the time of one and waits at the epoch's end, where
+        no step is measured.
         """
         if self._device.type == "cuda":
             if self._step_ended is not None:
@@ -131,7 +136,8 @@ class MetricsLog:
         self.logging_time_s += time.perf_counter() - started
 
     def reached(self, target_accuracy: float, accuracy: float, step: int) -> None:
-        """Record once when an accuracy that was set as the target is reached. The time counts from the first step on."""
+        """Record once when an accuracy that was set as the target is reached. The time counts from the first
+        step on."""
         if not target_accuracy or accuracy < target_accuracy or self._has_reached_target:
             return
         self._has_reached_target = True
@@ -158,7 +164,8 @@ class MetricsLog:
 
     def _end_interval(self) -> None:
         if self._device.type == "cuda":
-            # The most that this interval needed at once, which is what decides whether a larger batch would fit.
+            # The most that this interval needed at once, which is what decides whether a larger batch would
+            # fit.
             self._records[-1]["memory_allocated_mib"] = torch.cuda.max_memory_allocated(self._device) / MIB
             self._records[-1]["memory_reserved_mib"] = torch.cuda.max_memory_reserved(self._device) / MIB
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -233,7 +240,8 @@ class _Interval:
 
 
 def encode_record(record: dict[str, Any]) -> bytes:
-    """One line of JSON. Numbers that are not finite, which JSON does not have, become the strings NaN, Infinity, -Infinity."""
+    """One line of JSON. Numbers that are not finite, which JSON does not have, become the strings NaN,
+    Infinity, -Infinity."""
     safe = {
         key: _encode_number(value) if isinstance(value, float) else value for key, value in record.items()
     }

@@ -43,7 +43,8 @@ def conv_block(num_in: int, num_out: int) -> nn.Sequential:
 
 
 def cifar_resnet18(width: int = 64, num_classes: int = 10) -> nn.Module:
-    """torchvision's ResNet-18 with the stem for images of 32x32: a 3x3 convolution instead of 7x7 with stride 2, and no pooling after it.
+    """torchvision's ResNet-18 with the stem for images of 32x32: a 3x3 convolution instead of 7x7 with stride
+    2, and no pooling after it.
 
     11,173,962 parameters at width 64, the only width that torchvision's blocks have.
     """
@@ -58,10 +59,11 @@ def cifar_resnet18(width: int = 64, num_classes: int = 10) -> nn.Module:
 
 
 class GPT(nn.Module):
-    """A small decoder-only transformer over bytes: no batch norm and no dropout, so that its losses can be compared exactly.
+    """A small decoder-only transformer over bytes: no batch norm and no dropout, so that its losses can be
+    compared exactly.
 
-    Inputs are (batch, sequence) of byte values, outputs (batch, sequence, 256) logits of the next byte. Pre-norm blocks; the output
-    layer has weights of its own.
+    Inputs are (batch, sequence) of byte values, outputs (batch, sequence, 256) logits of the next byte.
+    Pre-norm blocks; the output layer has weights of its own.
     """
 
     def __init__(
@@ -106,7 +108,8 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal self-attention. The number of heads follows from the width that the projections give, so that they can be split by heads."""
+    """Causal self-attention. The number of heads follows from the width that the projections give, so that
+    they can be split by heads."""
 
     def __init__(self, embedding: int, num_heads: int) -> None:
         super().__init__()
@@ -144,12 +147,14 @@ MODELS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def build_model(name: str, width: int) -> nn.Module:
-    """The model of this name. `width`: channels of the first convolution, or half the embedding of the GPT."""
+    """The model of this name. `width`: channels of the first convolution, or half the embedding of the
+    GPT."""
     return MODELS[name](width)
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
-    """The parts that follow each other in the model and hold most of it: what is sharded, computed again or put on other devices."""
+    """The parts that follow each other in the model and hold most of it: what is sharded, computed again or
+    put on other devices."""
     if isinstance(model, SimpleCNN):
         return [*model.features, model.classifier]
     if isinstance(model, GPT):
@@ -158,7 +163,8 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Mean cross entropy over all that is predicted, one class per image or one byte per position, in fp32 whatever the model's precision."""
+    """Mean cross entropy over all that is predicted, one class per image or one byte per position, in fp32
+    whatever the model's precision."""
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
 
 

@@ -1,6 +1,8 @@
-"""MPI's start: the ranks that MPI has started, or else ranks of this trainer started by the mpiexec that belongs to its Python.
+"""MPI's start: the ranks that MPI has started, or else ranks of this trainer started by the mpiexec that
+belongs to its Python.
 
-torchrun is not needed here: MPI tells every process its number. What the other modules read from torchrun's variables is set from it.
+torchrun is not needed here: MPI tells every process its number. What the other modules read from torchrun's
+variables is set from it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _MORE_RANKS_THAN_CORES = {
 
 
 def start_ranks(num_ranks: int) -> Any:
-    """mpi4py's `MPI`, in a process that is a rank. A process that is none becomes the mpiexec of `num_ranks`, and does not return."""
+    """mpi4py's `MPI`, in a process that is a rank. A process that is none becomes the mpiexec of `num_ranks`,
+    and does not return."""
     if not any(name in os.environ for name in _STARTED_BY):
         _become_mpiexec(num_ranks)
     mpi = _import_mpi()

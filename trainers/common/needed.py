@@ -1,4 +1,5 @@
-"""Packages beside torch that one trainer needs: where one is missing, the training ends with one line that says how it comes."""
+"""Packages beside torch that one trainer needs: where one is missing, the training ends with one line that
+says how it comes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Made once, by one of many processes: the others wait for it, on whatever node they are.
 
-Ranks of several jobs may want the same generated data in the same minute, on a network file system that has no flock and whose clock is
-not that of the nodes. So the lock is a file that only one process can make, its owner shows that it is alive by touching it, and its
-age is judged by the file server's clock alone.
+Ranks of several jobs may want the same generated data in the same minute, on a network file system that has
+no flock and whose clock is not that of the nodes. So the lock is a file that only one process can make, its
+owner shows that it is alive by touching it, and its age is judged by the file server's clock alone.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _AGE_CHECK_INTERVAL_S = 1.0
 
 @contextlib.contextmanager
 def one_at_a_time(lock: Path, is_made: Callable[[], bool]) -> Iterator[Callable[[], None]]:
-    """Wait until the thing is made or this process has the lock. Yields what its maker calls from time to time, to be known alive.
+    """Wait until the thing is made or this process has the lock. Yields what its maker calls from time to
+    time, to be known alive.
 
-    Whoever is stopped for longer than a lock lives may find a second maker beside it: what is made has to become visible by a rename.
+    Whoever is stopped for longer than a lock lives may find a second maker beside it: what is made has to
+    become visible by a rename.
     """
     checked_s = time.monotonic()
     while not _make(lock):
@@ -68,7 +70,8 @@ def _break_if_stale(lock: Path) -> None:
         stale = _identity(lock)
         if _server_time_ns(lock) - stale[1] <= STALE_S * 1e9:
             return
-        # Moved before it is removed: whoever comes late has caught a living owner's lock, sees it, and gives it back.
+        # Moved before it is removed: whoever comes late has caught a living owner's lock, sees it, and gives
+        # it back.
         moved = _unique(lock)
         lock.rename(moved)
         if _identity(moved) != stale:
@@ -78,7 +81,8 @@ def _break_if_stale(lock: Path) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the same time."""
+    """What tells one lock from the next of the same name: an inode's number is given anew, but not with the
+    same time."""
     with open(
         path
     ) as file:  # opening a file makes the node ask the file server; what stat says may be a minute old

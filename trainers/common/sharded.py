@@ -1,8 +1,10 @@
-"""Checkpoints that every rank writes its share of: called like those of common.checkpoint, complete as soon as they are visible.
+"""Checkpoints that every rank writes its share of: called like those of common.checkpoint, complete as soon
+as they are visible.
 
-All ranks write into a directory of another name, and when all have finished, rank 0 renames it: whoever sees `step-00000040` can load
-it. torch.distributed.checkpoint cuts tensors by their place in the whole, so that any number of ranks reads what any other number wrote.
-Its index is a pickle, as are DeepSpeed's files: unlike a single file of common.checkpoint, a directory from a stranger may run code.
+All ranks write into a directory of another name, and when all have finished, rank 0 renames it: whoever sees
+`step-00000040` can load it. torch.distributed.checkpoint cuts tensors by their place in the whole, so that
+any number of ranks reads what any other number wrote. Its index is a pickle, as are DeepSpeed's files: unlike
+a single file of common.checkpoint, a directory from a stranger may run code.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def _split_and_whole(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Para
 def save_checkpoint(
     run_dir: str, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> Path:
-    """Write `checkpoints/step-<step>/`: every rank its shares of model and optimizer, rank 0 also `state`. All ranks call it."""
+    """Write `checkpoints/step-<step>/`: every rank its shares of model and optimizer, rank 0 also `state`.
+    All ranks call it."""
     # What all ranks have whole, such as the statistics of batch norm, is rank 0's.
     planner = dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True)
 
@@ -71,7 +74,8 @@ def save_checkpoint(
 def load_checkpoint(
     path: str | Path, made_with: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """Fill model and optimizer, which are sharded already, and return the state. `made_with` must be the same. All ranks call it."""
+    """Fill model and optimizer, which are sharded already, and return the state. `made_with` must be the
+    same. All ranks call it."""
     state = load_state(path, made_with)
     shares, groups = _shares(model, optimizer)
     try:
@@ -84,7 +88,8 @@ def load_checkpoint(
 
 
 def save_together(run_dir: str, state: dict[str, Any], write: Callable[[Path], object]) -> Path:
-    """Let every rank write into one directory, which becomes `checkpoints/step-<step>` when all have. All ranks call it.
+    """Let every rank write into one directory, which becomes `checkpoints/step-<step>` when all have. All
+    ranks call it.
 
     An error on one rank ends the job before the directory has its name.
     """
@@ -105,7 +110,8 @@ def save_together(run_dir: str, state: dict[str, Any], write: Callable[[Path], o
 
 
 def load_state(path: str | Path, made_with: dict[str, Any]) -> dict[str, Any]:
-    """The state of a checkpoint that was saved together, without anyone's shares. `made_with` must be the same."""
+    """The state of a checkpoint that was saved together, without anyone's shares. `made_with` must be the
+    same."""
     return load_plain(Path(path) / _WHOLE, made_with)
 
 
@@ -116,8 +122,8 @@ def newest_checkpoint(run_dir: str) -> Path | None:
 
 
 def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Any], Any]:
-    """What is saved, by the names of parameters, and the optimizer's groups, which this run's flags have made: a stage of a pipeline
-    knows no parameters but its own."""
+    """What is saved, by the names of parameters, and the optimizer's groups, which this run's flags have
+    made: a stage of a pipeline knows no parameters but its own."""
     of_model, of_optimizer = get_state_dict(model, optimizer)
     return {"model": of_model, "optimizer": of_optimizer["state"]}, of_optimizer["param_groups"]
 
@@ -125,7 +131,8 @@ def _shares(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dict[st
 def _publish(unfinished: Path, final: Path) -> None:
     for path in [*unfinished.rglob("*"), unfinished]:
         to_disk(path)
-    # The same step again, when a training that had ended is started again: the old one goes when the new one is there.
+    # The same step again, when a training that had ended is started again: the old one goes when the new one
+    # is there.
     hidden = [_hide(final)] if final.exists() else []
     unfinished.rename(final)
     to_disk(final.parent)
@@ -135,7 +142,8 @@ def _publish(unfinished: Path, final: Path) -> None:
 
 
 def _hide(path: Path) -> Path:
-    """The path under a name that is no checkpoint's: half of one, while it is removed, must not be visible."""
+    """The path under a name that is no checkpoint's: half of one, while it is removed, must not be
+    visible."""
     hidden = path.with_name(f".removed-{path.name}")
     shutil.rmtree(hidden, ignore_errors=True)
     return path.rename(hidden)

@@ -1,6 +1,8 @@
-"""What short trainers share, so that each of them shows one loop and nothing beside it: the start, and the record of a step.
+"""What short trainers share, so that each of them shows one loop and nothing beside it: the start, and the
+record of a step.
 
-They are for exercises: no evaluation, no accumulation, no resuming. A training that is to be kept starts from baseline.py or ddp.py.
+They are for exercises: no evaluation, no accumulation, no resuming. A training that is to be kept starts from
+baseline.py or ddp.py.
 """
 
 from __future__ import annotations

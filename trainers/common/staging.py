@@ -1,7 +1,9 @@
-"""Data on this node's own disk: copied there once by one of its ranks, whole as soon as it is visible, and timed.
+"""Data on this node's own disk: copied there once by one of its ranks, whole as soon as it is visible, and
+timed.
 
-A parallel file system serves every node of the cluster, and many small reads are what it does worst. A copy pays when the data are read
-often enough, which two times decide: how long the copy took, and how much faster the copy is read.
+A parallel file system serves every node of the cluster, and many small reads are what it does worst. A copy
+pays when the data are read often enough, which two times decide: how long the copy took, and how much faster
+the copy is read.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _MARGIN = 1.05
 
 @dataclass(frozen=True)
 class Staged:
-    """Where the copy lies and what it took, for the `staging` event. Times in seconds; `seconds` counts waiting for another rank's copy."""
+    """Where the copy lies and what it took, for the `staging` event. Times in seconds; `seconds` counts
+    waiting for another rank's copy."""
 
     path: str
     source: str
@@ -42,7 +45,8 @@ class Staged:
 
 
 def stage(source: Path, stage_to: str | None) -> Staged:
-    """Copy a folder to this node's own disk, unless it is there. All ranks of a node may call this at once: one copies, the others wait."""
+    """Copy a folder to this node's own disk, unless it is there. All ranks of a node may call this at once:
+    one copies, the others wait."""
     files = _files(source)
     num_bytes = sum(size for _, size, _ in files)
     folder = _private_folder(Path(stage_to) if stage_to else node_local_dir())
@@ -57,7 +61,10 @@ def stage(source: Path, stage_to: str | None) -> Staged:
                 is_copied = True
     except OSError as error:
         raise TrainerError(
-            f"{folder}: cannot hold a copy of {source} ({error}); --stage_to names another folder on this node"
+            (
+                f"{folder}: cannot hold a copy of {source} ({error}); --stage_to names another folder on "
+                "this node"
+            )
         ) from error
     seconds = time.perf_counter() - started
     found = Staged(
@@ -76,12 +83,14 @@ def stage(source: Path, stage_to: str | None) -> Staged:
 
 
 def node_local_dir() -> Path:
-    """$SLURM_TMPDIR, which some sites make for every job, else $TMPDIR, else /tmp, which in some places is memory."""
+    """$SLURM_TMPDIR, which some sites make for every job, else $TMPDIR, else /tmp, which in some places is
+    memory."""
     return Path(os.environ.get("SLURM_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")
 
 
 def _private_folder(parent: Path) -> Path:
-    """A folder of this user's own: where everybody may write, another's folder of that name could hold anything."""
+    """A folder of this user's own: where everybody may write, another's folder of that name could hold
+    anything."""
     folder = parent / f"coach-staged-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -114,7 +123,8 @@ def _check_room(folder: Path, num_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < num_bytes * _MARGIN:
         raise TrainerError(
-            f"{folder} on {node_name()} has {free / 1e9:.2f} GB free, the data need {num_bytes * _MARGIN / 1e9:.2f} GB;"
+            f"{folder} on {node_name()} has {free / 1e9:.2f} GB free, the data need "
+            f"{num_bytes * _MARGIN / 1e9:.2f} GB;"
             " --stage_to names another folder on this node"
         )
 
@@ -156,8 +166,14 @@ def _read_time(folder: Path, files: list[tuple[str, int, int]]) -> float:
 def _as_text(staged: Staged) -> str:
     megabytes = staged.num_bytes / 1e6
     done = f"copied in {staged.seconds:.2f} s ({megabytes / max(staged.seconds, 1e-9):.0f} MB/s)"
-    text = f"staging: {megabytes:.1f} MB in {staged.num_files} files, {done if staged.is_copied else 'there already'}: {staged.path};"
-    text += f" reading all of it takes {staged.read_source_s:.2f} s from {staged.source}, {staged.read_staged_s:.2f} s from the copy"
+    text = (
+        f"staging: {megabytes:.1f} MB in {staged.num_files} files, "
+        f"{done if staged.is_copied else 'there already'}: {staged.path};"
+    )
+    text += (
+        f" reading all of it takes {staged.read_source_s:.2f} s from {staged.source}, "
+        f"{staged.read_staged_s:.2f} s from the copy"
+    )
     saved = staged.read_source_s - staged.read_staged_s
     if not staged.is_copied:
         return text

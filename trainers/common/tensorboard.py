@@ -1,6 +1,8 @@
-"""What the records of steps and evaluations say, for TensorBoard as well: a second reader's format, written from the first one's records.
+"""What the records of steps and evaluations say, for TensorBoard as well: a second reader's format, written
+from the first one's records.
 
-The JSONL files stay the source: coach reads nothing of this, and what is not in a record is not here. One rank writes, the first.
+The JSONL files stay the source: coach reads nothing of this, and what is not in a record is not here. One
+rank writes, the first.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _SHOWN_OF_EVAL = {"loss": "eval/loss", "accuracy": "eval/accuracy"}
 
 
 class TensorBoard:
-    """Writes to `<run_dir>/tensorboard`: `tensorboard --logdir RUNS` shows all runs below a folder beside each other."""
+    """Writes to `<run_dir>/tensorboard`: `tensorboard --logdir RUNS` shows all runs below a folder beside
+    each other."""
 
     def __init__(self, run_dir: str) -> None:
         with needed("install it: `pip install tensorboard`, or leave out --tensorboard"):

@@ -47,7 +47,8 @@ def standard_library_bytes(most_bytes: int = MOST_BYTES) -> torch.Tensor:
 def load_text(
     num_train_samples: int = 0, sequence_length: int = SEQUENCE_LENGTH
 ) -> tuple[Dataset[Any], Dataset[Any], str, str]:
-    """Training set, test set (the last tenth, at most 500 sequences), the name of the text and where it lies."""
+    """Training set, test set (the last tenth, at most 500 sequences), the name of the text and where it
+    lies."""
     data = standard_library_bytes()
     cut = len(data) * 9 // 10
     train_set: Dataset[Any] = ByteSequences(data[:cut], sequence_length)

@@ -1,7 +1,7 @@
 """Where the time of a training went: start-up, warm-up, steady state, evaluation and checkpoints apart.
 
-A mean over everything is the commonest false throughput: the first steps load libraries and choose kernels, a compiled model compiles in
-them, and an evaluation is no training.
+A mean over everything is the commonest false throughput: the first steps load libraries and choose kernels, a
+compiled model compiles in them, and an evaluation is no training.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Timing:
         self._seconds_of[event] = self._seconds_of.get(event, 0.0) + seconds
 
     def summary(self) -> dict[str, Any]:
-        """The fields of the `summary` event; what was not measured is None. Throughput is of all ranks together."""
+        """The fields of the `summary` event; what was not measured is None. Throughput is of all ranks
+        together."""
         times = self._step_times if self._is_device_s else array("f")
         steady, waits = times[WARM_UP_STEPS:], self._data_times[WARM_UP_STEPS:]
         total = sum(steady)
@@ -66,7 +67,8 @@ class Timing:
 class ExchangeTime:
     """How long a step of DDP waited for gradients to be exchanged, after its own backward pass had ended.
 
-    All ranks end a step together, whoever made them wait. The rank that waits least is the one the others wait for.
+    All ranks end a step together, whoever made them wait. The rank that waits least is the one the others
+    wait for.
     """
 
     def __init__(self, ddp_model: Any, is_on_gpu: bool) -> None:

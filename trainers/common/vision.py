@@ -1,7 +1,8 @@
 """torchvision, also where its compiled part does not load: the one place that imports it.
 
-PyPI's torchvision is built for CUDA, its compiled part does not load beside a torch for the CPU, and its import then fails on an
-operator that nobody declared. Declaring it is all that datasets, transforms and models need.
+PyPI's torchvision is built for CUDA, its compiled part does not load beside a torch for the CPU, and its
+import then fails on an operator that nobody declared. Declaring it is all that datasets, transforms and
+models need.
 """
 
 from __future__ import annotations

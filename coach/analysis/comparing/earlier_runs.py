@@ -1,7 +1,7 @@
 """One run among those before it: what was tried already, which node fails, what throughput was reached. Pure.
 
-A single failure is the rules' to explain. That it is the fifth of its kind is seen only from what earlier ones left behind, which is
-little: so everything here works on the few values of a `PastRun`.
+A single failure is the rules' to explain. That it is the fifth of its kind is seen only from what earlier
+ones left behind, which is little: so everything here works on the few values of a `PastRun`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def seen_run(job: Job, nodes: tuple[str, ...], end_s: float | None) -> PastRun |
 def past_run(
     snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis, nodes: tuple[str, ...]
 ) -> PastRun | None:
-    """What is to be kept of a target; None for what is neither a run nor a job. `nodes` are those of its job."""
+    """What is to be kept of a target; None for what is neither a run nor a job. `nodes` are those of its
+    job."""
     run, job = snapshot.run, snapshot.job
     end_s = snapshot.now_s if snapshot.has_ended else None
     work = work_of(run, job)
@@ -119,7 +120,8 @@ def _peak(history: History, name: str) -> float | None:
 
 
 def _others_cpu_pct(history: History) -> float | None:
-    """What the node's CPUs did beyond the job's own. Its use of the CPUs that it was given is not less than its share of the whole node."""
+    """What the node's CPUs did beyond the job's own. Its use of the CPUs that it was given is not less than
+    its share of the whole node."""
     means = []
     for node in history.nodes:
         rest = [
@@ -145,7 +147,8 @@ def _ended_before(past: PastRun, time_s: float) -> bool:
 
 
 def _in_turn(this: PastRun, same: Iterable[PastRun]) -> tuple[PastRun, ...]:
-    """One after the other: the tasks of an array, or what was submitted before the last had failed, are no further attempts."""
+    """One after the other: the tasks of an array, or what was submitted before the last had failed, are no
+    further attempts."""
     chain: list[PastRun] = []
     next_s = this.submitted_s if this.submitted_s is not None else this.started_s
     for each in sorted(same, key=lambda past: past.ended_s or 0.0, reverse=True):

@@ -1,7 +1,7 @@
 """A run, the fix that made another of it, the next fix: a chain that must end. Pure.
 
-Fault upon fault may ask for fix upon fix. After four the launch is another one than was asked for, and a launch that was tried before ends
-as it did before: then a person has to look.
+Fault upon fault may ask for fix upon fix. After four the launch is another one than was asked for, and a
+launch that was tried before ends as it did before: then a person has to look.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def ancestry(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
-    """What fixes have made of this run already, without what was ended from outside: that tells nothing of its fix."""
+    """What fixes have made of this run already, without what was ended from outside: that tells nothing of
+    its fix."""
     return tuple(
         each
         for each in known
@@ -55,7 +56,8 @@ def siblings(run: Run, known: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def why_no_further(plan: Plan, chain: Sequence[Run], beside: Sequence[Run] = ()) -> str | None:
-    """Why this child of the chain's last run is not to be launched, beside its other children; None when it may be."""
+    """Why this child of the chain's last run is not to be launched, beside its other children; None when it
+    may be."""
     num_fixes = sum(run.fix is not None for run in chain)
     if num_fixes >= MAX_FIXES:
         return f"{num_fixes} fixes in a row have led to {chain[-1].run_id}: another launch than was asked for"
@@ -76,7 +78,8 @@ def _outcome(run: Run) -> str:
 
 
 def with_best(links: Sequence[Link]) -> tuple[Link, ...]:
-    """The chain with the one that is to be kept: of those that are well, and no trials, the fastest beyond noise; of equal ones the earliest."""
+    """The chain with the one that is to be kept: of those that are well, and no trials, the fastest beyond
+    noise; of equal ones the earliest."""
     best: Link | None = None
     for link in links:
         if (

@@ -1,7 +1,8 @@
 """Two runs over the same steps: how many times as fast, and how sure that is. Pure.
 
-Both runs see the same samples at the same step, so what a step costs by itself (a long batch, an evaluation before it) stands on both
-sides: stretches of the same steps are compared one by one, and the interval comes from how their ratios differ.
+Both runs see the same samples at the same step, so what a step costs by itself (a long batch, an evaluation
+before it) stands on both sides: stretches of the same steps are compared one by one, and the interval comes
+from how their ratios differ.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from coach.model.training.metrics import Step
 def speedup(before: Sequence[Step], after: Sequence[Step]) -> Estimate | None:
     """Samples per second after over before, over the steps that both have; None when there are none.
 
-    The value is the median of the stretches' ratios; the 95 % interval is of their logarithms, whose scatter is even, given as the half
-    width around the value. Its noise is None where there are too few steps.
+    The value is the median of the stretches' ratios; the 95 % interval is of their logarithms, whose scatter
+    is even, given as the half width around the value. Its noise is None where there are too few steps.
     """
     old, new = _timed(before), _timed(after)
     common = steady(sorted(old.keys() & new.keys()))

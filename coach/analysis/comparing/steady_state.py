@@ -1,7 +1,8 @@
 """How large a quantity is in steady state, and how sure that is.
 
-Steps are not independent of each other (a loader delivers in bursts, clocks drift), so single steps would promise a precision that is not
-there: the series is cut into blocks, and the interval comes from how the blocks differ.
+Steps are not independent of each other (a loader delivers in bursts, clocks drift), so single steps would
+promise a precision that is not there: the series is cut into blocks, and the interval comes from how the
+blocks differ.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Estimate:
 
 
 def t95(num_values: int) -> float:
-    """How many standard errors the 95 % interval reaches to either side, where the scatter itself is known from so few values (two at least)."""
+    """How many standard errors the 95 % interval reaches to either side, where the scatter itself is known
+    from so few values (two at least)."""
     return _T95[min(num_values - 2, len(_T95) - 1)]
 
 
@@ -68,7 +70,8 @@ def steady(series: Sequence[_T]) -> list[_T]:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The median of the blocks' means: a single outlying block (a checkpoint, an evaluation) does not move it."""
+    """The median of the blocks' means: a single outlying block (a checkpoint, an evaluation) does not move
+    it."""
     return _of_blocks([fmean(block) for block in blocks(values)], values)
 
 
@@ -83,7 +86,8 @@ def estimate_independent(values: Sequence[float]) -> Estimate | None:
 
 
 def estimate_rate(amounts: Sequence[float], seconds: Sequence[float]) -> Estimate | None:
-    """Amount per second: whole blocks are divided, because the mean of single steps' rates is not the rate."""
+    """Amount per second: whole blocks are divided, because the mean of single steps' rates is not the
+    rate."""
     rates = [a / s for a, s in zip(amounts, seconds, strict=True)]
     pairs = zip(blocks(amounts), blocks(seconds), strict=True)
     return _of_blocks([sum(a) / sum(s) for a, s in pairs], rates)

@@ -1,7 +1,7 @@
 """A group of runs as one table: what each value of a sweep gave, and how much of what it might have. Pure.
 
-Runs of a group differ in one value on purpose, so they are not judged against each other as `compare` does; a run that ended for want
-of memory is a result like the others.
+Runs of a group differ in one value on purpose, so they are not judged against each other as `compare` does; a
+run that ended for want of memory is a result like the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Point:
     ratio: float | None
     """Throughput over that of the first value that has one."""
     efficiency: float | None
-    """Over ranks: throughput per rank over that of the fewest ranks. Else: throughput over the best of the group."""
+    """Over ranks: throughput per rank over that of the fewest ranks. Else: throughput over the best of the
+    group."""
     step_time: Estimate | None
     data_time: Estimate | None
     memory_mib: float | None

@@ -1,6 +1,7 @@
 """Two runs side by side: what changed, by how much, and whether that is more than noise. Pure.
 
-A fix is only worth its name when the difference is measured; and two runs that did different work are said to be not comparable.
+A fix is only worth its name when the difference is measured; and two runs that did different work are said to
+be not comparable.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a change did: one row per quantity, and the differences of the set-up that explain or forbid it."""
+    """What a change did: one row per quantity, and the differences of the set-up that explain or forbid
+    it."""
 
     before: str
     after: str
@@ -175,7 +177,8 @@ def _row(
 
 
 def _throughput_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
-    """By the steps that both made, where there are enough: what a step costs by itself then stands on both sides."""
+    """By the steps that both made, where there are enough: what a step costs by itself then stands on both
+    sides."""
     row = _row("throughput", "samples/s", old, new, _throughput, True, obstacle)
     paired = speedup(old.lead, new.lead) if obstacle is None else None
     if paired is None or paired.noise is None:
@@ -294,7 +297,8 @@ def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
 
 
 def _first_not_finite(side: _Side) -> str | None:
-    """`NaN from step 2` when the newest losses are not finite; one bad step that was overcome does not count."""
+    """`NaN from step 2` when the newest losses are not finite; one bad step that was overcome does not
+    count."""
     lead = [step for step in side.lead if step.loss is not None]
     if not lead or math.isfinite(lead[-1].loss or 0.0):
         return None

@@ -1,7 +1,9 @@
-"""What somebody else's batch script asks for, and how it would say a change, in the words of its framework. Pure.
+"""What somebody else's batch script asks for, and how it would say a change, in the words of its framework.
+Pure.
 
-A script is a program: only what stands there as an option with a plain value (or a variable that is set once to one) is read, and nothing
-else is ever changed. What it does not say is not guessed; whoever asks for a change then gets it back as not said.
+A script is a program: only what stands there as an option with a plain value (or a variable that is set once
+to one) is read, and nothing else is ever changed. What it does not say is not guessed; whoever asks for a
+change then gets it back as not said.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from coach.analysis.spelling.printable import printable
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a framework calls its options, the first name the one to add; and what counts when an option is not given."""
+    """How a framework calls its options, the first name the one to add; and what counts when an option is not
+    given."""
 
     name: str
     mark: re.Pattern[str]
@@ -119,7 +122,8 @@ _FLAG = r"(?<![\w.-])--{name}\b(?:[= ](?P<value>[Tt]rue|[Ff]alse|0|1)\b)?"
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where an option stands: its value, which may be set elsewhere, and the end of the words that give it."""
+    """Where an option stands: its value, which may be set elsewhere, and the end of the words that give
+    it."""
 
     text: int
     start: int

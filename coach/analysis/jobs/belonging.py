@@ -1,7 +1,8 @@
 """Which row of the queue is the job of a run, also where nobody wrote the run's job id down.
 
-A number is no identity: job ids begin at 1 again on a cluster that was set up anew, and two clusters that share a home directory give
-the same ones. Followed by its number alone, a run of last year would show, and cancel, somebody's job of today.
+A number is no identity: job ids begin at 1 again on a cluster that was set up anew, and two clusters that
+share a home directory give the same ones. Followed by its number alone, a run of last year would show, and
+cancel, somebody's job of today.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from coach.model.slurm.cluster import Job, is_final
 from coach.model.training.run import Run, Submission
 
 MAX_CLOCK_SKEW_S = 300.0
-"""Between the clock of a login node, by which a run was made, and the controller's, by which its job was submitted."""
+"""Between the clock of a login node, by which a run was made, and the controller's, by which its job was
+submitted."""
 
 MAX_REQUEUE_AFTER_S = 86400.0
-"""A job can be requeued after its end only as long as the controller remembers it: minutes, or a day where a site is generous."""
+"""A job can be requeued after its end only as long as the controller remembers it: minutes, or a day where a
+site is generous."""
 
 
 def is_job_of(job: Job, run: Run, cluster: str | None = None) -> bool:
-    """Whether this row is the run's job, requeued or not. `cluster` is where the row is from, None when it has no name."""
+    """Whether this row is the run's job, requeued or not. `cluster` is where the row is from, None when it
+    has no name."""
     if job.job_id != (run.job_id or run.run_id):
         return False
     return run.backend == "local" or (
@@ -39,7 +43,8 @@ def _is_newer(job: Job, run: Run) -> bool:
 
 
 def fits(run: Run, user: str, submitted_s: float | None, cluster: str | None = None) -> bool:
-    """Whether a job with this run's number, of this user and submitted then (None: not known), can be the run's."""
+    """Whether a job with this run's number, of this user and submitted then (None: not known), can be the
+    run's."""
     if is_of_another_cluster(run, cluster) or (run.user is not None and user != run.user):
         return False
     made_s = run.created_time_s
@@ -56,8 +61,9 @@ def is_of_another_cluster(run: Run, cluster: str | None) -> bool:
     return None not in (run.cluster, cluster) and str(run.cluster).casefold() != str(cluster).casefold()
 
 
-# A run whose job id nobody wrote down, because the answer of sbatch was lost. A run names the file that its job writes to, and
-# Slurm tells that file of each job. A job has nothing else of its run's own: any number of runs have its name.
+# A run whose job id nobody wrote down, because the answer of sbatch was lost. A run names the file that its
+# job writes to, and Slurm tells that file of each job. A job has nothing else of its run's own: any number of
+# runs have its name.
 
 
 def has_lost_its_job(run: Run) -> bool:

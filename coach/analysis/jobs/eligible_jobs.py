@@ -1,7 +1,9 @@
-"""Which jobs an action can be done to, why not to the others, and how Slurm wants the chosen ones named. All pure.
+"""Which jobs an action can be done to, why not to the others, and how Slurm wants the chosen ones named. All
+pure.
 
-Slurm's clients differ in what they take for a job: `%2` of an array's limit is refused by all of them, a hold of a whole array marks its
-running tasks as well, and the time limit of one waiting task is not changed, without a word. What is asked here is what was seen to work.
+Slurm's clients differ in what they take for a job: `%2` of an array's limit is refused by all of them, a hold
+of a whole array marks its running tasks as well, and the time limit of one waiting task is not changed,
+without a word. What is asked here is what was seen to work.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import LeftOut, QueuedJob, Verb
 
 MAX_PER_COMMAND = 100
-"""Jobs that one command names: each is a request of its own to the controller, and the client waits for all of them."""
+"""Jobs that one command names: each is a request of its own to the controller, and the client waits for all
+of them."""
 
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -49,9 +52,13 @@ def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool
 
 
 def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
-    """Why a job does not get this time limit; None when it may. Slurm itself lets a user raise the limit of a waiting job at most."""
+    """Why a job does not get this time limit; None when it may. Slurm itself lets a user raise the limit of a
+    waiting job at most."""
     if job.time_limit_s is not None and time_limit_s > job.time_limit_s:
-        return f"its limit is {format_time(job.time_limit_s)}: users may only lower a limit, an administrator raises it"
+        return (
+            f"its limit is {format_time(job.time_limit_s)}: users may only lower a limit, an administrator "
+            "raises it"
+        )
     if time_limit_s == job.time_limit_s:
         return "that is its limit already"
     if job.state != "PENDING" and job.time_used_s is not None and time_limit_s <= job.time_used_s:
@@ -96,7 +103,8 @@ def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
 def names_for(
     verb: Verb, target: str, accepted: Sequence[Part], rows: Sequence[QueuedJob]
 ) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
-    """How a command names these parts of one job, and those that it cannot name. `rows` are all of the job."""
+    """How a command names these parts of one job, and those that it cannot name. `rows` are all of the
+    job."""
     base = group_id(target)
     ids = [parse_task_ids(part.row.job_id) for part in accepted]
     if all(each is None for each in ids):

@@ -1,4 +1,5 @@
-"""The findings of many jobs in one order: what costs most GPU-hours first. Screens and commands rank by the same measure."""
+"""The findings of many jobs in one order: what costs most GPU-hours first. Screens and commands rank by the
+same measure."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def ranked_of(diagnosis: Diagnosis, target: TargetSnapshot) -> tuple[RankedFindi
 
 
 def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, tuple[RankedFinding, ...]]:
-    """Those of each target that is followed and was judged. `ended` are jobs that the queue may have forgotten."""
+    """Those of each target that is followed and was judged. `ended` are jobs that the queue may have
+    forgotten."""
     found = {}
     for name, diagnosis in snapshot.diagnoses.items():
         target = snapshot.targets.get(name)
@@ -51,7 +53,8 @@ def ranked_findings(snapshot: Snapshot, ended: Mapping[str, Job]) -> dict[str, t
 
 
 def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
-    """Those of jobs that run or ended within a day: causes before what follows from them, then by cost, then by severity."""
+    """Those of jobs that run or ended within a day: causes before what follows from them, then by cost, then
+    by severity."""
     recent = [
         each
         for findings in found.values()
@@ -70,7 +73,8 @@ def by_impact(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> lis
 
 
 def went_wrong(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> list[RankedFinding]:
-    """Of each job that went wrong its worst cause, in the order of `coach check`: by severity, then by cost. A remark is nothing wrong."""
+    """Of each job that went wrong its worst cause, in the order of `coach check`: by severity, then by cost.
+    A remark is nothing wrong."""
     of_job: dict[str, RankedFinding] = {}
     for each in sorted(
         by_impact(found, now_s), key=lambda each: (-each.finding.severity, not each.finding.is_primary)
@@ -86,14 +90,15 @@ def worst(found: Mapping[str, Iterable[RankedFinding]], now_s: float) -> RankedF
     return min(causes, key=lambda each: (-each.finding.severity, -(each.lost_gpu_hours or 0.0)), default=None)
 
 
-# The cost of a finding is an upper bound, from what is known of the job alone: nobody measures what a job would have done
-# otherwise.
+# The cost of a finding is an upper bound, from what is known of the job alone: nobody measures what a job
+# would have done otherwise.
 
 _HOUR_S = 3600.0
 
 
 def lost_gpu_hours(finding: Finding, target: TargetSnapshot) -> float | None:
-    """At most so much was lost, None where nobody knows. Of a job that broke off, all since its last checkpoint; else since it began to hold.
+    """At most so much was lost, None where nobody knows. Of a job that broke off, all since its last
+    checkpoint; else since it began to hold.
 
     A consequence costs nothing beyond what its cause does, and a remark nothing at all.
     """

@@ -1,6 +1,8 @@
-"""Several judged jobs as one: own jobs in the order of how bad they are, and an array or a heterogeneous job as a whole. Pure.
+"""Several judged jobs as one: own jobs in the order of how bad they are, and an array or a heterogeneous job
+as a whole. Pure.
 
-An array of a thousand tasks fails in few ways: what went wrong is told once for each cause, with the tasks that it befell.
+An array of a thousand tasks fails in few ways: what went wrong is told once for each cause, with the tasks
+that it befell.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ class Judged:
 
 
 def worst_first(judged: Sequence[Judged]) -> list[Judged]:
-    """By severity, then by what was lost, then the newest. What waits has not gone wrong yet, and what could not be read is not well."""
+    """By severity, then by what was lost, then the newest. What waits has not gone wrong yet, and what could
+    not be read is not well."""
 
     def order(each: Judged) -> tuple[int, float, bool, float]:
         worst = each.worst

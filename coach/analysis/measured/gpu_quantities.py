@@ -1,7 +1,7 @@
 """What is compared between the GPUs of one job: each quantity, how it spreads, and how it went.
 
-Utilization says only that some kernel ran, so the first quantity is one that tells how hard a GPU works: SM activity where it is measured,
-else power over its limit.
+Utilization says only that some kernel ran, so the first quantity is one that tells how hard a GPU works: SM
+activity where it is measured, else power over its limit.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def bands(
     end_s: float,
     num_points: int,
 ) -> dict[str, list[Band]]:
-    """How the quantities went between two times, by their names, each in at most `num_points` points and the breaks between them."""
+    """How the quantities went between two times, by their names, each in at most `num_points` points and the
+    breaks between them."""
     width = max((end_s - start_s) / max(1, num_points), 1e-9)
     found: dict[str, dict[int, list[float]]] = {each.name: {} for each in quantities}
     for key in gpus:
@@ -126,6 +127,7 @@ def _joined(places: dict[int, list[float]], start_s: float, width: float) -> lis
 
 
 def _is_silence(gaps: list[int], index: int, width: float) -> bool:
-    """Whether nothing was measured for long: of the older past fewer samples are kept, so its gaps are wider, but not suddenly."""
+    """Whether nothing was measured for long: of the older past fewer samples are kept, so its gaps are wider,
+    but not suddenly."""
     beside = max(gaps[max(0, index - 1) : index] + gaps[index + 1 : index + 2], default=0)
     return gaps[index] * width > GAP_S and gaps[index] > 4 * max(1, beside)

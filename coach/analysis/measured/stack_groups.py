@@ -1,7 +1,8 @@
-"""Equal stacks merged, each group named by where it stands, the rank that holds up the others, and the report in words.
+"""Equal stacks merged, each group named by where it stands, the rank that holds up the others, and the report
+in words.
 
-Pure. Which function a rank is in says more than its stack: a collective is where it waits for the others, so whoever is not in one while
-the others are is the one they wait for.
+Pure. Which function a rank is in says more than its stack: a collective is where it waits for the others, so
+whoever is not in one while the others are is the one they wait for.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def merge(stacks: Stacks) -> Merged:
 
 
 def place_of(rank: RankStack) -> Place:
-    """By the outermost collective, by what torch is doing for the training, or by the training's own function."""
+    """By the outermost collective, by what torch is doing for the training, or by the training's own
+    function."""
     frames = rank.frames
     if not frames:
         return _place_by_collective(rank) or _place_by_kernel(rank)
@@ -112,7 +114,8 @@ def place_of(rank: RankStack) -> Place:
         if frame.name == "synchronize" and "/torch/cuda/" in frame.file:
             return Place("for the GPU in torch.cuda.synchronize", True, line)
         if frame.name == "backward" and "/torch/" in frame.file:
-            # With DDP, gradients are exchanged in here: whether it computes or waits, the stack does not tell.
+            # With DDP, gradients are exchanged in here: whether it computes or waits, the stack does not
+            # tell.
             return Place("in backward", True if _is_idle(rank) else None, line)
     return Place(f"in {own.name if own.name != '<module>' else PurePath(own.file).name}", False, line)
 
@@ -174,7 +177,8 @@ def _place_by_kernel(rank: RankStack) -> Place:
 
 
 def _odd(groups: Sequence[Group]) -> list[Group]:
-    """Who has begun the fewest collectives; else who is elsewhere while others wait, unless that are most; else the smallest group."""
+    """Who has begun the fewest collectives; else who is elsewhere while others wait, unless that are most;
+    else the smallest group."""
     last = [
         (rank.collective.number, group)
         for group in groups

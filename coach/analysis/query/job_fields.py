@@ -1,7 +1,7 @@
 """What a job can be filtered and sorted by, in the queue and in the history: one table each.
 
-Apart from the language itself, because this is what grows: a new field of a job is one line here, and is then known to the parser, to
-`--help`, to `--columns` and to the screens.
+Apart from the language itself, because this is what grows: a new field of a job is one line here, and is then
+known to the parser, to `--help`, to `--columns` and to the screens.
 """
 
 from __future__ import annotations
@@ -35,8 +35,14 @@ _CODES = dict(
     pair.split("=")
     for line in (
         "pd=pending r=running s=suspended cg=completing cd=completed f=failed ca=cancelled cf=configuring",
-        "to=timeout nf=node_fail pr=preempted oom=out_of_memory bf=boot_fail dl=deadline rv=revoked st=stopped",
-        "rq=requeued rh=requeue_hold rf=requeue_fed rs=resizing rd=resv_del_hold si=signaling se=special_exit",
+        (
+            "to=timeout nf=node_fail pr=preempted oom=out_of_memory bf=boot_fail dl=deadline rv=revoked "
+            "st=stopped"
+        ),
+        (
+            "rq=requeued rh=requeue_hold rf=requeue_fed rs=resizing rd=resv_del_hold si=signaling "
+            "se=special_exit"
+        ),
         "so=stage_out",
     )
     for pair in line.split()

@@ -1,7 +1,7 @@
 """How the value of a filter's word is read, by the kind of field that it stands behind.
 
-Each reader turns a text into a test of a value, once; it raises ValueError for what it cannot read, with what was meant where that can
-be guessed. Durations and numbers are compared, names are whole, texts are parts.
+Each reader turns a text into a test of a value, once; it raises ValueError for what it cannot read, with what
+was meant where that can be guessed. Durations and numbers are compared, names are whole, texts are parts.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def _mib(text: str) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """`30m`, `2h30m`, `1d`, or as Slurm writes it: `2:30:00`, `1-12`, `1-12:30:00`. A bare number has no unit, and is refused."""
+    """`30m`, `2h30m`, `1d`, or as Slurm writes it: `2:30:00`, `1-12`, `1-12:30:00`. A bare number has no
+    unit, and is refused."""
     units = _UNITS.fullmatch(text)
     if units is not None and text:
         days, hours, minutes, seconds = (float(part or 0) for part in units.groups())
@@ -191,7 +192,8 @@ def choice(words: Iterable[str]) -> Kind:
 def states(
     known: Iterable[str], codes: Mapping[str, str], split: Callable[[str], Iterable[str]], example: str
 ) -> Kind:
-    """States by their beginning, or by Slurm's short code. `split` gives the words of a state, as `known` spells them."""
+    """States by their beginning, or by Slurm's short code. `split` gives the words of a state, as `known`
+    spells them."""
     words = tuple(sorted(known))
 
     def read(text: str) -> Test:

@@ -1,7 +1,9 @@
-"""The filter language: words such as `state:pending gpu:>0 text`, compiled once into tests, and the same names for sorting and columns.
+"""The filter language: words such as `state:pending gpu:>0 text`, compiled once into tests, and the same
+names for sorting and columns.
 
-A vocabulary is one table of fields. Parser, help, screens and docs are made of it, so that they cannot disagree; what a job or a node
-has is said where the vocabularies are (job_query, node_query), and how a value is read in query_kinds.
+A vocabulary is one table of fields. Parser, help, screens and docs are made of it, so that they cannot
+disagree; what a job or a node has is said where the vocabularies are (job_query, node_query), and how a value
+is read in query_kinds.
 """
 
 from __future__ import annotations
@@ -148,7 +150,8 @@ class Vocabulary(Generic[T]):
 
 
 def in_order(rows: Iterable[R], orders: Iterable[Order[T]], of: Callable[[R], T] | None = None) -> list[R]:
-    """Sort by the first of these, then by the next. Equal rows stay as they were, and what is not known comes last either way.
+    """Sort by the first of these, then by the next. Equal rows stay as they were, and what is not known comes
+    last either way.
 
     `of` tells what a row shows, where the row is not that itself.
     """

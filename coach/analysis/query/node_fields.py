@@ -1,6 +1,7 @@
 """What a node can be filtered and sorted by.
 
-A table of its own: the words mean the same as for jobs where they have the same name, and `free` counts what a job could have now.
+A table of its own: the words mean the same as for jobs where they have the same name, and `free` counts what
+a job could have now.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def node_vocabulary(num_free: Callable[[Node], int | None], expand: Expand) -> V
 
 
 def count_free(nodes: Sequence[Node], partitions: Sequence[Partition]) -> Callable[[Node], int | None]:
-    """How many GPUs of a node a job could have now. Counted when it is first asked; None where there are none, or it is not told."""
+    """How many GPUs of a node a job could have now. Counted when it is first asked; None where there are
+    none, or it is not told."""
 
     @cache
     def counts() -> dict[tuple[str | None, str], int | None]:

@@ -1,6 +1,7 @@
 """Job arrays as one row, and as one row per task: folding is for the eye, and undone on demand.
 
-squeue folds the tasks that still wait (`17_[3-8%2]`) and lists every other one by itself; a screen wants one row for all of them.
+squeue folds the tasks that still wait (`17_[3-8%2]`) and lists every other one by itself; a screen wants one
+row for all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _MAX_TASKS = 100_000
 class FoldedJob:
     """One row: a job by itself, or all that is known of an array or of a heterogeneous job.
 
-    `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`), its state that of the liveliest part.
+    `job` is the row to show. Its `job_id` is the folded one (`17_[0-2,3-8%2]`), its state that of the
+    liveliest part.
     """
 
     job: Job
@@ -54,7 +56,8 @@ _STATE_ORDER = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING")
 
 
 def fold(jobs: Iterable[Job]) -> tuple[FoldedJob, ...]:
-    """Rows of one array, and of one heterogeneous job, together, where the first of them stood. Of each cluster and user by itself."""
+    """Rows of one array, and of one heterogeneous job, together, where the first of them stood. Of each
+    cluster and user by itself."""
     return tuple(row if isinstance(row, FoldedJob) else _alone(row) for row in fold_rows(jobs))
 
 
@@ -81,7 +84,8 @@ def is_part(job_id: str) -> bool:
 
 
 def unfold(folded: FoldedJob) -> tuple[Job, ...]:
-    """The rows that were folded, each waiting task in a row of its own (`17_3`), in the order of their numbers."""
+    """The rows that were folded, each waiting task in a row of its own (`17_3`), in the order of their
+    numbers."""
     rows: list[Job] = []
     for job in folded.parts:
         ids = parse_task_ids(job.job_id)

@@ -1,7 +1,8 @@
-"""Free GPUs, counting only those on which a job could start now, which job has which, and whether a partition is open to the user.
+"""Free GPUs, counting only those on which a job could start now, which job has which, and whether a partition
+is open to the user.
 
-A GPU that no job has is not free when its node is drained, reserved, planned for somebody else, shared with nobody, or out of CPUs:
-a number that counts it sends people to wait there.
+A GPU that no job has is not free when its node is drained, reserved, planned for somebody else, shared with
+nobody, or out of CPUs: a number that counts it sends people to wait there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class NodeGpus:
 
 @dataclass(frozen=True, slots=True)
 class TypeGpus:
-    """The GPUs of one type in all. What is neither allocated nor free is blocked; sums are None when a node does not say."""
+    """The GPUs of one type in all. What is neither allocated nor free is blocked; sums are None when a node
+    does not say."""
 
     type: str | None
     total: int
@@ -45,7 +47,8 @@ class TypeGpus:
 
 @dataclass(frozen=True, slots=True)
 class GpuSlot:
-    """One GPU of a node, by its index. `job_id` is None when it is idle, or when the job is not known (`is_used`)."""
+    """One GPU of a node, by its index. `job_id` is None when it is idle, or when the job is not known
+    (`is_used`)."""
 
     node: str
     index: int
@@ -54,7 +57,8 @@ class GpuSlot:
 
 
 def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tuple[NodeGpus, ...]:
-    """Per node and type. With partitions, a node counts only if one of its partitions starts jobs, and would let it be shared."""
+    """Per node and type. With partitions, a node counts only if one of its partitions starts jobs, and would
+    let it be shared."""
     known = {(partition.cluster, partition.name): partition for partition in partitions}
     found: list[NodeGpus] = []
     for node in nodes:
@@ -67,7 +71,8 @@ def free_gpus(nodes: Iterable[Node], partitions: Sequence[Partition] = ()) -> tu
 def free_by_partition(
     nodes: Iterable[Node], partitions: Sequence[Partition]
 ) -> Mapping[tuple[str | None, str], tuple[TypeGpus, ...]]:
-    """What a job of each partition could have now, by type; partitions by cluster and name, those without GPUs left out."""
+    """What a job of each partition could have now, by type; partitions by cluster and name, those without
+    GPUs left out."""
     known = {(each.cluster, each.name): each for each in partitions if each.gpus}
     found: dict[tuple[str | None, str], list[NodeGpus]] = {}
     for node in nodes:
@@ -136,8 +141,8 @@ def _why_not_by_partition(node: Node, members: Sequence[Partition]) -> str | Non
 def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) -> tuple[GpuSlot, ...]:
     """Each GPU of each node, and the job that has it.
 
-    What `scontrol show job` says stands among text of other people, so a claim counts only for a GPU that the node itself says is in
-    use, and when no second job claims it.
+    What `scontrol show job` says stands among text of other people, so a claim counts only for a GPU that the
+    node itself says is in use, and when no second job claims it.
     """
     claims: dict[tuple[str, int], set[str]] = {}
     for allocation in allocations:
@@ -159,7 +164,8 @@ def allocation_map(nodes: Iterable[Node], allocations: Iterable[GpuAllocation]) 
 def why_no_access(
     partition: Partition, associations: Sequence[Limits] | None
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """(may use it, what it asks for). None: it asks for something of which it is not told whether the user has it."""
+    """(may use it, what it asks for). None: it asks for something of which it is not told whether the user
+    has it."""
     accounts = None if associations is None else {each.name for each in associations}
     qos = None if associations is None else {name for each in associations for name in each.qos}
     asked = (

@@ -1,7 +1,7 @@
 """What a node's state means: each of Slurm's words in plain ones, and whether a job could start there now.
 
-Slurm writes a base state with flags (`mixed+drain`, in sinfo's short form `mix*`). A word that is not known here shows as itself, and
-no job is expected to start on its node: free is only what is known to be free.
+Slurm writes a base state with flags (`mixed+drain`, in sinfo's short form `mix*`). A word that is not known
+here shows as itself, and no job is expected to start on its node: free is only what is known to be free.
 """
 
 from __future__ import annotations

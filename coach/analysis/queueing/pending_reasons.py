@@ -1,8 +1,9 @@
 """Why a job is pending, in plain words: what Slurm's reason means, which kind it is, and what can be done.
 
-Slurm has some two hundred reasons (job_reason_codes), most of them one limit spelt out for one resource. Those are read by their parts
-instead of listed, so that a limit on a resource that comes later is understood too. A reason that nobody has told of is shown as itself.
-Slurm says only what its last attempt met first: every sentence is about now.
+Slurm has some two hundred reasons (job_reason_codes), most of them one limit spelt out for one resource.
+Those are read by their parts instead of listed, so that a limit on a resource that comes later is understood
+too. A reason that nobody has told of is shown as itself. Slurm says only what its last attempt met first:
+every sentence is about now.
 """
 
 from __future__ import annotations
@@ -245,7 +246,8 @@ _DEPENDENCY = re.compile(r"^(?P<type>[a-z]+)(?::(?P<jobs>[^()]*))?(?:\((?P<state
 
 
 def explain_pending(reason: str | None) -> PendingReason:
-    """What a reason of Slurm's means. None, as squeue leaves it out, is `None`: nobody has looked at the job yet."""
+    """What a reason of Slurm's means. None, as squeue leaves it out, is `None`: nobody has looked at the job
+    yet."""
     said = (reason or "None").strip() or "None"
     code = re.split(r"[,(\s]", said, maxsplit=1)[0]
     known = _REASONS.get(code)

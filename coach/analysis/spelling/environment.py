@@ -1,7 +1,8 @@
 """How people write a training environment: a table in a TOML, or `KIND=VALUE` on a command line.
 
-Recipes, the config and the command line say the same thing in three places; they share this grammar, so that each of them refuses
-the same mistakes in the same words. Nothing here looks at a file: whether a path exists is asked where the path is seen.
+Recipes, the config and the command line say the same thing in three places; they share this grammar, so that
+each of them refuses the same mistakes in the same words. Nothing here looks at a file: whether a path exists
+is asked where the path is seen.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ PlaceOf = Callable[[str], str]
 
 
 def environment_from_table(name: str | None, table: Mapping[str, Any], place: str) -> Environment:
-    """An environment as a TOML describes it; `name` is None for a recipe's [environment]. Raises UserError for the first mistake."""
+    """An environment as a TOML describes it; `name` is None for a recipe's [environment]. Raises UserError
+    for the first mistake."""
     environment, problems = read_environment(name, table, lambda _key: place)
     if problems:
         raise problems[0]
@@ -70,7 +72,8 @@ def read_environment(
 
 
 def spelt_environment(text: str, place: str = "--env") -> Environment | None:
-    """An environment spelt out as `none` or `KIND=VALUE`; None: the text is a name. Paths stay as they were typed."""
+    """An environment spelt out as `none` or `KIND=VALUE`; None: the text is a name. Paths stay as they were
+    typed."""
     word, equals, value = text.strip().partition("=")
     if not equals:
         return Environment() if word == EnvironmentKind.NONE else None
@@ -97,7 +100,8 @@ def spelt_environment(text: str, place: str = "--env") -> Environment | None:
 
 
 def with_absolute_paths(environment: Environment, directory: str, env: Mapping[str, str]) -> Environment:
-    """The environment with `~` and variables replaced, and relative paths put below `directory`. Raises UserError for an unset one."""
+    """The environment with `~` and variables replaced, and relative paths put below `directory`. Raises
+    UserError for an unset one."""
 
     def absolute(path: str, key: str) -> str:
         place = environment.origin or "--env"
@@ -119,7 +123,8 @@ def with_absolute_paths(environment: Environment, directory: str, env: Mapping[s
 
 
 def expanded(text: str, env: Mapping[str, str], place: str) -> str:
-    """The text with a leading `~` and every `$NAME` or `${NAME}` replaced. Raises UserError naming a variable that is not set."""
+    """The text with a leading `~` and every `$NAME` or `${NAME}` replaced. Raises UserError naming a variable
+    that is not set."""
     if text == "~" or text.startswith("~/"):
         text = "$HOME" + text[1:]
 

@@ -1,7 +1,8 @@
-"""Other people's text made harmless for a terminal: once, for both front ends, for neither may have a gap that the other lacks.
+"""Other people's text made harmless for a terminal: once, for both front ends, for neither may have a gap
+that the other lacks.
 
-Harmless means also that its width is known: where terminals disagree about how wide a character is, what follows it would stand elsewhere than
-coach believes, and so would the next column.
+Harmless means also that its width is known: where terminals disagree about how wide a character is, what
+follows it would stand elsewhere than coach believes, and so would the next column.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import unicodedata
 from itertools import chain
 
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mc", "Me"})
-"""Controls, bidi marks, joiners, surrogates, what has no meaning yet, line ends, and marks that take a cell in some terminals only."""
+"""Controls, bidi marks, joiners, surrogates, what has no meaning yet, line ends, and marks that take a cell
+in some terminals only."""
 _DISPUTED = frozenset(
     map(
         chr,

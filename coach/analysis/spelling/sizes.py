@@ -1,4 +1,5 @@
-"""Sizes of files and disks as people read them: decimal, as quotas and disks are sold in. One spelling for plans, tables and checks."""
+"""Sizes of files and disks as people read them: decimal, as quotas and disks are sold in. One spelling for
+plans, tables and checks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """How Slurm spells times and memory, read strictly.
 
-Options, configs and recipes spell them alike, and each of them refuses what is not recognised in its own place.
+Options, configs and recipes spell them alike, and each of them refuses what is not recognised in its own
+place.
 """
 
 from __future__ import annotations

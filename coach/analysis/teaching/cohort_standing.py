@@ -1,4 +1,5 @@
-"""How a cohort stands: who waits too long, who has nothing, and each run in a few words. Pure; both front ends say the same."""
+"""How a cohort stands: who waits too long, who has nothing, and each run in a few words. Pure; both front
+ends say the same."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _UNKNOWN = "–"
 def people_of(
     summaries: Iterable[Summary], users: Mapping[int, str], expected: Mapping[str, int | None] | None
 ) -> tuple[Person, ...]:
-    """By name: everybody who was seen, and everybody who is expected. `users` has a name for every number that was seen."""
+    """By name: everybody who was seen, and everybody who is expected. `users` has a name for every number
+    that was seen."""
     newest: dict[int, dict[tuple[bool, str], Summary]] = {}
     for each in sorted(summaries, key=_age):
         newest.setdefault(each.uid, {})[each.is_drill, each.thing] = each

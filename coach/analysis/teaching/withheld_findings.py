@@ -1,6 +1,7 @@
 """What is told of a drill's run before the learner has answered: nothing but that. Pure.
 
-After the rules, not among them: the engine judges a drill's run like any other, and never learns that it is one.
+After the rules, not among them: the engine judges a drill's run like any other, and never learns that it is
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ ANSWER_FIRST = "drill: answer first"
 
 
 def as_told(diagnosis: Diagnosis, run: Run | None, drills: Collection[str]) -> Diagnosis:
-    """The diagnosis as anybody may see it. A run of a drill that nobody knows (`drills` are the known ones' names) is a run like any other."""
+    """The diagnosis as anybody may see it. A run of a drill that nobody knows (`drills` are the known ones'
+    names) is a run like any other."""
     if run is None or not run.is_open_drill or run.drill not in drills:
         return diagnosis
     how = f"coach drill {run.run_id} --answer CAUSE; --give-up shows it"

@@ -1,7 +1,7 @@
 """Whether so many learners fit the machines in the time: pure arithmetic, each number of which is shown.
 
-All learners do a recipe at the same time, then the next: what a classroom does, and the hardest for the machines. Others who share them,
-and the queue's own pace, come on top.
+All learners do a recipe at the same time, then the next: what a classroom does, and the hardest for the
+machines. Others who share them, and the queue's own pace, come on top.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _OUT_OF_SERVICE = frozenset(
         *("not_responding", "invalid_reg"),
     }
 )
-"""A node in one of these states holds no learner's run. One that is busy, reserved or powered down now may well."""
+"""A node in one of these states holds no learner's run. One that is busy, reserved or powered down now may
+well."""
 
 
 def place_of(name: str, nodes: Iterable[Node], *, is_exclusive: bool = False) -> Place:
@@ -37,7 +38,8 @@ def place_of(name: str, nodes: Iterable[Node], *, is_exclusive: bool = False) ->
 
 
 def at_once(shape: Shape, place: Place) -> int:
-    """How many such runs the place holds side by side. A run of several nodes takes another node for each of its parts."""
+    """How many such runs the place holds side by side. A run of several nodes takes another node for each of
+    its parts."""
     parts = [_parts(shape, room) for room in place.rooms]
     if place.is_exclusive:
         parts = [min(1, number) for number in parts]

@@ -29,9 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """A name launches one, or answers; without one they are listed."""
     parser.usage = (
         "coach drill [--backend B] [--format {text,json}]\n"
-        "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] [--dry-run] [--wait]\n"
+        "       coach drill NAME [--backend B] [--env ENV] [--python PATH] [--set KEY=VALUE] [--share DIR] "
+        "[--dry-run] [--wait]\n"
         "       coach drill NAME|RUN --answer CAUSE | --give-up\n"
-        "       coach drill --all [--only NAME,...] [--backend B] [--env ENV] [--python PATH] [--format {text,json}]"
+        "       coach drill --all [--only NAME,...] [--backend B] [--env ENV] [--python PATH] [--format "
+        "{text,json}]"
     )
     parser.add_argument("drill", nargs="?", metavar="NAME", help="launch this one")
     parser.add_argument("--backend", choices=BACKENDS, default="auto")
@@ -54,7 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1; of all 1 when one misses its bar."""
+    """Exit status of a launch like that of `coach launch`; of an answer 0 when it is right, else 1; of all 1
+    when one misses its bar."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     backend = args.backend if args.backend != "auto" else settings.launch.backend
     if args.all:

@@ -24,7 +24,8 @@ from coach.workflows.watching.launch_watch import Launches
 
 
 def run(args: argparse.Namespace, backend: str, settings: Settings, io: SystemIo) -> int:
-    """Exit status: 0 when every drill that was run met its bar, else 1; 130 interrupted, and what runs is then cancelled."""
+    """Exit status: 0 when every drill that was run met its bar, else 1; 130 interrupted, and what runs is
+    then cancelled."""
     refuse_if_readonly(settings, "launches nothing")
     drills = choose([name.strip() for name in args.only.split(",")] if args.only is not None else ())
     end_as_by_ctrl_c()

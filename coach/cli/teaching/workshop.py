@@ -1,4 +1,5 @@
-"""`coach workshop`: the rehearsal of a day, from a learner's account: does each recipe run, and do all learners fit?"""
+"""`coach workshop`: the rehearsal of a day, from a learner's account: does each recipe run, and do all
+learners fit?"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from coach.workflows.teaching.workshop_plan import EXAMPLE, read_workshop_plan
 def configure(parser: argparse.ArgumentParser) -> None:
     """Two verbs: try a plan, or be shown one."""
     parser.epilog = (
-        "check: exit status 0 when every recipe ran to its end, 1 when one did not, 2 when there is no such plan;"
+        "check: exit status 0 when every recipe ran to its end, 1 when one did not, 2 when there is no such "
+        "plan;"
         " whether all learners fit is told, and changes no status"
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="check PLAN.toml | example")
@@ -49,7 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 every recipe ran to its end, 1 one did not, 130 interrupted; what was started is then cancelled."""
+    """Exit status: 0 every recipe ran to its end, 1 one did not, 130 interrupted; what was started is then
+    cancelled."""
     if args.verb == "example":
         sys.stdout.write(EXAMPLE)
         return 0
@@ -104,7 +107,8 @@ def _seconds(value: float | None) -> str | None:
 
 
 def _remarks(each: Rehearsed) -> Iterable[str]:
-    """What is broken and what to do, or what was found all the same; and what the plan of its launch warned of."""
+    """What is broken and what to do, or what was found all the same; and what the plan of its launch warned
+    of."""
     if each.problem is not None:
         yield f"✖ {each.name}: {each.problem}"
         if each.hint:
@@ -130,7 +134,10 @@ def fit_lines(day: Fit) -> Iterable[str]:
         bounds = f"at least {least}{f', at most {most}' if most else ''}"
         yield f"? whether {day.learners} learners fit into {available} is not known: {bounds}"
     elif day.least_s > day.available_s:
-        yield f"✖ {day.learners} learners do not fit: {'' if is_exact else 'at least '}{least}, there are {available}"
+        yield (
+            f"✖ {day.learners} learners do not fit: {'' if is_exact else 'at least '}{least}, there are "
+            f"{available}"
+        )
     else:
         yield f"✖ {day.learners} learners do not fit: of some recipe not even one run does"
 

@@ -1,6 +1,7 @@
 """What the doctor says of this place: one check per line, each with what to do.
 
-Values only, so that the screen, the text and the JSON show the same report, and the exit status is decided in one place.
+Values only, so that the screen, the text and the JSON show the same report, and the exit status is decided in
+one place.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Check:
     """One thing that was looked at."""
 
     area: str
-    """The heading it stands under: slurm, gpus, telemetry, launch, environments, roots, config, python, terminal."""
+    """The heading it stands under: slurm, gpus, telemetry, launch, environments, roots, config, python,
+    terminal."""
     what: str
     state: CheckState
     value: str | None = None
@@ -36,7 +38,8 @@ class Check:
     todo: str | None = None
     """What to do about it, ready to be typed where possible."""
     is_needed: bool = True
-    """Whether the main job, a launch with Enter, hangs on it: if so, not knowing it means not being able to tell."""
+    """Whether the main job, a launch with Enter, hangs on it: if so, not knowing it means not being able to
+    tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,9 @@ class Fix:
 
     title: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Keys: recipe batch_size gradient_accumulation lr warmup_steps num_workers precision activation_checkpointing, and so on; mem time signal exclude env num_nodes gpus_per_node nproc_per_node cpus_per_task."""
+    """Keys: recipe batch_size gradient_accumulation lr warmup_steps num_workers precision
+    activation_checkpointing, and so on; mem time signal exclude env num_nodes gpus_per_node nproc_per_node
+    cpus_per_task."""
     command: str | None = None
     changes_learning: bool = False
     """Whether it changes what is learned; then it is never applied without asking."""

@@ -1,4 +1,5 @@
-"""What is kept of a run or a job once it was judged: enough to see what happens again and again, and far less than its log."""
+"""What is kept of a run or a job once it was judged: enough to see what happens again and again, and far less
+than its log."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """How often a node failed under one's jobs, beside all others. `low` and `high` are the bounds of its own rate."""
+    """How often a node failed under one's jobs, beside all others. `low` and `high` are the bounds of its own
+    rate."""
 
     node: str
     num_failed: int
@@ -102,7 +104,8 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The throughput beside that of earlier runs of the same: the median ratio, and where the next run's ratio was to be expected."""
+    """The throughput beside that of earlier runs of the same: the median ratio, and where the next run's
+    ratio was to be expected."""
 
     samples_per_s: float
     before: tuple[PastRun, ...]
@@ -110,7 +113,8 @@ class Pace:
     """To the median of the earlier runs."""
     low: float
     high: float
-    """The 95 % interval of the ratio, by how the earlier runs differ among themselves and by the noise of this one."""
+    """The 95 % interval of the ratio, by how the earlier runs differ among themselves and by the noise of
+    this one."""
 
 
 @dataclass(frozen=True, slots=True)

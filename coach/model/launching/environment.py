@@ -1,4 +1,5 @@
-"""Where a training's Python and torch come from: a value that recipe, site and user may each describe, and a script activates."""
+"""Where a training's Python and torch come from: a value that recipe, site and user may each describe, and a
+script activates."""
 
 from __future__ import annotations
 
@@ -38,13 +39,15 @@ class Environment:
     binds: tuple[str, ...] = ()
     """SRC[:DST[:OPTIONS]] that a container sees beside the run root, the code and the data."""
     python: str | None = None
-    """The interpreter inside: a path, or a name that activation puts on the PATH. None: the kind's own (`PATH/bin/python`, `python`, `python3`)."""
+    """The interpreter inside: a path, or a name that activation puts on the PATH. None: the kind's own
+    (`PATH/bin/python`, `python`, `python3`)."""
     setup: tuple[str, ...] = ()
     """Shell lines put after the activation, before srun."""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Exported to the training; into a container too."""
     torch: str | None = None
-    """The version of torch inside, where whoever described it says so; a module or an image cannot always be asked."""
+    """The version of torch inside, where whoever described it says so; a module or an image cannot always be
+    asked."""
     origin: str | None = None
     """FILE:LINE of its description."""
 

@@ -13,7 +13,8 @@ Scalar = str | int | float | bool
 """What a recipe parameter may be."""
 
 GPU_REQUESTS = ("gpus-per-node", "gres")
-"""Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that know only that."""
+"""Spellings of the request for GPUs: `--gpus-per-node=[TYPE:]N`, and `--gres=gpu:[TYPE:]N` for sites that
+know only that."""
 
 
 NOWHERE = "none"
@@ -50,7 +51,8 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's default"."""
+    """A launch as a user, a key or a fix asks for it; None means "not said: the config's or the recipe's
+    default"."""
 
     recipe: str
     """A recipe's name, or the path of a TOML."""
@@ -85,7 +87,8 @@ class LaunchRequest:
     sbatch: Mapping[str, str] = field(default_factory=_empty)
     """More options for sbatch, by long name without dashes."""
     defaulted: frozenset[str] = frozenset()
-    """Names of the fields above that the config filled in. They yield to what was said for this launch, and to what the target has."""
+    """Names of the fields above that the config filled in. They yield to what was said for this launch, and
+    to what the target has."""
     parent_run_id: str | None = None
     fix: AppliedFix | None = None
     resume_from: str | None = None
@@ -95,9 +98,11 @@ class LaunchRequest:
     sweep_point: SweepPoint | None = None
     """Which run of a group it is."""
     max_restarts: int | None = None
-    """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest checkpoint."""
+    """How often torchrun starts all ranks anew after one has failed; they go on from the run's newest
+    checkpoint."""
     has_gpm: bool | None = None
-    """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None: no."""
+    """Whether the sampler also reads what the multiprocessors do, from counters that profilers use too; None:
+    no."""
     share: str | None = None
     """Directory for a small summary of the run that everybody may read; `NOWHERE` and None: none."""
     is_mended: bool | None = None
@@ -106,7 +111,8 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What is asked of the scheduler, resolved. GPUs and ranks are per node; memory and time are None where the site decides."""
+    """What is asked of the scheduler, resolved. GPUs and ranks are per node; memory and time are None where
+    the site decides."""
 
     num_nodes: int
     gpus_per_node: int

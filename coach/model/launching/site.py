@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The [limits] table of the site's file: the most that one launch, or one user, may take. None: no limit of coach's own."""
+    """The [limits] table of the site's file: the most that one launch, or one user, may take. None: no limit
+    of coach's own."""
 
     max_gpus: int | None = None
     """GPUs of one launch, all nodes together."""

@@ -1,4 +1,5 @@
-"""What the site's accounting says: limits, fair share, what makes up a priority, how well ended jobs used what they had.
+"""What the site's accounting says: limits, fair share, what makes up a priority, how well ended jobs used
+what they had.
 
 Every part of it is optional: a site may have no accounting, or hide it.
 """
@@ -25,7 +26,8 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class PriorityFactors:
-    """What the priority of one pending job is made of, each factor already weighted. None: this Slurm does not tell it."""
+    """What the priority of one pending job is made of, each factor already weighted. None: this Slurm does
+    not tell it."""
 
     job_id: str
     user: str
@@ -43,7 +45,8 @@ class PriorityFactors:
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """One user's share of one account. `factor` is between 0 and 1; 0.5 is what was promised, less is overused (classic) or later in line."""
+    """One user's share of one account. `factor` is between 0 and 1; 0.5 is what was promised, less is
+    overused (classic) or later in line."""
 
     account: str
     user: str | None

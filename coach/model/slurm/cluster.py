@@ -18,7 +18,8 @@ FINAL_STATES = frozenset(
         *("BOOT_FAIL", "DEADLINE", "REVOKED"),
     }
 )
-"""Job states that end a job. A state that is in neither set is of a newer Slurm: the job counts as alive, and the state shows as itself."""
+"""Job states that end a job. A state that is in neither set is of a newer Slurm: the job counts as alive, and
+the state shows as itself."""
 
 SUPERVISOR_DIED = "SupervisorDied"
 MACHINE_RESTARTED = "MachineRestarted"
@@ -44,7 +45,8 @@ class GpuCount:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node as `scontrol show nodes` tells it. `state` is Slurm's, lower case with its flags: `idle`, `mixed+drain`."""
+    """One node as `scontrol show nodes` tells it. `state` is Slurm's, lower case with its flags: `idle`,
+    `mixed+drain`."""
 
     name: str
     state: str
@@ -126,7 +128,8 @@ class GpuAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One row of the queue. `nodes` is Slurm's node set expression; times are epoch seconds or durations in seconds."""
+    """One row of the queue. `nodes` is Slurm's node set expression; times are epoch seconds or durations in
+    seconds."""
 
     job_id: str
     name: str
@@ -172,11 +175,13 @@ class Job:
 
     @property
     def estimated_start_s(self) -> float | None:
-        """When Slurm expects a pending job to start: an estimate, made anew each time that the queue changes."""
+        """When Slurm expects a pending job to start: an estimate, made anew each time that the queue
+        changes."""
         return self.start_time_s if self.state == "PENDING" else None
 
     def was_requeued_after(self, ended_time_s: float | None) -> bool:
-        """Whether this row is newer than an end at this time (epoch seconds; None: not known): then the job goes on after it."""
+        """Whether this row is newer than an end at this time (epoch seconds; None: not known): then the job
+        goes on after it."""
         if ended_time_s is None or is_final(self.state) or self.state == "COMPLETING":
             return False
         # Requeueing sets the time of submission anew. The start of a pending job is a forecast.

@@ -37,7 +37,8 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A row of the queue, as far as an action asks for it. `job_id` may be that of many tasks: `17_[3-8%2]`."""
+    """A row of the queue, as far as an action asks for it. `job_id` may be that of many tasks:
+    `17_[3-8%2]`."""
 
     job_id: str
     raw_job_id: str
@@ -84,7 +85,8 @@ class JobAction:
     notes: tuple[str, ...] = ()
     """What one should know before one says yes."""
     waiting_run_dirs: tuple[tuple[str, str], ...] = ()
-    """(job id, run directory) of runs whose script is not running: nobody but coach writes down how they end."""
+    """(job id, run directory) of runs whose script is not running: nobody but coach writes down how they
+    end."""
     timeout_s: float = 12.0
     """How long each command may take."""
     script: str | None = None
@@ -104,7 +106,8 @@ class JobAction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it: the jobs it was done to, in Slurm's words those that it was not, and what else Slurm said."""
+    """What came of it: the jobs it was done to, in Slurm's words those that it was not, and what else Slurm
+    said."""
 
     verb: Verb
     done: tuple[str, ...]

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from coach.model.judging.finding import Severity
 
 SILENT_S = 180.0
-"""A run that goes on shares every half minute: after so long without a word nobody knows whether it still does."""
+"""A run that goes on shares every half minute: after so long without a word nobody knows whether it still
+does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Summary:
         return max(0.0, now_s - self.created_time_s)
 
     def silent_s(self, now_s: float) -> float | None:
-        """How long a run that should go on has said nothing; None for one that speaks, or has no more to say."""
+        """How long a run that should go on has said nothing; None for one that speaks, or has no more to
+        say."""
         silent_s = now_s - self.updated_time_s
         return silent_s if self.state == "RUNNING" and silent_s > SILENT_S else None
 

@@ -1,4 +1,5 @@
-"""A workshop before it begins: what its plan says, what came of trying each recipe of the day, and whether it fits.
+"""A workshop before it begins: what its plan says, what came of trying each recipe of the day, and whether it
+fits.
 
 Values alone, so that the arithmetic can be shown by a command, printed as JSON and tested without a cluster.
 """
@@ -78,7 +79,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What came of one recipe. What was not reached is None; times are epoch seconds, `_s` alone are durations."""
+    """What came of one recipe. What was not reached is None; times are epoch seconds, `_s` alone are
+    durations."""
 
     name: str
     run_id: str | None = None

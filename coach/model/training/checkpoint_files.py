@@ -11,7 +11,8 @@ class Saved:
 
     path: str
     made_by: str
-    """Whose format it is: `Lightning`, `Hugging Face`, `DeepSpeed`, `torch.distributed.checkpoint`, `safetensors`, `PyTorch`."""
+    """Whose format it is: `Lightning`, `Hugging Face`, `DeepSpeed`, `torch.distributed.checkpoint`,
+    `safetensors`, `PyTorch`."""
     step: int | None
     """None: its name does not tell."""
     time_s: float
@@ -22,7 +23,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class SavedFound:
-    """What a directory holds of them, newest first, down to the newest complete one. `is_whole` is False where not all of it was looked at."""
+    """What a directory holds of them, newest first, down to the newest complete one. `is_whole` is False
+    where not all of it was looked at."""
 
     directory: str
     saved: tuple[Saved, ...] = ()

@@ -17,7 +17,8 @@ Some patterns take the square of it in time, and an error names itself well befo
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a rule looks for in logs. A line is searched with `pattern` only if it contains one of `literals` (the prefilter)."""
+    """What a rule looks for in logs. A line is searched with `pattern` only if it contains one of `literals`
+    (the prefilter)."""
 
     rule: str
     name: str
@@ -38,7 +39,8 @@ ATTEMPT = Signature(
     ("coach: this is attempt ",),
     re.compile(r"coach: this is attempt (?P<attempt>\d{1,9}) of job"),
 )
-"""What a batch script of coach writes into its logs when its job was requeued: what stands before belongs to an earlier attempt."""
+"""What a batch script of coach writes into its logs when its job was requeued: what stands before belongs to
+an earlier attempt."""
 
 REQUEUED = Signature(
     "",
@@ -80,7 +82,8 @@ class LogTail:
     num_lines: int
     is_binary: bool = False
     is_counted: bool = True
-    """False while a large log is still being read: these are its last lines, but nobody knows their numbers yet."""
+    """False while a large log is still being read: these are its last lines, but nobody knows their numbers
+    yet."""
     words: tuple[str, ...] = ()
     """The lines without what stands before each of them; empty where nothing does."""
 

@@ -12,7 +12,8 @@ NAMES_EVENT = "names"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step of one rank. Times in seconds (`time_s` since the epoch, at the end of the step), memory in MiB."""
+    """One optimizer step of one rank. Times in seconds (`time_s` since the epoch, at the end of the step),
+    memory in MiB."""
 
     rank: int
     step: int
@@ -35,7 +36,8 @@ class Step:
     memory_reserved_mib: float | None = None
     accuracy: float | None = None
     comm_time_s: float | None = None
-    """Time the step waited for the exchange of gradients, after its own backward pass; measured in some steps only."""
+    """Time the step waited for the exchange of gradients, after its own backward pass; measured in some steps
+    only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ class Run:
     dataset: Mapping[str, Any]
     versions: Mapping[str, Any]
     parameter_info: Mapping[str, Any] = field(default_factory=dict)
-    """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is ordinary."""
+    """Parameter → `{"default": …, "usual": [low, high]}` from the recipe, for fixes that need to know what is
+    ordinary."""
     expects: tuple[str, ...] = ()
     """Codes of findings that its recipe shows on purpose."""
     is_uneven_by_design: bool | None = None
@@ -73,7 +74,8 @@ class Run:
     """False for a local run of another machine: its state is the last word known, of `last_word_time_s`."""
     last_word_time_s: float | None = None
     cluster: str | None = None
-    """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its name."""
+    """The Slurm cluster whose job it is; None for a local run, and where the cluster has not said its
+    name."""
     submitted_time_s: float | None = None
     """When coach submitted it; None for a run that a job began by itself."""
     drill: str | None = None
@@ -112,7 +114,8 @@ class RankExit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the job was ended before the training began, or by the trainer's own checks: something that training cannot do without is missing."""
+    """Why the job was ended before the training began, or by the trainer's own checks: something that
+    training cannot do without is missing."""
 
     cause: str
     """A finding's cause: `cuda_unavailable`, `disk_quota` …"""

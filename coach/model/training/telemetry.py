@@ -1,6 +1,7 @@
 """What the sampler on a node measured. What was not measured is None.
 
-Each class is one kind of record of a telemetry file, field by field: a field that is added here is read from the file by its name.
+Each class is one kind of record of a telemetry file, field by field: a field that is added here is read from
+the file by its name.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class GpuSample:
     uuid: str | None
     name: str | None = None
     utilization_pct: float | None = None
-    """Share of the driver's sample window in which at least one kernel ran: not how much of the GPU was used."""
+    """Share of the driver's sample window in which at least one kernel ran: not how much of the GPU was
+    used."""
     memory_used_mib: float | None = None
     memory_total_mib: float | None = None
     power_w: float | None = None
@@ -52,7 +54,8 @@ class GpuSample:
     memory_clock_mhz: float | None = None
     max_memory_clock_mhz: float | None = None
     whole_uuid: str | None = None
-    """Of a MIG instance: the GPU that it is a part of. Its temperature, clocks and event reasons are those of the whole GPU."""
+    """Of a MIG instance: the GPU that it is a part of. Its temperature, clocks and event reasons are those of
+    the whole GPU."""
     sm_activity_pct: float | None = None
     """GPM, only where it was asked for: what share of the multiprocessors was busy, over time."""
     sm_occupancy_pct: float | None = None
@@ -62,7 +65,8 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True)
 class GpuLink:
-    """What connects one GPU with the host and with other GPUs. Errors are counted since the driver was loaded."""
+    """What connects one GPU with the host and with other GPUs. Errors are counted since the driver was
+    loaded."""
 
     node: str
     time_s: float
@@ -87,7 +91,8 @@ class GpuLink:
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """Memory errors of one GPU, what was mapped out because of them, its limits of temperature, and its modes."""
+    """Memory errors of one GPU, what was mapped out because of them, its limits of temperature, and its
+    modes."""
 
     node: str
     time_s: float
@@ -142,7 +147,8 @@ class HostSample:
     memory_available_mib: float | None = None
     num_processes: int | None = None
     num_gpus: int | None = None
-    """GPUs, or MIG instances, that the sampler sees; of those allotted to the job here; of those in the node."""
+    """GPUs, or MIG instances, that the sampler sees; of those allotted to the job here; of those in the
+    node."""
     num_gpus_allotted: int | None = None
     num_gpus_of_node: int | None = None
     node_cpu_pct: float | None = None
@@ -151,7 +157,8 @@ class HostSample:
     swap_used_mib: float | None = None
     swap_total_mib: float | None = None
     cpu_pressure_pct: float | None = None
-    """Pressure: the share of the last ten seconds in which some task waited for it; stall: in which all did."""
+    """Pressure: the share of the last ten seconds in which some task waited for it; stall: in which all
+    did."""
     memory_pressure_pct: float | None = None
     memory_stall_pct: float | None = None
     io_pressure_pct: float | None = None

@@ -1,8 +1,9 @@
-"""What every Python process below `coach run` does first: make its stacks readable on request, then let the site have its own start-up file.
+"""What every Python process below `coach run` does first: make its stacks readable on request, then let the
+site have its own start-up file.
 
-Found because this folder stands first in PYTHONPATH. It must not be noticed by the program: nothing here may raise, no file appears, and
-no signal is touched that anybody uses. The dump goes into a file in memory, which ends with the process; whoever asks for it finds it in
-/proc/PID/fd, and so knows that the signal is expected.
+Found because this folder stands first in PYTHONPATH. It must not be noticed by the program: nothing here may
+raise, no file appears, and no signal is touched that anybody uses. The dump goes into a file in memory, which
+ends with the process; whoever asks for it finds it in /proc/PID/fd, and so knows that the signal is expected.
 """
 
 import contextlib
@@ -13,7 +14,8 @@ def _offer_stacks() -> None:
     import faulthandler
     import os
 
-    # As in coach/node/stacks.py. SIGUSR1 means a checkpoint, and SIGUSR2 is other people's: this real-time signal is nobody's.
+    # As in coach/node/stacks.py. SIGUSR1 means a checkpoint, and SIGUSR2 is other people's: this real-time
+    # signal is nobody's.
     faulthandler.register(44, file=os.memfd_create("coach-stacks"), all_threads=True)
 
 

@@ -1,4 +1,5 @@
-"""Where a job ran and what it was given there: what rules about nodes and their GPUs ask, and the fix that leaves a node out."""
+"""Where a job ran and what it was given there: what rules about nodes and their GPUs ask, and the fix that
+leaves a node out."""
 
 from __future__ import annotations
 

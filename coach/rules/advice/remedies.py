@@ -1,6 +1,8 @@
-"""Typed changes of a launch, each with what it takes and how far it may go: what rules offer where their evidence calls for it.
+"""Typed changes of a launch, each with what it takes and how far it may go: what rules offer where their
+evidence calls for it.
 
-One place, so that two rules that offer the same change also keep the same limits, and say alike what it does to what is learned.
+One place, so that two rules that offer the same change also keep the same limits, and say alike what it does
+to what is learned.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from coach.rules.advice.launched_with import float_parameter, int_parameter
 _BF16_CAPABILITY = 8.0
 """Compute capability from which on a GPU computes in bf16."""
 _BF16_NAMES = re.compile(
-    r"\b(?:A(?:2|10G?|16|30|40|100|800)|[HB](?:20|100|200|300|800)|L(?:4|20|40S?)|G[HB][23]00|(?<!Quadro )RTX (?:[345]0\d\d|A\d{4}))\b"
+    r"\b(?:A(?:2|10G?|16|30|40|100|800)|[HB](?:20|100|200|300|800)|L(?:4|20|40S?)|G[HB][23]00"
+    r"|(?<!Quadro )RTX (?:[345]0\d\d|A\d{4}))\b"
 )
 """GPUs that have it, where only the name is known. A Quadro RTX is of the generation before."""
 _WITHOUT_BATCH_NORM = ("gpt",)
@@ -110,7 +113,8 @@ def declared(run: Run | None, remedy: str) -> dict[str, Any]:
 
 
 def workers(run: Run | None, wanted: int, cpus: int | None, why: str = "") -> Iterable[Fix]:
-    """So many DataLoader workers per rank, but never more than each rank has CPUs; in words where it is not known how many that are."""
+    """So many DataLoader workers per rank, but never more than each rank has CPUs; in words where it is not
+    known how many that are."""
     now = int_parameter(run, "num_workers")
     if now is None:
         return
@@ -148,7 +152,8 @@ def more_time(needed_s: float, why: str) -> Fix:
 def saved_before_limit(
     run: Run | None, limit_s: float | None, step_time_s: float | None, title: str
 ) -> Iterable[Fix]:
-    """Checkpoints now and then, and a signal before the limit; in words where the launch has both, or does not know of them."""
+    """Checkpoints now and then, and a signal before the limit; in words where the launch has both, or does
+    not know of them."""
     if run is None or limit_s is None or limit_s < _MIN_LIMIT_S:
         yield Fix(f"{title} (#SBATCH --signal=B:USR1@{_LEAD_S})")
         return
@@ -162,21 +167,24 @@ def saved_before_limit(
         changes["signal"] = f"USR1@{min(_LEAD_S, int(limit_s) // 4)}"
         if not run.recipe:
             title += (
-                ". The signal reaches what srun starts, and ends a program that does not wait for it: Lightning and submitit do."
+                ". The signal reaches what srun starts, and ends a program that does not wait for it: "
+                "Lightning and submitit do."
                 " Without srun the script has to: B:USR1, and a trap that hands it on"
             )
     yield Fix(title, changes)
 
 
 def spell_memory(mib: float, *, is_most: bool = False) -> str:
-    """Slurm's spelling, rounded up: whole GiB from 4 GiB on, below that multiples of 64 MiB; what is the most there is, exactly."""
+    """Slurm's spelling, rounded up: whole GiB from 4 GiB on, below that multiples of 64 MiB; what is the most
+    there is, exactly."""
     if is_most:
         return f"{math.floor(mib)}M"
     return f"{math.ceil(mib / 1024)}G" if mib > 4096 else f"{math.ceil(mib / 64) * 64}M"
 
 
 def without(run: Run | None, node: str) -> dict[str, Any]:
-    """The change that leaves a node out beside those that are left out already; none where no scheduler has another one to take."""
+    """The change that leaves a node out beside those that are left out already; none where no scheduler has
+    another one to take."""
     if run is None or run.backend != "slurm":
         return {}
     excluded = run.resources.get("exclude")

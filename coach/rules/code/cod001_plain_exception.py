@@ -1,4 +1,5 @@
-"""COD001: the program ended with an exception that no other rule knows: a plain mistake of the program, and no more is claimed."""
+"""COD001: the program ended with an exception that no other rule knows: a plain mistake of the program, and
+no more is claimed."""
 
 from __future__ import annotations
 
@@ -26,10 +27,13 @@ _EXCEPTION = re.compile(
 )
 _USAGE = re.compile(
     r"^(?:\S+/)?(?P<type>[\w.-]+\.py: error"
-    r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [a-z][\w-]*)?: error(?=: (?:unrecognized arguments|the following arguments are required|argument |one of the arguments))"
-    r"|error(?=: (?:Parser key |Key \"|No action for |Unrecognized arguments|Validation failed|Configuration check failed))): (?P<words>.+)"
+    r"|(?!conda|mamba|pip|aws)[\w.-]+(?: [a-z][\w-]*)?: error(?=: (?:unrecognized arguments"
+    r"|the following arguments are required|argument |one of the arguments))"
+    r"|error(?=: (?:Parser key |Key \"|No action for |Unrecognized arguments|Validation failed"
+    r"|Configuration check failed))): (?P<words>.+)"
 )
-"""argparse's words, of a script or of a command that was installed, and jsonargparse's (LightningCLI's), which name no program."""
+"""argparse's words, of a script or of a command that was installed, and jsonargparse's (LightningCLI's),
+which name no program."""
 _USAGE_LITERALS = (
     *(
         ".py: error: ",
@@ -49,23 +53,28 @@ _USAGE_LITERALS = (
 )
 
 _HYDRA = re.compile(r"^Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace")
-"""What Hydra ends with, below the traceback that it shortened, or below bare words where a configuration cannot be composed."""
+"""What Hydra ends with, below the traceback that it shortened, or below bare words where a configuration
+cannot be composed."""
 _HYDRA_SAYS = re.compile(
-    r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing|loading) |Missing |Key '|Lexer|mismatched |no viable "
+    r"^(?:In '.*?': |Could not |Cannot find |You must specify |Primary config |Error (?:merging|parsing"
+    r"|loading) |Missing |Key '|Lexer|mismatched |no viable "
     r"|Ambiguous |Multiple values |Unrecognized |Duplicate )"
 )
 _MAX_LINES_OF_HYDRA = 40
 
 _ECHO = re.compile(
-    r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*|RayActorError|ActorDiedError)$"
+    r"^(?:ChildFailedError|SignalException|ProcessRaisedException|ProcessExitedException|RayTaskError.*"
+    r"|RayActorError|ActorDiedError)$"
 )
 """What says that another process ended, never why."""
 _SPAWNED = re.compile(r"(?:^|[^\w.])Exception:\s*$")
-"""The same of torch.multiprocessing.spawn before torch 1.6: the traceback of the process begins two lines below."""
+"""The same of torch.multiprocessing.spawn before torch 1.6: the traceback of the process begins two lines
+below."""
 _LAUNCHER = "ChildFailedError"
 _ENDED_BY_SIGNAL = re.compile(r"exit ?code *: *-")
 _WEAK = re.compile(
-    r"^(?:EOFError|TimeoutError|Empty|IncompleteReadError|ActorUnavailableError|EngineDeadError|CancelledError|CalledProcessError"
+    r"^(?:EOFError|TimeoutError|Empty|IncompleteReadError|ActorUnavailableError|EngineDeadError"
+    r"|CancelledError|CalledProcessError"
     r"|BrokenPipeError|Connection(?:Reset|Refused|Aborted)Error)$"
 )
 """The same, where anything else was said."""
@@ -80,14 +89,16 @@ _CAUGHT_ELSEWHERE = re.compile(
     r"Caught \w+ in (?:DataLoader worker|replica)|can only (?:test|join) a child process"
     r"|Horovod has been shut down\. This was caused by an exception on one of the ranks"
 )
-"""Of the same kind: also what a DataLoader's iterator says when a forked process collects it, which Python ignores."""
+"""Of the same kind: also what a DataLoader's iterator says when a forked process collects it, which Python
+ignores."""
 _SEE_ABOVE = re.compile(
     r"^.{0,120}?\. See (?:root cause above|stack trace (?:\(above\) )?for (?:the )?root cause)"
 )
 """What a server says whose engine or worker, a process of its own, has ended."""
 
 _UNPREFIXED = re.compile(
-    r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\([^()]{0,80}?pid=[^()]{0,80}\) ?|[a-z][\w.-]*\d: |\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]++\[?\S+\.py:\d+\] ?)*"
+    r"^(?:\[[\w,: ]+\](?:<\w+>)?:? ?| {0,5}\d+: |\([^()]{0,80}?pid=[^()]{0,80}\) ?|[a-z][\w.-]*\d: "
+    r"|\d{4}-\d\d-\d\dT\S+ |(?:ERROR|CRITICAL) [\d: -]++\[?\S+\.py:\d+\] ?)*"
 )
 """What launchers put before the lines of a tail, which are kept as they are."""
 _BOXED_FRAME = re.compile(r"│ (?P<file>/\S+\.py):(?P<line>\d+) in (?P<name>\S+)")
@@ -95,7 +106,8 @@ _INSIDE = re.compile(r"^(?:\s{2,}+\S|[╰└])")
 _NOTEBOOK = re.compile(r"^(?:-++> ?)?\s*+\d++ ")
 """What a notebook shows of the code, with an empty line behind it."""
 _NO_SIGN_OF_LIFE = re.compile(
-    r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat|frame #|^\*+$|^[-=^~]+$|\bERROR\b"
+    r"^\s|^$|Traceback|Error\b|Exception\b|^wandb: |^srun: |^slurmstepd|\[[WEF]\d* |exit|[Kk]ill|terminat"
+    r"|frame #|^\*+$|^[-=^~]+$|\bERROR\b"
 )
 
 
@@ -103,16 +115,18 @@ class PlainException(Rule):
     """The program ended with an exception that no other rule knows: a plain mistake of the program.
 
     What it sees
-        The last line of a Python traceback that no other rule claims, or the words with which a program refuses its arguments
-        (`train.py: error: …`), or Hydra a configuration, where the log ends soon after it.
+        The last line of a Python traceback that no other rule claims, or the words with which a program
+        refuses its arguments (`train.py: error: …`), or Hydra a configuration, where the log ends soon after
+        it.
     Why it matters
         The job is over, and will end at the same place again until the program is changed.
     When it stays silent
-        Where the program went on (it completed, losses follow, much more was printed), on the echoes of another process's end
-        (ChildFailedError, CalledProcessError, Ray's wrappers, a broken pipe) unless the log holds nothing else, and on whatever another rule explains.
+        Where the program went on (it completed, losses follow, much more was printed), on the echoes of
+        another process's end (ChildFailedError, CalledProcessError, Ray's wrappers, a broken pipe) unless the
+        log holds nothing else, and on whatever another rule explains.
     What to do
-        Look at the innermost frame of the program's own code, which is shown. Try the same for a few steps on a small input, without
-        waiting for the queue.
+        Look at the innermost frame of the program's own code, which is shown. Try the same for a few steps on
+        a small input, without waiting for the queue.
     Sources
         Python's traceback module; argparse; torch.distributed.elastic's error files.
     """
@@ -128,7 +142,10 @@ class PlainException(Rule):
             "max_lines_after",
             50,
             "lines",
-            "a dying program flushes some lines and its launcher adds a few; one that caught the error says more",
+            (
+                "a dying program flushes some lines and its launcher adds a few; one that caught the error "
+                "says more"
+            ),
         ),
     )
     signatures = (
@@ -172,7 +189,10 @@ class PlainException(Rule):
         ranks = sorted({hit.rank for hit in hits if hit.rank is not None})
         frame = own_frame(first) or _boxed_frame(first, snapshot)
         yield Hit(
-            summary=f"The program ended with {kind.rpartition('.')[2] if first.signature == 'exception' else 'an error'}"
+            summary=(
+                "The program ended with "
+                f"{kind.rpartition('.')[2] if first.signature == 'exception' else 'an error'}"
+            )
             + (f": {words[:200]}" if words else "")
             + (f" ({ranks_text(ranks)})" if ranks else ""),
             evidence=(quote(first), *([frame] if frame else [])),
@@ -242,7 +262,8 @@ def _is_of_another(hit: LogHit, words: Set[str], snapshot: TargetSnapshot) -> bo
 
 
 def _ends_the_program(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """True if a traceback, a refusal of arguments, or the log's end shows that it was not a mere line of text."""
+    """True if a traceback, a refusal of arguments, or the log's end shows that it was not a mere line of
+    text."""
     return (
         hit.signature == "usage"
         or bool(hit.traceback)
@@ -262,7 +283,8 @@ def _is_echo(hit: LogHit) -> bool:
 
 
 def _of_a_launcher(snapshot: TargetSnapshot) -> list[LogHit]:
-    """What torchrun or a server says of a rank that ended with an error, where that is all that is known of it."""
+    """What torchrun or a server says of a rank that ended with an error, where that is all that is known of
+    it."""
     tails = {tail.file: tail for tail in snapshot.log_tails}
     return [
         hit
@@ -286,10 +308,12 @@ def _of_another_log(hit: LogHit, failure: FirstFailure | None) -> Hit:
         confidence=0.5,
         fixes=(
             Fix(
-                "Look for its traceback where the rank's own output went (torchrun's --log-dir, a file for stderr)"
+                "Look for its traceback where the rank's own output went (torchrun's --log-dir, a file "
+                "for stderr)"
             ),
             Fix(
-                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: it is then told here"
+                "Put torch.distributed.elastic.multiprocessing.errors.record on the main function: it is "
+                "then told here"
             ),
         ),
         since_s=hit.time_s,
@@ -330,7 +354,8 @@ def _words_of_hydra(hit: LogHit, snapshot: TargetSnapshot) -> str:
 
 
 def _is_of_a_thread(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a thread beside the program ended so, or a look into a DataLoader's queue: a program goes on without it, or says why it does not."""
+    """Whether a thread beside the program ended so, or a look into a DataLoader's queue: a program goes on
+    without it, or says why it does not."""
     return any(_LOOKED_INTO in line for line in hit.traceback) or any(
         "Exception in thread" in line
         for tail in snapshot.log_tails

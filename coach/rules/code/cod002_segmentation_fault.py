@@ -15,24 +15,32 @@ from coach.rules.from_logs.torchrun_exit_codes import OF_THE_SUMMARY, exit_code_
 
 _SEGFAULT = re.compile(
     rf"{AFTER_A_BAR}Segmentation fault\b|"
-    r"Fatal Python error: Segmentation fault|^(?:\S*?|\S*+(?: line \d++:)?+ *+(?:\d++ *+)?+)Segmentation fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
+    r"Fatal Python error: Segmentation fault|^(?:\S*?|\S*+(?: line \d++:)?+ *+(?:\d++ *+)?+)Segmentation "
+    r"fault\b|\bsegmentation fault \(core dumped\)|: line \d+: +\d+ Segmentation fault\b"
     r"|Signal: Segmentation fault \(11\)|Caught signal 11 \(Segmentation fault|!+ Segfault encountered !+"
-    r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -11$"
-    r"|^(?:\[\d+\] )?signal \(11(?:\.\d)?\): Segmentation fault|rank \d+ died from signal 11\b|^ *\*\*\* caught segfault \*\*\*$|^#\s+SIGSEGV \(0xb\) at pc=|^# Ended \(code 139\)"
+    r"|Signal 11 \(SIGSEGV\) received by PID|\*\*\* SIGSEGV (?:received at time=|\(@0x[0-9a-f]+\) received "
+    r"by PID)|exits with return code = -11$"
+    r"|^(?:\[\d+\] )?signal \(11(?:\.\d)?\): Segmentation fault|rank \d+ died from signal 11\b"
+    r"|^ *\*\*\* caught segfault \*\*\*$|^#\s+SIGSEGV \(0xb\) at pc=|^# Ended \(code 139\)"
     r"|APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault|^forrtl: severe \(174\): SIGSEGV"
     r"|(?:terminated with|terminated by|died with|failed with|received) (?:signal )?(?:<Signals\.)?SIGSEGV\b"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on signal 11\b"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Segmentation fault|noticed that process rank \d+ .*exited on "
+    r"signal 11\b"
     r"|^\s*(?:\*\*\* Error in `[^']+': )?(?P<heap>(?:free|malloc|realloc|munmap_chunk)\(\): \w.*"
     r"|double free or corruption|corrupted (?:size vs\. prev_size|double-linked list))"
-    r"|\w\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit )?code:? 139\b"
+    r"|\w\[\d+\]: segfault at [0-9a-f]+ ip|Process finished with exit code 139|exit(?:ed)? (?:with )?(?:exit "
+    r")?code:? 139\b"
 )
 _ABORTED = re.compile(
     rf"{AFTER_A_BAR}Aborted(?: \(core dumped\))?$|: line \d+: +\d+ Aborted\b|^Fatal Python error: Aborted$"
-    r"|Signal 6 \(SIGABRT\) received by PID|\*\*\* SIGABRT (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|exits with return code = -6$|APPLICATION TERMINATED WITH THE EXIT STRING: Aborted"
-    r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGABRT\b|^terminate called without an active exception"
+    r"|Signal 6 \(SIGABRT\) received by PID|\*\*\* SIGABRT (?:received at time=|\(@0x[0-9a-f]+\) received by "
+    r"PID)|exits with return code = -6$|APPLICATION TERMINATED WITH THE EXIT STRING: Aborted"
+    r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGABRT\b|^terminate called without an "
+    r"active exception"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: Aborted|noticed that process rank \d+ .*exited on signal 6\b"
 )
-"""What is said of a process that aborted itself: mostly a library that has said why, in words that are another rule's."""
+"""What is said of a process that aborted itself: mostly a library that has said why, in words that are
+another rule's."""
 _DUMPED_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+),? in (?P<name>.+)')
 
 
@@ -40,18 +48,20 @@ class SegmentationFault(EndingRule):
     """The program crashed in native code, with a segmentation fault.
 
     What it sees
-        Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core dumped)", "Signal 11
-        (SIGSEGV) received by PID", exit code -11 of a rank, the words of MPI, the kernel, Julia, R, Java and Fortran for it; glibc's for a heap that somebody
-        wrote over ("free(): invalid pointer", "double free or corruption"). Where the log says nothing else, a process that aborted
-        itself ("Aborted (core dumped)", SIGABRT, exit code -6).
+        Python's "Fatal Python error: Segmentation fault", the shell's and srun's "Segmentation fault (core
+        dumped)", "Signal 11 (SIGSEGV) received by PID", exit code -11 of a rank, the words of MPI, the
+        kernel, Julia, R, Java and Fortran for it; glibc's for a heap that somebody wrote over ("free():
+        invalid pointer", "double free or corruption"). Where the log says nothing else, a process that
+        aborted itself ("Aborted (core dumped)", SIGABRT, exit code -6).
     Why it matters
-        A native library crashed: an extension that was built against another torch, two versions of one library in a process, a decoder
-        that met a broken file. There is no Python exception to read.
+        A native library crashed: an extension that was built against another torch, two versions of one
+        library in a process, a decoder that met a broken file. There is no Python exception to read.
     When it stays silent
         Where another error came before it: programs also crash while they die. Where the program went on.
     What to do
-        Run with `PYTHONFAULTHANDLER=1` (or `python -X faulthandler`): it prints the Python frames of the crash. Rebuild or update the
-        extension that is innermost; try `num_workers=0`. If it happens on one node only, suspect its memory or GPU.
+        Run with `PYTHONFAULTHANDLER=1` (or `python -X faulthandler`): it prints the Python frames of the
+        crash. Rebuild or update the extension that is innermost; try `num_workers=0`. If it happens on one
+        node only, suspect its memory or GPU.
     Sources
         signal(7); Python's faulthandler; torch.distributed.elastic's exit codes.
     """

@@ -15,14 +15,20 @@ _NO_IMAGE = re.compile(
     UNHEEDED
     + r".*?(?:no kernel image is available for execution on the device|cudaErrorNoKernelImageForDevice"
     r"|CUDA_ERROR_NO_BINARY_FOR_GPU|nvrtc: error: invalid value for --gpu-architecture"
-    r"|(?:(?:CUDA|HIP) error:|error \(8\) :|error=8 :|cudaCheckError\(\) failed :|cudaSuccess \( ?8 vs\. ?0 ?\)) +invalid device function"
-    r"|(?:Triton Error \[CUDA\]|(?:CUDA|HIP) error|CUDA_ERROR_INVALID_\w+): device kernel image is invalid|cudaErrorInvalidKernelImage"
-    r"|cudaErrorInvalidDeviceFunction: invalid device function|rocBLAS error: Cannot read \S+TensileLibrary.* GPU arch"
-    r"|'cuLaunchKernel\(.*?\)' failed with 'CUDA_ERROR_INVALID_HANDLE'|Error: \w+: no kernel found to launch|ptxas fatal +: Value 'sm_\w+' is not defined"
+    r"|(?:(?:CUDA|HIP) error:|error \(8\) :|error=8 :|cudaCheckError\(\) failed :"
+    r"|cudaSuccess \( ?8 vs\. ?0 ?\)) +invalid device function"
+    r"|(?:Triton Error \[CUDA\]|(?:CUDA|HIP) error|CUDA_ERROR_INVALID_\w+): device kernel image is invalid"
+    r"|cudaErrorInvalidKernelImage"
+    r"|cudaErrorInvalidDeviceFunction: invalid device function|rocBLAS error: Cannot read "
+    r"\S+TensileLibrary.* GPU arch"
+    r"|'cuLaunchKernel\(.*?\)' failed with 'CUDA_ERROR_INVALID_HANDLE'|Error: \w+: no kernel found to launch"
+    r"|ptxas fatal +: Value 'sm_\w+' is not defined"
     r"|Error: (?P<kernel>\S+) only supports (?P<needed>\w+) GPUs or newer"
     r"|Error: .*?only supported on GPUs with compute capability (?:of )?at least (?P<capability>[\d.]+)"
-    r"|Error: .*?only supported on (?:CUDA )?devices with compute capability >= (?P<minimum>[\d.]+)|Error: Device compute capability (?P<required>[\d.]+) or higher required"
-    r"|Error: .*?(?:Minimum capability: \d+\. Current capability: \d+|No compiled \w+ for a compute capability less than)"
+    r"|Error: .*?only supported on (?:CUDA )?devices with compute capability >= (?P<minimum>[\d.]+)"
+    r"|Error: Device compute capability (?P<required>[\d.]+) or higher required"
+    r"|Error: .*?(?:Minimum capability: \d+\. Current capability: \d+|No compiled \w+ for a compute "
+    r"capability less than)"
     r"|^\s*requires device with capability > \(\d+, \d+\) but your GPU has capability)"
 )
 _NOT_COMPATIBLE = re.compile(
@@ -38,19 +44,21 @@ class NoKernelImage(EndingRule):
     """A library has no machine code for this GPU.
 
     What it sees
-        CUDA's "no kernel image is available for execution on the device" and "invalid device function", its run-time compiler's "invalid
-        value for --gpu-architecture", torch's "with CUDA capability sm_XX is not compatible with the current PyTorch installation",
-        "FlashAttention only supports Ampere GPUs or newer", rocBLAS' missing TensileLibrary; a
-        compute capability that vLLM, TransformerEngine, xformers or torch's FP8 asks for and the GPU has not.
+        CUDA's "no kernel image is available for execution on the device" and "invalid device function", its
+        run-time compiler's "invalid value for --gpu-architecture", torch's "with CUDA capability sm_XX is not
+        compatible with the current PyTorch installation", "FlashAttention only supports Ampere GPUs or
+        newer", rocBLAS' missing TensileLibrary; a compute capability that vLLM, TransformerEngine, xformers
+        or torch's FP8 asks for and the GPU has not.
     Why it matters
-        A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer wheels have dropped, runs
-        none of it. The GPU is not faulty.
+        A wheel holds code for a list of architectures. A GPU that is newer than the wheel, or one that newer
+        wheels have dropped, runs none of it. The GPU is not faulty.
     When it stays silent
         Where a logger gives it as a warning. It is info when the program went on without that library.
     What to do
-        Compare `torch.cuda.get_arch_list()` with the GPU's compute capability. For a new GPU take a newer torch, for an old one the
-        last release that has it (CUDA 13 builds begin at 7.5). Extensions are built again for it (TORCH_CUDA_ARCH_LIST). FlashAttention 2
-        needs Ampere: choose another attention, or ask for such a GPU.
+        Compare `torch.cuda.get_arch_list()` with the GPU's compute capability. For a new GPU take a newer
+        torch, for an old one the last release that has it (CUDA 13 builds begin at 7.5). Extensions are built
+        again for it (TORCH_CUDA_ARCH_LIST). FlashAttention 2 needs Ampere: choose another attention, or ask
+        for such a GPU.
     Sources
         CUDA runtime error 209; torch/cuda/__init__.py `_check_capability`; flash-attn.
     """
@@ -117,5 +125,8 @@ class NoKernelImage(EndingRule):
             return
         yield Fix(
             "Take a build that lists this GPU: compare the two",
-            command="python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'",
+            command=(
+                "python -c 'import torch; print(torch.cuda.get_arch_list(), "
+                "torch.cuda.get_device_capability())'"
+            ),
         )

@@ -11,11 +11,13 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _ILLEGAL = re.compile(
-    UNHEEDED
-    + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS"
-    r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress|CUDA_ERROR_MISALIGNED_ADDRESS"
+    UNHEEDED + r".*?(?P<what>an illegal memory access was encountered|cudaErrorIllegalAddress"
+    r"|CUDA_ERROR_ILLEGAL_ADDRESS"
+    r"|CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure|cudaErrorMisalignedAddress"
+    r"|CUDA_ERROR_MISALIGNED_ADDRESS"
     r"|unspecified launch failure"
-    r"|(?:error(?::| \(\d+\) :|=\d+ :)|Triton Error \[CUDA\]:|cudaSuccess \( ?\d+ vs\. ?0 ?\)) +(?:misaligned address|an illegal instruction was encountered)"
+    r"|(?:error(?::| \(\d+\) :|=\d+ :)|Triton Error \[CUDA\]:"
+    r"|cudaSuccess \( ?\d+ vs\. ?0 ?\)) +(?:misaligned address|an illegal instruction was encountered)"
     r"|Memory access fault by GPU node)"
 )
 
@@ -24,16 +26,19 @@ class IllegalMemoryAccess(EndingRule):
     """A kernel on the GPU touched memory that is not its own.
 
     What it sees
-        "CUDA error: an illegal memory access was encountered", "misaligned address", "unspecified launch failure" (CUDA's word for a
-        segmentation fault on the GPU), and the same from drivers and from ROCm.
+        "CUDA error: an illegal memory access was encountered", "misaligned address", "unspecified launch
+        failure" (CUDA's word for a segmentation fault on the GPU), and the same from drivers and from ROCm.
     Why it matters
-        The CUDA context is lost, the process cannot go on. The traceback shows where the error was noticed, not where it happened.
+        The CUDA context is lost, the process cannot go on. The traceback shows where the error was noticed,
+        not where it happened.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on. The NCCL watchdog's report of the same error adds nothing.
+        Where a logger gives it as a warning; info when the program went on. The NCCL watchdog's report of the
+        same error adds nothing.
     What to do
-        Run once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see the kernel. It is mostly an own or third-party kernel
-        (custom CUDA, Triton, flash-attention) with an index out of range, or versions that do not fit together: update them, or leave
-        them out for a test. If unchanged programs fail on one node only, leave that node out and tell the site.
+        Run once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer, to see the kernel. It is mostly an
+        own or third-party kernel (custom CUDA, Triton, flash-attention) with an index out of range, or
+        versions that do not fit together: update them, or leave them out for a test. If unchanged programs
+        fail on one node only, leave that node out and tell the site.
     Sources
         CUDA runtime errors 700, 715, 716, 719; NVIDIA Xid 13 and 31; compute-sanitizer.
     """
@@ -63,7 +68,10 @@ class IllegalMemoryAccess(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"A kernel on the GPU touched memory that is not its own: {re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
+        return (
+            "A kernel on the GPU touched memory that is not its own: "
+            f"{re.sub(r'^.*[:)] +', '', hit.fields['what'])}"
+        )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(

@@ -15,7 +15,8 @@ _TRIGGERED = re.compile(
     UNHEEDED + r".*?(?:device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT)"
 )
 _ASSERTION = re.compile(
-    r"\.(?:cu|cuh|hip|h|py):\d+: (?:(?>.*?(?:block|thread): \[\d)(?>.*? Assertion )|(?>.*?\bDevice-side assertion ))`?(?P<assertion>.*?)[`']?(?: failed|\s*$)"
+    r"\.(?:cu|cuh|hip|h|py):\d+: (?:(?>.*?(?:block|thread): \[\d)(?>.*? Assertion )"
+    r"|(?>.*?\bDevice-side assertion ))`?(?P<assertion>.*?)[`']?(?: failed|\s*$)"
 )
 
 
@@ -23,15 +24,18 @@ class DeviceSideAssert(EndingRule):
     """An assertion inside a CUDA kernel failed: nearly always an index out of range.
 
     What it sees
-        "CUDA error: device-side assert triggered", and the kernel's own lines above it: file, block, thread and the assertion, such as
-        `srcIndex < srcSelectDimSize` (an index into an embedding or index_select) or `t >= 0 && t < n_classes` (a label); ROCm's "Device-side assertion".
+        "CUDA error: device-side assert triggered", and the kernel's own lines above it: file, block, thread
+        and the assertion, such as `srcIndex < srcSelectDimSize` (an index into an embedding or index_select)
+        or `t >= 0 && t < n_classes` (a label); ROCm's "Device-side assertion".
     Why it matters
-        The CUDA context is lost: every later call fails with the same words, wherever it stands. The traceback is late.
+        The CUDA context is lost: every later call fails with the same words, wherever it stands. The
+        traceback is late.
     When it stays silent
         Where a logger gives it as a warning; info when the program went on.
     What to do
-        Look at labels (0 to classes − 1) and at token ids (below the size of the vocabulary; new tokens need `resize_token_embeddings`).
-        Run one batch on the CPU: the same mistake is there an exception with its values. Or CUDA_LAUNCH_BLOCKING=1.
+        Look at labels (0 to classes − 1) and at token ids (below the size of the vocabulary; new tokens need
+        `resize_token_embeddings`). Run one batch on the CPU: the same mistake is there an exception with its
+        values. Or CUDA_LAUNCH_BLOCKING=1.
     Sources
         torch aten/native/cuda Indexing.cu, NLLLoss2d.cu, ScatterGatherKernel.cu; CUDA runtime error 710.
     """
@@ -63,9 +67,13 @@ class DeviceSideAssert(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Check the range of labels and indices: labels below the number of classes, ids below the embedding's size"
+            "Check the range of labels and indices: labels below the number of classes, ids below the "
+            "embedding's size"
         )
         yield Fix(
-            "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the error then stands at its own line",
+            (
+                "Run once with CUDA_LAUNCH_BLOCKING=1, or one batch on the CPU: the error then stands at its "
+                "own line"
+            ),
             {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
         )

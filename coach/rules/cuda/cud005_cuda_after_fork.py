@@ -12,10 +12,13 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _FORKED = re.compile(
     UNHEEDED + r".*?(?:Cannot re-initialize (?:CUDA|XPU|MPS) in forked subprocess"
-    r"|(?:CUDA [Ee]rror(?: \(3\))?:|cuda runtime error \(3\) :|error=3 :|cudaErrorCudartUnloading: CUDA:|cudaSuccess \( ?3 vs\. ?0\) : CUDA:) initialization error"
+    r"|(?:CUDA [Ee]rror(?: \(3\))?:|cuda runtime error \(3\) :|error=3 :|cudaErrorCudartUnloading: CUDA:"
+    r"|cudaSuccess \( ?3 vs\. ?0\) : CUDA:) initialization error"
     r"|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED"
-    r"|Error: CUDA initialized before forking|Error: Lightning can't create new processes if CUDA is already initialized"
-    r"|Error: CUDA has been initialized before the `notebook_launcher`|Error: .*avoid running any instruction using `torch\.cuda` in any cell)"
+    r"|Error: CUDA initialized before forking|Error: Lightning can't create new processes if CUDA is already "
+    r"initialized"
+    r"|Error: CUDA has been initialized before the `notebook_launcher`|Error: .*avoid running any "
+    r"instruction using `torch\.cuda` in any cell)"
 )
 
 
@@ -23,18 +26,21 @@ class CudaAfterFork(EndingRule):
     """A forked child process uses CUDA that its parent had already begun to use.
 
     What it sees
-        torch's "Cannot re-initialize CUDA in forked subprocess", and "CUDA error: initialization error", which is the driver's word for
-        the same; where Lightning, accelerate's `notebook_launcher` or numba see it before they fork, their words.
+        torch's "Cannot re-initialize CUDA in forked subprocess", and "CUDA error: initialization error",
+        which is the driver's word for the same; where Lightning, accelerate's `notebook_launcher` or numba
+        see it before they fork, their words.
     Why it matters
-        A CUDA context does not survive a fork. The child ends at its first CUDA call; those that wait for it may run into a timeout.
+        A CUDA context does not survive a fork. The child ends at its first CUDA call; those that wait for it
+        may run into a timeout.
     When it stays silent
         Where a logger gives it as a warning; info when the program went on.
     What to do
-        Start the children with `spawn` (`torch.multiprocessing.set_start_method("spawn")`, `multiprocessing_context="spawn"` of a
-        DataLoader), under `if __name__ == "__main__":`. Or let nothing touch CUDA before the fork: a Dataset returns CPU tensors, and
-        the training loop moves them.
+        Start the children with `spawn` (`torch.multiprocessing.set_start_method("spawn")`,
+        `multiprocessing_context="spawn"` of a DataLoader), under `if __name__ == "__main__":`. Or let nothing
+        touch CUDA before the fork: a Dataset returns CPU tensors, and the training loop moves them.
     Sources
-        torch/cuda/__init__.py `_lazy_init`; torch multiprocessing notes: CUDA in multiprocessing; CUDA runtime error 3.
+        torch/cuda/__init__.py `_lazy_init`; torch multiprocessing notes: CUDA in multiprocessing; CUDA
+        runtime error 3.
     """
 
     code = "CUD005"
@@ -64,5 +70,6 @@ class CudaAfterFork(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Start children with spawn, or touch CUDA only after the fork (no .cuda() in a Dataset or at import)"
+            "Start children with spawn, or touch CUDA only after the fork (no .cuda() in a Dataset or at "
+            "import)"
         )

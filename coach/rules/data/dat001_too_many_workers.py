@@ -38,20 +38,24 @@ class TooManyWorkers(Rule):
     """More DataLoader workers were started than the job has CPUs for.
 
     What it sees
-        num_workers times the ranks of a node, against the CPUs that the job has there (as the sampler counted them, else as they were asked for). For
-        a job that coach did not launch, torch's own warning, which names both numbers. Whether it costs anything is seen in the CPUs (all in
-        use by the job itself, or mostly, while tasks wait for one), in steps that wait for data, and in the first step of each epoch, which
-        waits until all workers have been told what to do.
+        num_workers times the ranks of a node, against the CPUs that the job has there (as the sampler counted
+        them, else as they were asked for). For a job that coach did not launch, torch's own warning, which
+        names both numbers. Whether it costs anything is seen in the CPUs (all in use by the job itself, or
+        mostly, while tasks wait for one), in steps that wait for data, and in the first step of each epoch,
+        which waits until all workers have been told what to do.
     Why it matters
-        The workers take the CPUs from each other and from the training process. Each also takes memory, and some seconds to start at every epoch.
+        The workers take the CPUs from each other and from the training process. Each also takes memory, and
+        some seconds to start at every epoch.
     When it stays silent
-        Up to two workers for each CPU: loaders that wait for a disk share one well. Where no cost is measured it is only info: that tasks of
-        the node wait for a CPU may be the work of others on it, as long as the job does not use most of its own.
+        Up to two workers for each CPU: loaders that wait for a disk share one well. Where no cost is measured
+        it is only info: that tasks of the node wait for a CPU may be the work of others on it, as long as the
+        job does not use most of its own.
     What to do
-        As many workers as each rank has CPUs, less one for the training itself; then measure with fewer. More CPUs per task, if samples
-        are dear to make.
+        As many workers as each rank has CPUs, less one for the training itself; then measure with fewer. More
+        CPUs per task, if samples are dear to make.
     Sources
-        torch.utils.data, the warning of DataLoader; ML Engineering (Bekman), "DataLoader": the optimum measured there was 3.
+        torch.utils.data, the warning of DataLoader; ML Engineering (Bekman), "DataLoader": the optimum
+        measured there was 3.
     """
 
     code = "DAT001"
@@ -92,7 +96,10 @@ class TooManyWorkers(Rule):
         run = snapshot.run
         is_known = int_parameter(run, "num_workers") is not None
         yield Hit(
-            summary=f"{crowd.total} DataLoader workers{ranks} share {crowd.num_cpus} CPU{'s' * (crowd.num_cpus > 1)}",
+            summary=(
+                f"{crowd.total} DataLoader workers{ranks} share {crowd.num_cpus} "
+                f"CPU{'s' * (crowd.num_cpus > 1)}"
+            ),
             evidence=(*crowd.evidence, *costs),
             confidence=0.9 if costs else 0.7,
             fixes=(
@@ -133,12 +140,16 @@ class TooManyWorkers(Rule):
         for rank in history.ranks[:1]:
             share = _share_of_epoch_starts(history.steps(rank))
             if share is not None and share >= self.values["data_share"]:
-                text = f"share of step time in which the first step of an epoch waits for all workers, rank {rank}"
+                text = (
+                    "share of step time in which the first step of an epoch waits for all workers, rank "
+                    f"{rank}"
+                )
                 yield Evidence(text, value=round(share, 4), unit="of step time")
 
 
 def _share_of_epoch_starts(steps: Sequence[Step]) -> float | None:
-    """What the first step of each later epoch waits for, of the time of all steps; None before the third epoch."""
+    """What the first step of each later epoch waits for, of the time of all steps; None before the third
+    epoch."""
     starts = [after for before, after in pairwise(steps) if after.epoch != before.epoch]
     total_s = sum([step.step_time_s or 0.0 for step in islice(steps, 1, None)])
     if len(starts) < 2 or not total_s:

@@ -1,4 +1,5 @@
-"""DAT005: a DataLoader worker ended without an exception of its own: somebody killed it, or it crashed in native code."""
+"""DAT005: a DataLoader worker ended without an exception of its own: somebody killed it, or it crashed in
+native code."""
 
 from __future__ import annotations
 
@@ -12,9 +13,12 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _DIED = re.compile(
     UNHEEDED + r".*?(?:DataLoader (?:worker|process) \(pid(?:\(s\))? ++(?P<pids>[\d,][\d, ]*+)\) "
-    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]{0,40}?)(?:\.|[ \t]{0,20}$)|exited unexpectedly)"
-    r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread exited unexpectedly"
-    r"|RuntimeError: DataLoader \d+ workers exit unexpectedly|RuntimeError: One of the subprocesses has abruptly died"
+    r"(?:(?:exited )?is killed by signal: (?!Bus error)(?P<signal>\w[\w ]{0,40}?)(?:\.|[ \t]{0,20}$)"
+    r"|exited unexpectedly)"
+    r"|RuntimeError: DataLoader timed out after (?P<waited>\S+) seconds|RuntimeError: Pin memory thread "
+    r"exited unexpectedly"
+    r"|RuntimeError: DataLoader \d+ workers exit unexpectedly|RuntimeError: One of the subprocesses has "
+    r"abruptly died"
     r"|BrokenProcessPool: A (?:child )?process (?:in the process pool was )?terminated abruptly)"
 )
 
@@ -23,20 +27,24 @@ class WorkerDied(EndingRule):
     """A DataLoader worker ended without an exception of its own.
 
     What it sees
-        "DataLoader worker (pid 17) is killed by signal: Killed" (or Segmentation fault, Aborted, Terminated), "DataLoader worker
-        (pid(s) 17) exited unexpectedly", the same of Paddle's "DataLoader process", "Pin memory thread exited unexpectedly",
-        datasets' "One of the subprocesses has abruptly died during map operation", a process pool that is broken.
+        "DataLoader worker (pid 17) is killed by signal: Killed" (or Segmentation fault, Aborted, Terminated),
+        "DataLoader worker (pid(s) 17) exited unexpectedly", the same of Paddle's "DataLoader process", "Pin
+        memory thread exited unexpectedly", datasets' "One of the subprocesses has abruptly died during map
+        operation", a process pool that is broken.
     Why it matters
-        The worker cannot say why. Killed means most often that the node's memory ran out; a segmentation fault that native code of the
-        data set (an image or video decoder, HDF5 opened before the fork) crashed.
+        The worker cannot say why. Killed means most often that the node's memory ran out; a segmentation
+        fault that native code of the data set (an image or video decoder, HDF5 opened before the fork)
+        crashed.
     When it stays silent
-        On a bus error, which is lack of shared memory. Where the kernel or Slurm says that memory ran out, that is the cause and this its
-        consequence; so it is of a job that was cancelled or reached its limit.
+        On a bus error, which is lack of shared memory. Where the kernel or Slurm says that memory ran out,
+        that is the cause and this its consequence; so it is of a job that was cancelled or reached its limit.
     What to do
-        Run a few batches with `num_workers=0`: the error then shows in the main process. Killed: watch the host's memory, and use fewer
-        workers or a lower prefetch_factor. Open files inside of the worker (`worker_init_fn`), not before it.
+        Run a few batches with `num_workers=0`: the error then shows in the main process. Killed: watch the
+        host's memory, and use fewer workers or a lower prefetch_factor. Open files inside of the worker
+        (`worker_init_fn`), not before it.
     Sources
-        torch/utils/data/_utils/signal_handling.py, dataloader.py; torch/csrc/DataLoader.cpp; paddle/fluid/imperative/data_loader.cc.
+        torch/utils/data/_utils/signal_handling.py, dataloader.py; torch/csrc/DataLoader.cpp;
+        paddle/fluid/imperative/data_loader.cc.
     """
 
     code = "DAT005"
@@ -94,5 +102,6 @@ class WorkerDied(EndingRule):
         )
         if hit is not None and hit.fields.get("signal") == "Killed":
             yield Fix(
-                "Use fewer workers or a lower prefetch_factor: each worker holds its own copies in host memory"
+                "Use fewer workers or a lower prefetch_factor: each worker holds its own copies in host "
+                "memory"
             )

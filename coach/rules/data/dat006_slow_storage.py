@@ -16,16 +16,20 @@ class SlowStorage(Rule):
     """The training waits for storage.
 
     What it sees
-        The kernel's I/O stall on the node: the share of time in which all tasks waited for reads and writes at once, over the newest window of
-        training, while the GPUs there have little to do. Network file systems that the node used stand beside it, with the time of a request.
+        The kernel's I/O stall on the node: the share of time in which all tasks waited for reads and writes
+        at once, over the newest window of training, while the GPUs there have little to do. Network file
+        systems that the node used stand beside it, with the time of a request.
     Why it matters
         Neither more workers nor more CPUs help where the file system is the limit.
     When it stays silent
-        While the GPUs are busy; without GPUs; where the kernel does not tell pressure; in checkpoints, evaluation and start-up.
+        While the GPUs are busy; without GPUs; where the kernel does not tell pressure; in checkpoints,
+        evaluation and start-up.
     What to do
-        Copy the data to the node's own disk before the training (the recipe `staged`), in few large files instead of many small ones.
+        Copy the data to the node's own disk before the training (the recipe `staged`), in few large files
+        instead of many small ones.
     Sources
-        SageMaker Debugger's IOBottleneck; kernel documentation, pressure stall information; datapath-doctor's latency bands (15 and 50 ms).
+        SageMaker Debugger's IOBottleneck; kernel documentation, pressure stall information; datapath-doctor's
+        latency bands (15 and 50 ms).
     """
 
     code = "DAT006"
@@ -55,10 +59,16 @@ class SlowStorage(Rule):
                 continue
             mounts = sorted(history.mounts(node), key=lambda mount: -(mount.wait_ms or 0.0))
             yield Hit(
-                summary=f"The training waits for storage: {stall:.0f} % of the time everything on {node} stood still for it",
+                summary=(
+                    f"The training waits for storage: {stall:.0f} % of the time everything on {node} stood "
+                    "still for it"
+                ),
                 evidence=(
                     Evidence(
-                        f"share of the time in which all tasks of {node} waited for I/O, mean of {len(hosts)} samples",
+                        (
+                            f"share of the time in which all tasks of {node} waited for I/O, mean of "
+                            f"{len(hosts)} samples"
+                        ),
                         value=round(stall, 1),
                         unit="%",
                     ),
@@ -79,7 +89,8 @@ class SlowStorage(Rule):
                 subject=Subject(node=node),
                 fixes=(
                     Fix(
-                        "Copy the data to the node's own disk first (as the recipe `staged` does), in few large files"
+                        "Copy the data to the node's own disk first (as the recipe `staged` does), in "
+                        "few large files"
                     ),
                 ),
                 since_s=hosts[0].time_s,

@@ -17,9 +17,11 @@ _MAX_STEPS = 2048
 _MAX_RANKS = 2
 _MAX_PERIOD = 32
 _MIN_TURNS = 0.5
-"""Of neighbouring bends: so many go the other way where each batch has samples of its own (chance: 0.73), and hardly any in a smooth course."""
+"""Of neighbouring bends: so many go the other way where each batch has samples of its own (chance: 0.73), and
+hardly any in a smooth course."""
 _SPREAD = 1.39
-"""Of the correlation of two independent bends, times the root of their number: neighbouring bends share two of three losses."""
+"""Of the correlation of two independent bends, times the root of their number: neighbouring bends share two
+of three losses."""
 
 
 _Pair = tuple[Sequence[float], Sequence[float]]
@@ -30,19 +32,22 @@ class SameOrder(Rule):
     """Every epoch has the samples in the same order.
 
     What it sees
-        How the loss bends from step to step: a batch that is harder than its neighbours stands out. When the same bends come again at the same
-        places of each epoch (correlation between epochs that follow each other), the same batches came again. Bends, and not the loss
-        itself, so that a course that is the same in every epoch (a schedule that restarts) does not count.
+        How the loss bends from step to step: a batch that is harder than its neighbours stands out. When the
+        same bends come again at the same places of each epoch (correlation between epochs that follow each
+        other), the same batches came again. Bends, and not the loss itself, so that a course that is the same
+        in every epoch (a schedule that restarts) does not count.
     Why it matters
-        The same batches in the same order teach less than shuffled ones, and the loss looks as if nothing were wrong. With DistributedSampler the
-        order changes only when it is told the epoch.
+        The same batches in the same order teach less than shuffled ones, and the loss looks as if nothing
+        were wrong. With DistributedSampler the order changes only when it is told the epoch.
     When it stays silent
-        On fewer than three epochs, on epochs of fewer than a dozen steps or of more than a thousand. Where chance could have made the correlation.
-        On a smooth course (the same batch again and again, the full batch), and where the bends are as much alike some steps further on
-        (tasks or image sizes that take turns), or at a few places only (an evaluation in each epoch): none tells of an order. Where hardly any
-        of the first loss is left: so few samples are learned by heart, as a test of a model does.
+        On fewer than three epochs, on epochs of fewer than a dozen steps or of more than a thousand. Where
+        chance could have made the correlation. On a smooth course (the same batch again and again, the full
+        batch), and where the bends are as much alike some steps further on (tasks or image sizes that take
+        turns), or at a few places only (an evaluation in each epoch): none tells of an order. Where hardly
+        any of the first loss is left: so few samples are learned by heart, as a test of a model does.
     What to do
-        `sampler.set_epoch(epoch)` at the start of every epoch; without a sampler `shuffle=True`, and a generator that is not seeded anew.
+        `sampler.set_epoch(epoch)` at the start of every epoch; without a sampler `shuffle=True`, and a
+        generator that is not seeded anew.
     Sources
         PyTorch, torch.utils.data.distributed.DistributedSampler (the warning on set_epoch).
     """
@@ -88,7 +93,9 @@ class SameOrder(Rule):
         if _recurs(pairs, found) or _is_of_few_places(pairs, found):
             return
         yield Hit(
-            summary=f"Every epoch has the same order: the loss bends at the same steps in {num_epochs} epochs",
+            summary=(
+                f"Every epoch has the same order: the loss bends at the same steps in {num_epochs} epochs"
+            ),
             evidence=(
                 Evidence(
                     "correlation of the bends of the loss between epochs that follow each other",
@@ -116,7 +123,8 @@ def _epochs(steps: Sequence[Step]) -> list[list[float]]:
 
 
 def _bends(losses: Sequence[float]) -> list[float]:
-    """How far each loss lies from the middle of its neighbours. The first steps of an epoch and its last, which is smaller, are left out."""
+    """How far each loss lies from the middle of its neighbours. The first steps of an epoch and its last,
+    which is smaller, are left out."""
     inner = losses[1:-1]
     return [b - (a + c) / 2 for a, b, c in zip(inner, inner[1:], inner[2:], strict=False)]
 
@@ -157,7 +165,8 @@ def _turns(pairs: Sequence[_Pair]) -> float:
 
 
 def _is_of_few_places(pairs: Sequence[_Pair], found: float) -> bool:
-    """Whether a few places of the epoch make the correlation: an evaluation, a checkpoint, the first batches after a restart."""
+    """Whether a few places of the epoch make the correlation: an evaluation, a checkpoint, the first batches
+    after a restart."""
     length = min(len(bends) for pair in pairs for bends in pair)
     weights = [abs(sum(one[place] * other[place] for one, other in pairs)) for place in range(length)]
     kept = sorted(range(length), key=lambda place: weights[place])[: length * 3 // 4]
@@ -166,7 +175,8 @@ def _is_of_few_places(pairs: Sequence[_Pair], found: float) -> bool:
 
 
 def _recurs(pairs: Sequence[_Pair], found: float) -> bool:
-    """Whether the bends are much alike a period further on, and after two: then something takes turns, and there is no order of samples."""
+    """Whether the bends are much alike a period further on, and after two: then something takes turns, and
+    there is no order of samples."""
     length = min(len(bends) for pair in pairs for bends in pair)
     return any(
         min(_correlation(pairs, period), _correlation(pairs, 2 * period)) > 0.6 * found

@@ -15,25 +15,37 @@ _CORRUPT = re.compile(
     UNHEEDED + r"(?:.*?(?:"
     r"PytorchStreamReader failed (?P<stream>.+)"
     r"|\[enforce fail at inline_container\.cc:\d+\] \. (?P<archive>file not found: .*|invalid .*)"
-    r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*|could not find MARK|A load persistent id instruction was encountered.*))"
+    r"|UnpicklingError: (?:.{0,200}?(?P<key>invalid load key, .*|pickle data was truncated"
+    r"|unpickling stack underflow|pickle exhausted.*|unexpected MARK.*|could not find MARK"
+    r"|A load persistent id instruction was encountered.*))"
     r"|WeightsUnpickler error: (?P<operand>Unsupported operand \d+.*)"
     r"|(?:Error: |^)(?P<eof>unexpected EOF(?:, expected \d+ more bytes)?\. The file might be corrupted.*)"
     r"|RuntimeError: (?P<storage>storage has wrong (?:byte )?size: .*)"
-    r"|(?:SafetensorError: |^(?=Error while deserializing header: ))(?P<safetensors>.{0,200}?(?:[Hh]eader|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
-    r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file|file signature not found|bad object header).*)"
+    r"|(?:SafetensorError: |^(?=Error while deserializing header: ))(?P<safetensors>.{0,200}?(?:[Hh]eader"
+    r"|[Mm]etadata|UTF-8|[Ii]ncomplete|buffer).*)"
+    r"|OSError: (?P<hdf5>Unable to (?:synchronously )?open (?:file|object) \((?:truncated file"
+    r"|file signature not found|bad object header).*)"
     r"|OSError: (?P<weights>Unable to load weights from (?:pytorch|tf|TF|the|flax|safetensors).*)"
     r"|DataLossError: (?P<tensorflow>.*)"
     r"|RuntimeError: (?P<magic>Invalid magic number; corrupt file.*)"
     r"|(?<!raise )(?P<short>EOFError(?:: Ran out of input)?)$"
     r"|EOFError: (?P<gzip>Compressed file ended before the end-of-stream marker.*|No data left in file)"
-    r"|ArrowInvalid: (?P<arrow>.*(?:magic bytes not found|Not an Arrow file|[Cc]orrupt).*)|lmdb\.(?:Corrupted|Invalid)Error: (?P<lmdb>.*)"
-    r"|BadZipFile: (?P<zip>.*)|(?:BadGzipFile|OSError): (?P<gzipped>Not a gzipped file.*)|zlib\.error: (?P<zlib>Error -\d while decompressing.*)"
-    r"|OSError: (?P<filter>Can't (?:synchronously )?read data \((?:inflate\(\) failed|filter returned failure).*)|gguf_init_from_file\w*: (?P<gguf_magic>invalid magic.*)"
-    r"|(?:Runtime|Value|OS|Unpickling)Error: (?P<said>You seem to have cloned a repository without having git-lfs.*|The state dictionary of the model you are trying to load is corrupt.*"
-    r"|invalid hash value \(expected .*|Model has been downloaded but the SHA256 checksum .*|Failed to interpret file .* as a pickle"
-    r"|Internal: .*(?:ParseFromArray|could not parse ModelProto).*)|error loading model: (?P<gguf>.*(?:corrupt|not within the file bounds).*)|INVALID_PROTOBUF : (?P<onnx>Load model from .* failed.*)"
+    r"|ArrowInvalid: (?P<arrow>.*(?:magic bytes not found|Not an Arrow file|[Cc]orrupt).*)|lmdb\.(?:Corrupted"
+    r"|Invalid)Error: (?P<lmdb>.*)"
+    r"|BadZipFile: (?P<zip>.*)|(?:BadGzipFile|OSError): (?P<gzipped>Not a gzipped file.*)"
+    r"|zlib\.error: (?P<zlib>Error -\d while decompressing.*)"
+    r"|OSError: (?P<filter>Can't (?:synchronously )?read data \((?:inflate\(\) failed"
+    r"|filter returned failure).*)|gguf_init_from_file\w*: (?P<gguf_magic>invalid magic.*)"
+    r"|(?:Runtime|Value|OS|Unpickling)Error: (?P<said>You seem to have cloned a repository without having "
+    r"git-lfs.*|The state dictionary of the model you are trying to load is corrupt.*"
+    r"|invalid hash value \(expected .*|Model has been downloaded but the SHA256 checksum .*"
+    r"|Failed to interpret file .* as a pickle"
+    r"|Internal: .*(?:ParseFromArray|could not parse ModelProto).*)"
+    r"|error loading model: (?P<gguf>.*(?:corrupt|not within the file bounds).*)"
+    r"|INVALID_PROTOBUF : (?P<onnx>Load model from .* failed.*)"
     r"|tarfile\.ReadError: (?P<tar>.*)"
-    r")|(?>.*?RuntimeError: )(?P<corrupt>.{0,200}?(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt|\.safetensors).{0,200}?(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*))"
+    r")|(?>.*?RuntimeError: )(?P<corrupt>.{0,200}?(?:[Cc]heckpoint|model file|weights?|\.pth?\b|\.ckpt"
+    r"|\.safetensors).{0,200}?(?:is |are |be |seems )(?:corrupt|truncated|incomplete).*))"
 )
 
 
@@ -41,17 +53,21 @@ class CheckpointCorrupt(EndingRule):
     """A checkpoint or another file of weights is cut short, or is not what its name says.
 
     What it sees
-        torch.load's "PytorchStreamReader failed …" (finding central directory, invalid header), "unexpected EOF … The file might be
-        corrupted", "pickle data was truncated", "invalid load key", "Ran out of input" inside of a load; safetensors' errors of
-        its header; truncated HDF5 files; archives that are none.
+        torch.load's "PytorchStreamReader failed …" (finding central directory, invalid header), "unexpected
+        EOF … The file might be corrupted", "pickle data was truncated", "invalid load key", "Ran out of
+        input" inside of a load; safetensors' errors of its header; truncated HDF5 files; archives that are
+        none.
     Why it matters
-        It fails at the same place each time. A file that was cut short was most often being written when the job was killed, the quota
-        was used up, or another rank wrote the same path. A key of '<' or 'v' is a web page or a git-lfs pointer in the place of the file.
+        It fails at the same place each time. A file that was cut short was most often being written when the
+        job was killed, the quota was used up, or another rank wrote the same path. A key of '<' or 'v' is a
+        web page or a git-lfs pointer in the place of the file.
     When it stays silent
-        On keys or sizes that do not fit the model (another cause), and where the program went on with another file.
+        On keys or sizes that do not fit the model (another cause), and where the program went on with another
+        file.
     What to do
-        Go on from the checkpoint before it. Write new ones to a temporary name and rename them, from one rank only. Fetch again what was
-        downloaded (`git lfs pull`, a fresh download), and compare its size with that of the source.
+        Go on from the checkpoint before it. Write new ones to a temporary name and rename them, from one rank
+        only. Fetch again what was downloaded (`git lfs pull`, a fresh download), and compare its size with
+        that of the source.
     Sources
         torch/serialization.py, caffe2/serialize/inline_container.cc; Python's pickle; safetensors; h5py.
     """

@@ -12,14 +12,19 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _PICKLE = re.compile(
     UNHEEDED + r".*?(?:"
-    r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle|get local object) .*|[Cc]an(?:'t|not) (?:pickle|serialize) .*|.*objects cannot be pickled.*"
+    r"(?:PicklingError|AttributeError|TypeError|pickle\.PickleError): (?P<words>Can't (?:pickle"
+    r"|get local object) .*|[Cc]an(?:'t|not) (?:pickle|serialize) .*|.*objects cannot be pickled.*"
     r"|self\..* cannot be converted to a Python object for pickling)"
     r"|AttributeError: (?P<main>Can't get attribute '\S+' on <module '__(?:mp_)?main__'.*)"
-    r"|MaybeEncodingError: (?P<result>Error sending result: .*)|RuntimeError: (?P<leaf>Cowardly refusing to serialize non-leaf tensor.*)"
+    r"|MaybeEncodingError: (?P<result>Error sending result: .*)|RuntimeError: (?P<leaf>Cowardly refusing to "
+    r"serialize non-leaf tensor.*)"
     r"|RuntimeError: (?P<inherited>\w+ objects should only be shared between processes through inheritance)"
-    r"|OverflowError: (?P<large>(?:cannot serialize|serializing) a (?:bytes|string|str)\b.{0,20} larger than 4 ?GiB.*)|struct\.error: (?P<long>'i' format requires -2147483648 .*)"
-    r"|(?:Type|Value|Recursion)Error: (?P<refused>no default __reduce__ due to .*|ctypes objects .*cannot be pickled|.*exceeded while pickling an object"
-    r"|Pickling an AuthenticationString object is disallowed.*)|TypeError: (?P<remote>Could not serialize the (?:function|actor class|argument) .*)"
+    r"|OverflowError: (?P<large>(?:cannot serialize|serializing) a (?:bytes|string|str)\b.{0,20} larger than "
+    r"4 ?GiB.*)|struct\.error: (?P<long>'i' format requires -2147483648 .*)"
+    r"|(?:Type|Value|Recursion)Error: (?P<refused>no default __reduce__ due to .*|ctypes objects .*cannot be "
+    r"pickled|.*exceeded while pickling an object"
+    r"|Pickling an AuthenticationString object is disallowed.*)|TypeError: (?P<remote>Could not serialize "
+    r"the (?:function|actor class|argument) .*)"
     r"|NotImplementedError: (?P<h5py>h5py objects cannot be pickled.*)"
     r")"
 )
@@ -32,20 +37,24 @@ class WorkerPickle(EndingRule):
     """What a worker process needs could not be sent to it.
 
     What it sees
-        "Can't pickle local object 'main.<locals>.<lambda>'", "Can't pickle <function …>: attribute lookup … failed", "cannot pickle
-        'module' object", "h5py objects cannot be pickled", in a traceback that starts a process or feeds its queue; in the
-        worker, "Can't get attribute … on <module '__main__'"; more than 4 GiB for an old protocol; Ray's "Could not serialize the function".
+        "Can't pickle local object 'main.<locals>.<lambda>'", "Can't pickle <function …>: attribute lookup …
+        failed", "cannot pickle 'module' object", "h5py objects cannot be pickled", in a traceback that starts
+        a process or feeds its queue; in the worker, "Can't get attribute … on <module '__main__'"; more than
+        4 GiB for an old protocol; Ray's "Could not serialize the function".
     Why it matters
-        Where worker processes are spawned (Windows, macOS, `multiprocessing_context="spawn"`, CUDA in the parent), data set, transform
-        and collate function are pickled: lambdas, local functions and open files cannot be.
+        Where worker processes are spawned (Windows, macOS, `multiprocessing_context="spawn"`, CUDA in the
+        parent), data set, transform and collate function are pickled: lambdas, local functions and open files
+        cannot be.
     When it stays silent
-        Pickling that has nothing to do with processes, such as a checkpoint that cannot be saved, is called a plain mistake of the program
-        (code_error). Info where the program went on.
+        Pickling that has nothing to do with processes, such as a checkpoint that cannot be saved, is called a
+        plain mistake of the program (code_error). Info where the program went on.
     What to do
-        Define what is passed at the top level of a module (`functools.partial` in the place of a lambda), open files and databases in the
-        worker, and start the program under `if __name__ == "__main__":`. `num_workers=0` works meanwhile, slowly.
+        Define what is passed at the top level of a module (`functools.partial` in the place of a lambda),
+        open files and databases in the worker, and start the program under `if __name__ == "__main__":`.
+        `num_workers=0` works meanwhile, slowly.
     Sources
-        Python's pickle and multiprocessing ("Contexts and start methods"); torch.utils.data, "Platform-specific behaviors".
+        Python's pickle and multiprocessing ("Contexts and start methods"); torch.utils.data,
+        "Platform-specific behaviors".
     """
 
     code = "DAT012"
@@ -92,7 +101,8 @@ class WorkerPickle(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Define what the workers get at the top level of a module: no lambda, no local function, no open file"
+            "Define what the workers get at the top level of a module: no lambda, no local function, no "
+            "open file"
         )
         yield Fix(
             "num_workers=0 needs no worker, and shows whether the rest works",

@@ -12,9 +12,15 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _NONE = re.compile(
     UNHEEDED
-    + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess group (?:has not been|is not|not) (?:initialized|created)"
-    r"|Invalid process group specified|Error: .{0,300}?\bparallel group (?:with [\w ]+ )?is not initialized|Error: Horovod has not been initialized|Error: .{0,300}?\b[Tt]orch[. ]distributed is not (?:yet )?initialized|Error: .{0,300}?\bworld group is not initialized|Error: .{0,300}?Distributed package is not available|comm backend .*?has not been initialized|DeepSpeed backend not set|Error: Distributed backend is not initialized)"
-    r"|^.{0,40}?(?:The MPI_\w+\(\) function was called before MPI_INIT was invoked|Attempting to use an MPI routine (?:\(\w+\) )?before initializing)"
+    + r".*?(?:Default process group (?:has not been|is not) initialized|(?:Error|Exception): .*?[Pp]rocess "
+    r"group (?:has not been|is not|not) (?:initialized|created)"
+    r"|Invalid process group specified|Error: .{0,300}?\bparallel group (?:with [\w ]+ )?is not initialized"
+    r"|Error: Horovod has not been initialized|Error: .{0,300}?\b[Tt]orch[. ]distributed is not (?:yet "
+    r")?initialized|Error: .{0,300}?\bworld group is not initialized|Error: .{0,300}?Distributed package is "
+    r"not available|comm backend .*?has not been initialized|DeepSpeed backend not set"
+    r"|Error: Distributed backend is not initialized)"
+    r"|^.{0,40}?(?:The MPI_\w+\(\) function was called before MPI_INIT was invoked|Attempting to use an MPI "
+    r"routine (?:\(\w+\) )?before initializing)"
 )
 
 
@@ -22,16 +28,17 @@ class NoProcessGroup(EndingRule):
     """A distributed call came before the process group was made.
 
     What it sees
-        "Default process group has not been initialized, please make sure to call init_process_group", in the wordings of torch,
-        DeepSpeed, Megatron, detectron2 and Horovod, and a call of MPI before MPI_INIT.
+        "Default process group has not been initialized, please make sure to call init_process_group", in the
+        wordings of torch, DeepSpeed, Megatron, detectron2 and Horovod, and a call of MPI before MPI_INIT.
     Why it matters
-        Mostly the program was written for torchrun and started as one plain process, or a layer (SyncBatchNorm, DDP) was built before
-        `init_process_group`.
+        Mostly the program was written for torchrun and started as one plain process, or a layer
+        (SyncBatchNorm, DDP) was built before `init_process_group`.
     When it stays silent
         Where a logger gives it as a warning; info when the program caught it and went on.
     What to do
-        Start it with `torchrun --nproc-per-node=N` (also with N = 1), and call `init_process_group()` before anything distributed. On one
-        GPU without torchrun, take SyncBatchNorm and DDP out. A DataLoader worker or a child has no process group of its own.
+        Start it with `torchrun --nproc-per-node=N` (also with N = 1), and call `init_process_group()` before
+        anything distributed. On one GPU without torchrun, take SyncBatchNorm and DDP out. A DataLoader worker
+        or a child has no process group of its own.
     Sources
         torch/distributed/distributed_c10d.py (RuntimeError in 1.x, ValueError since 2.1); deepspeed/comm.
     """

@@ -13,12 +13,17 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 _IN_USE = re.compile(
     UNHEEDED + r".*?(?:"
     r"The server socket has failed to listen on any local network address(?:.*?(?:\bport: |:)(?P<port>\d+))?"
-    r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]|EADDRINUSE|errno: 98|[Aa]ddress already in use|Only one usage of each socket address)(?:.*?(?:[Pp]ort |:)(?P<other>\d{2,5})\b)?"
+    r"|(?:Error|Exception|\berror|\bERROR)\b(?!.*server socket has failed to listen).*?(?:\[Errno (?:98|48)\]"
+    r"|EADDRINUSE|errno: 98|[Aa]ddress already in use|Only one usage of each socket address)(?:.*?(?:[Pp]ort "
+    r"|:)(?P<other>\d{2,5})\b)?"
     r"|Error: (?:Could not start gRPC server|Failed to bind to address .*:(?P<grpc>\d+))"
-    r"|Error: (?:\w+_)?port at (?P<busy>\d+) is not available in \d+ seconds|Error: Cannot find empty port in range: (?P<range>\d+)"
-    r"|Ray is trying to start at \S+:(?P<ray>\d+), but is already running at|Socket '[^']*:(?P<triton>\d+)' already in use"
+    r"|Error: (?:\w+_)?port at (?P<busy>\d+) is not available in \d+ seconds|Error: Cannot find empty port "
+    r"in range: (?P<range>\d+)"
+    r"|Ray is trying to start at \S+:(?P<ray>\d+), but is already running at|Socket '[^']*:(?P<triton>\d+)' "
+    r"already in use"
     r"|on port `?(?P<utilized>\d+)`?, but another process is utilizing it"
-    r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either identify)"
+    r"|[Pp]ort (?P<taken>\d+) is (?:already )?(?:in use|occupied|being used)(?! by another program\. Either "
+    r"identify)"
     r")"
 )
 _FIELDS = ("port", "other", "taken", "utilized", "grpc", "busy", "range", "ray", "triton")
@@ -28,17 +33,20 @@ class PortInUse(EndingRule):
     """The port on which the ranks were to meet belongs to another program.
 
     What it sees
-        c10d's "The server socket has failed to listen on any local network address … EADDRINUSE", Python's "[Errno 98] Address already in
-        use", a launcher's "port N is already in use", gRPC's "Failed to bind to address" and TensorFlow's "Could not start gRPC server"; of servers (vLLM, sglang, Ray, Triton,
+        c10d's "The server socket has failed to listen on any local network address … EADDRINUSE", Python's
+        "[Errno 98] Address already in use", a launcher's "port N is already in use", gRPC's "Failed to bind
+        to address" and TensorFlow's "Could not start gRPC server"; of servers (vLLM, sglang, Ray, Triton,
         Gradio) their own words for it.
     Why it matters
-        Two jobs on one node that both take the default (29500) meet each other: the second does not start. Or a rank of an earlier run
-        still lives.
+        Two jobs on one node that both take the default (29500) meet each other: the second does not start. Or
+        a rank of an earlier run still lives.
     When it stays silent
-        On c10d's warning for one of several addresses. Info when the program went on, for example with another port.
+        On c10d's warning for one of several addresses. Info when the program went on, for example with
+        another port.
     What to do
-        Let torchrun choose: `--standalone` on one node, `--rdzv-endpoint=localhost:0`; on several take a port from the job's number,
-        `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`. Look for a process of your own that is left over on the node.
+        Let torchrun choose: `--standalone` on one node, `--rdzv-endpoint=localhost:0`; on several take a port
+        from the job's number, `MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))`. Look for a process of your own
+        that is left over on the node.
     Sources
         torch/csrc/distributed/c10d/socket.cpp; torchrun's rendezvous options; errno 98.
     """
@@ -86,5 +94,6 @@ class PortInUse(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix("On one node let torchrun choose the port: torchrun --standalone …")
         yield Fix(
-            "On several nodes take a port from the job's number: MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))"
+            "On several nodes take a port from the job's number: MASTER_PORT=$((20000 + SLURM_JOB_ID % "
+            "20000))"
         )

@@ -14,17 +14,26 @@ from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _ERROR = re.compile(
-    r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
-    r"|\b(?:NCCL|[Nn]ccl|RCCL).{0,80}?(?:unhandled (?:cuda|system) error|[:,'] ?invalid usage)|[Nn](?:CCL|ccl) error[,(].{0,9}? internal error"
-    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error|(?:Check failed: |\[enforce fail at .{0,200}?\] )\w+ == ncclSuccess|Test NCCL failure|NCCL failure ?:|NcclError: NCCL_ERROR_\w+|\bnccl[A-Z]\w+(?:\(.{0,200}?\))? failed: |Duplicate GPU detected ?: ?rank \d+ and rank \d+ both on CUDA device"
-    r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?got error: (?:Connection (?:reset|closed)|Broken pipe|Failed to recv)"
-    r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs found)"
+    r"(?P<what>NCCL error in: |(?<!for )[NR]CCL (?:E|e)rror(?: in: | \d+:|: | ')|nccl(?:UnhandledCudaError"
+    r"|SystemError|InternalError|InvalidArgument|InvalidUsage)(?=:|\b)"
+    r"|\b(?:NCCL|[Nn]ccl|RCCL).{0,80}?(?:unhandled (?:cuda|system) error|[:,'] ?invalid usage)|[Nn](?:CCL"
+    r"|ccl) error[,(].{0,9}? internal error"
+    r"|NCCL communicator (?:was|is) aborted(?= on rank|[.:,]|$)|NCCL communicator encountered error"
+    r"|(?:Check failed: |\[enforce fail at .{0,200}?\] )\w+ == ncclSuccess|Test NCCL failure|NCCL failure ?:"
+    r"|NcclError: NCCL_ERROR_\w+|\bnccl[A-Z]\w+(?:\(.{0,200}?\))? failed: |Duplicate GPU detected ?: ?rank "
+    r"\d+ and rank \d+ both on CUDA device"
+    r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?got error: (?:Connection "
+    r"(?:reset|closed)|Broken pipe|Failed to recv)"
+    r"|Distributed package doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs, no GPUs "
+    r"found)"
 )
 _LAST_ERROR = re.compile(
-    r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU detected|Error while creating shared memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
+    r"^(?P<words>(?:Failed to CUDA |Cuda failure|Duplicate GPU detected|Error while creating shared "
+    r"memory|Call to \w+ .*failed|Bootstrap ?:|Proxy Call).*)"
 )
 _WARN = re.compile(
-    r"NCCL WARN (?P<words>(?:Bootstrap Root : (?:mismatch in|rank \d+ of \d+ ranks has already)|Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
+    r"NCCL WARN (?P<words>(?:Bootstrap Root : (?:mismatch in|rank \d+ of \d+ ranks has already)"
+    r"|Cuda failure|Duplicate GPU detected|Failed to CUDA|Error while creating shared memory).*)"
 )
 
 
@@ -32,18 +41,21 @@ class NcclError(EndingRule):
     """NCCL gave up a call.
 
     What it sees
-        "NCCL error in: …", ncclUnhandledCudaError, ncclSystemError, ncclInternalError, ncclInvalidUsage, "Duplicate GPU detected", with the
-        "Last error" that NCCL gives itself; a communicator that could not be set up because rank 0 had gone ("got error: Connection reset
-        by peer"); and "Distributed package doesn't have NCCL built in".
+        "NCCL error in: …", ncclUnhandledCudaError, ncclSystemError, ncclInternalError, ncclInvalidUsage,
+        "Duplicate GPU detected", with the "Last error" that NCCL gives itself; a communicator that could not
+        be set up because rank 0 had gone ("got error: Connection reset by peer"); and "Distributed package
+        doesn't have NCCL built in".
     Why it matters
-        All ranks of the communicator stop. The error names its layer: CUDA (mostly memory), the system (sockets, shared memory, the
-        network), or a wrong use (two ranks on one GPU).
+        All ranks of the communicator stop. The error names its layer: CUDA (mostly memory), the system
+        (sockets, shared memory, the network), or a wrong use (two ranks on one GPU).
     When it stays silent
-        On the word NCCL, on NCCL INFO, on warnings that NCCL lives with ("Accept failed Resource temporarily unavailable"), and on
-        "destroy_process_group() was not called". What came before it (out of memory, a network error) is the cause then.
+        On the word NCCL, on NCCL INFO, on warnings that NCCL lives with ("Accept failed Resource temporarily
+        unavailable"), and on "destroy_process_group() was not called". What came before it (out of memory, a
+        network error) is the cause then.
     What to do
-        Read what stands above it first. Then once with NCCL_DEBUG=INFO: its last WARN before the error names the call. Out of memory: NCCL
-        needs some hundred MiB beside the model. "Duplicate GPU": `torch.cuda.set_device(local_rank)` before the process group is made.
+        Read what stands above it first. Then once with NCCL_DEBUG=INFO: its last WARN before the error names
+        the call. Out of memory: NCCL needs some hundred MiB beside the model. "Duplicate GPU":
+        `torch.cuda.set_device(local_rank)` before the process group is made.
     Sources
         NCCL user guide: ncclResult_t, troubleshooting; torch/csrc/distributed/c10d/NCCLUtils.hpp.
     """

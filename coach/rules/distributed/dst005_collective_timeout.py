@@ -18,18 +18,22 @@ from coach.rules.from_logs.quoted_evidence import hits_of, ranks_text
 from coach.rules.from_numbers.collective_order import OddRanks, odd_ranks
 
 _TIMEOUT = re.compile(
-    r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
+    r"(?:\[Rank (?P<who>\d+)\] )?(?:Watchdog caught|Caught|Found) collective operation timeout: "
+    r"Work\w+\((?:SeqNum=(?P<seq>\d+), )?"
     r"OpType=(?P<op>\w+)(?:, NumelIn=(?P<numel>\d+))?(?:.*?Timeout\(ms\)=(?P<limit>\d+))?"
-    r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
+    r"|(?:\[Rank (?P<stuck>\d+)\] .{0,200}?)?(?:watchdog got stuck for \d+ seconds|watchdog hang"
+    r"|Heartbeat monitor timed out|Timeout at NCCL work: (?P<at>\d+)"
     r"|Some NCCL operations have failed or timed out)"
     r"|\bWorkNCCL\((?:SeqNum=(?P<blocked_seq>\d+), )?OpType=(?P<blocked>\w++).*?\) timed out in blocking wait"
-    r"|RuntimeError: Operation timed out!\s*$|dump signal due to a collective timeout|dump debug info, due to collective timeout"
+    r"|RuntimeError: Operation timed out!\s*$|dump signal due to a collective timeout"
+    r"|dump debug info, due to collective timeout"
     r"|Termination timeout for .{0,300}? exceeded\. Exiting to ensure a consistent program state"
     r"|were stalled for longer than \d+ seconds\. Will shutdown"
     r"|is setting up NCCL communicator and retr(?:ie|ei)ving ncclUniqueId from .*?(?:[Tt]imeout|[Tt]imed out)"
 )
 _STATUS = re.compile(
-    r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
+    r"(?:PG ID (?P<group>\S+) )?(?:PG GUID \S+ )?Rank (?P<who>\d+)\].*?last enqueued (?:NCCL )?work: "
+    r"(?P<enqueued>-?\d+), "
     r"last completed (?:NCCL )?work: (?P<completed>-?\d+)"
 )
 _MAX_RANKS_SHOWN = 8
@@ -71,20 +75,24 @@ class CollectiveTimeout(EndingRule):
     """A collective operation timed out: some rank did not take part in it.
 
     What it sees
-        NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each rank, with the last work that
-        it enqueued and completed, in old and new wordings. The lines of all ranks are put side by side, and the odd one is named: the rank
-        that says nothing, waits in an earlier or in another operation, or had nothing left to do. Where torch's flight recorder left
-        dumps (`nccl_trace_rank_N`), they decide: they hold each rank's calls by process group and number. Of XLA the rendezvous of the
-        devices that ended at its termination timeout, of Horovod the stall for which it shuts down.
+        NCCL's watchdog: "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=…)" of each
+        rank, with the last work that it enqueued and completed, in old and new wordings. The lines of all
+        ranks are put side by side, and the odd one is named: the rank that says nothing, waits in an earlier
+        or in another operation, or had nothing left to do. Where torch's flight recorder left dumps
+        (`nccl_trace_rank_N`), they decide: they hold each rank's calls by process group and number. Of XLA
+        the rendezvous of the devices that ended at its termination timeout, of Horovod the stall for which it
+        shuts down.
     Why it matters
-        The rank that reports the timeout is the victim: it waited for the one that did not come. All were lost for the whole time.
+        The rank that reports the timeout is the victim: it waited for the one that did not come. All were
+        lost for the whole time.
     When it stays silent
-        On NCCL's settings and INFO lines. Where another error came first (out of memory, an exception of one rank), that is the cause and
-        the timeout its consequence.
+        On NCCL's settings and INFO lines. Where another error came first (out of memory, an exception of one
+        rank), that is the cause and the timeout its consequence.
     What to do
-        Look at the odd rank: its last lines, its node, `py-spy dump` if it still lives. Often: `if rank == 0:` around a collective, an
-        evaluation or a checkpoint that one rank does alone, unequal numbers of batches (`drop_last=True`, `Join`), a data loader that
-        hangs. A longer timeout does not help the rank that never comes; it is right only where one rank is known to work that long.
+        Look at the odd rank: its last lines, its node, `py-spy dump` if it still lives. Often: `if rank ==
+        0:` around a collective, an evaluation or a checkpoint that one rank does alone, unequal numbers of
+        batches (`drop_last=True`, `Join`), a data loader that hangs. A longer timeout does not help the rank
+        that never comes; it is right only where one rank is known to work that long.
         TORCH_NCCL_TRACE_BUFFER_SIZE=2000 makes torch keep which calls each rank made.
     Sources
         torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp (1.13 to 2.13); PyTorch flight recorder tutorial.

@@ -13,17 +13,22 @@ from coach.rules.from_logs.quoted_evidence import hits_of, own_frame
 
 _MISMATCH = re.compile(
     UNHEEDED + r".*?(?P<words>Detected mismatch between collectives on ranks.*"
-    r"|Ranks? [\d, ]+ failed to pass monitoredBarrier.*|\[?Rank \d+\]?:? (?:timed out in|Ranks .* failed to pass) monitoredBarrier.*"
+    r"|Ranks? [\d, ]+ failed to pass monitoredBarrier.*|\[?Rank \d+\]?:? (?:timed out in"
+    r"|Ranks .* failed to pass) monitoredBarrier.*"
     r"|DDP expects same model across all ranks, but Rank \d+ has .*"
     r"|params\[\d+\] in this process with sizes .* appears not to match.*"
     r"|COLLECTIVE_(?:TYPE|STATE|DTYPE)_MISMATCH.*|SIZE_OR_SYNTAX_MISMATCH.*"
     r"|op\.preamble\.length <= op\.nbytes\. \d+ vs \d+"
-    r"|(?:Error|Exception): (?:Mismatched [\w /]{3,40}: One rank |Cannot apply desired operation due to shape mismatches|disagreement between rank\d+ and rank\d+: |sync_global_devices name mismatch).*"
-    r"|Fatal error in \w+?_I?(?:Bcast|All\w|Reduce|Gatherv?|Scatterv?|Scan)\w*+: Message truncated.*|MPI_ERR_TRUNCATE: message truncated.*|Shape mismatch in the collective instance \d+.*"
-    r"|(?:Error|what\(\)): .*?(?:[Mm]ismatch(?:ed)? collective|[Mm]essage truncated|[Dd]ata size doesn't match|collective type mismatch).*)"
+    r"|(?:Error|Exception): (?:Mismatched [\w /]{3,40}: One rank |Cannot apply desired operation due to "
+    r"shape mismatches|disagreement between rank\d+ and rank\d+: |sync_global_devices name mismatch).*"
+    r"|Fatal error in \w+?_I?(?:Bcast|All\w|Reduce|Gatherv?|Scatterv?|Scan)\w*+: Message truncated.*"
+    r"|MPI_ERR_TRUNCATE: message truncated.*|Shape mismatch in the collective instance \d+.*"
+    r"|(?:Error|what\(\)): .*?(?:[Mm]ismatch(?:ed)? collective|[Mm]essage truncated"
+    r"|[Dd]ata size doesn't match|collective type mismatch).*)"
 )
 _NCCL = re.compile(
-    r"(?:NCCL WARN |^)(?P<words>(?:NET/\w+ : .{0,80}?(?:message truncated|collective mismatch)|Mismatched collective detected).*)"
+    r"(?:NCCL WARN |^)(?P<words>(?:NET/\w+ : .{0,80}?(?:message truncated|collective mismatch)"
+    r"|Mismatched collective detected).*)"
 )
 """NCCL's word for its errors is WARN."""
 _GLOO = re.compile(
@@ -36,7 +41,8 @@ _GLOO = re.compile(
 _WHO = re.compile(r"mismatch between collectives on ranks\. Rank (\d+) .{0,300}?, but Rank (\d+) ")
 _ASPECTS = re.compile(r"differ in the following aspects:(?P<aspects>.*)")
 _ASPECT = re.compile(
-    r"(?P<name>Sequence number|Op type|Tensor \w++): ?(?P<one>\S(?:(?!vs).){0,200}+)vs ?(?P<other>\S(?:(?!\s{2}).){0,200}+)"
+    r"(?P<name>Sequence number|Op type|Tensor "
+    r"\w++): ?(?P<one>\S(?:(?!vs).){0,200}+)vs ?(?P<other>\S(?:(?!\s{2}).){0,200}+)"
 )
 """torch prints no space between the first value and `vs`."""
 
@@ -45,19 +51,25 @@ class CollectiveMismatch(EndingRule):
     """Ranks called different collectives, or the same one with different shapes.
 
     What it sees
-        "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed to pass monitoredBarrier", DDP's
-        "expects same model across all ranks", gloo's "op.preamble.length <= op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and "message truncated" (MPI's, too),
-        the words of Horovod, Accelerate, DeepSpeed, JAX and TensorFlow for shapes that differ by rank, and the verdicts of the flight recorder. Ranks that gloo kept waiting for each other until the time was up, in different lines of the program:
-        one in its backward pass, the other at a barrier.
+        "Detected mismatch between collectives on ranks" (TORCH_DISTRIBUTED_DEBUG=DETAIL), ranks that "failed
+        to pass monitoredBarrier", DDP's "expects same model across all ranks", gloo's "op.preamble.length <=
+        op.nbytes" (two ranks gave tensors of different size), NCCL's "Mismatched collective detected" and
+        "message truncated" (MPI's, too), the words of Horovod, Accelerate, DeepSpeed, JAX and TensorFlow for
+        shapes that differ by rank, and the verdicts of the flight recorder. Ranks that gloo kept waiting for
+        each other until the time was up, in different lines of the program: one in its backward pass, the
+        other at a barrier.
     Why it matters
-        A collective only ends when all ranks make the same call. The ranks have gone different ways in the program before it.
+        A collective only ends when all ranks make the same call. The ranks have gone different ways in the
+        program before it.
     When it stays silent
         Where a logger gives it as a warning; info when the program went on.
     What to do
-        Look for a collective inside of `if rank == 0:`, an early `break` or `continue` on one rank, unequal numbers of batches
-        (`drop_last=True`, DistributedSampler), metrics gathered with unequal sizes, a model built from each rank's own data or seed.
+        Look for a collective inside of `if rank == 0:`, an early `break` or `continue` on one rank, unequal
+        numbers of batches (`drop_last=True`, DistributedSampler), metrics gathered with unequal sizes, a
+        model built from each rank's own data or seed.
     Sources
-        torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, reducer.cpp; gloo/transport/tcp/pair.cc; torch flight recorder.
+        torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, reducer.cpp; gloo/transport/tcp/pair.cc; torch
+        flight recorder.
     """
 
     code = "DST006"
@@ -111,7 +123,8 @@ class CollectiveMismatch(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Make all ranks call the same collectives in the same order with the same shapes; see what differs by rank"
+            "Make all ranks call the same collectives in the same order with the same shapes; see what "
+            "differs by rank"
         )
         yield Fix("Have the calls compared as they are made", {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}})
 
@@ -135,6 +148,7 @@ def _places(hit: LogHit, snapshot: TargetSnapshot) -> list[Evidence]:
 
 
 def _is_mixed(hit: LogHit) -> bool:
-    """Whether two ranks wrote their tracebacks into each other: then a frame stands in it twice, and none can be trusted."""
+    """Whether two ranks wrote their tracebacks into each other: then a frame stands in it twice, and none can
+    be trusted."""
     frames = [line.strip() for line in hit.traceback if line.lstrip().startswith('File "')]
     return len(frames) > len(set(frames))

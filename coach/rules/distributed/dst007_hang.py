@@ -1,4 +1,5 @@
-"""DST007: the training stands still: no rank has ended a step for long, and its GPUs or CPUs do not work either."""
+"""DST007: the training stands still: no rank has ended a step for long, and its GPUs or CPUs do not work
+either."""
 
 from __future__ import annotations
 
@@ -21,18 +22,21 @@ class Hang(Rule):
     """No rank ends a step any more, and the GPUs or the CPUs show that no work is done.
 
     What it sees
-        Two independent signs together. First, no step of any rank for ten times the usual, and at least five minutes. Second, over the two
-        minutes before now on every node: GPUs that are busy and draw little power (ranks that spin in a collective), or GPUs without
-        any work and CPUs nearly so; without GPUs, CPUs that do nothing.
+        Two independent signs together. First, no step of any rank for ten times the usual, and at least five
+        minutes. Second, over the two minutes before now on every node: GPUs that are busy and draw little
+        power (ranks that spin in a collective), or GPUs without any work and CPUs nearly so; without GPUs,
+        CPUs that do nothing.
     Why it matters
         The job holds its nodes until its time limit and trains nothing. More time does not help it.
     When it stays silent
-        On silence alone: an evaluation, a checkpoint or a compilation ends no step, but works. While anything is read or written in
-        earnest. While the newest samples are older than two minutes: then nobody knows.
+        On silence alone: an evaluation, a checkpoint or a compilation ends no step, but works. While anything
+        is read or written in earnest. While the newest samples are older than two minutes: then nobody knows.
     What to do
-        See where every rank stands before it is cancelled: `coach stacks JOBID`. The rank that stands elsewhere is the one the others wait for.
+        See where every rank stands before it is cancelled: `coach stacks JOBID`. The rank that stands
+        elsewhere is the one the others wait for.
     Sources
-        NVIDIA resiliency extension (heartbeats); SageMaker Debugger's StalledTraining; ML Engineering (Bekman), "hanging".
+        NVIDIA resiliency extension (heartbeats); SageMaker Debugger's StalledTraining; ML Engineering
+        (Bekman), "hanging".
     """
 
     code = "DST007"

@@ -18,7 +18,8 @@ from coach.rules.from_numbers.training_windows import newest_steps, share_sample
 
 _NUM_PARTS = 8
 _MIN_PARTS = 7
-"""In so many parts of the window a rank must be late: chance does that to one of 25 windows at most, and for the same rank to hardly any."""
+"""In so many parts of the window a rank must be late: chance does that to one of 25 windows at most, and for
+the same rank to hardly any."""
 
 _NUM_FIRST = 48
 """Steps of the first look."""
@@ -40,20 +41,25 @@ class Straggler(Rule):
     """One rank is slower than the others, and all wait for it in every step.
 
     What it sees
-        The time that each rank itself needs for a step: the step without the wait for the other ranks' gradients (comm_time_s). Where that
-        wait was not measured, the time that the rank waits for its own data, and the whole step where ranks do not wait for each other. The
-        same steps of all ranks are compared, in eight parts of the newest window; the rank must be behind the median of the others in seven.
+        The time that each rank itself needs for a step: the step without the wait for the other ranks'
+        gradients (comm_time_s). Where that wait was not measured, the time that the rank waits for its own
+        data, and the whole step where ranks do not wait for each other. The same steps of all ranks are
+        compared, in eight parts of the newest window; the rank must be behind the median of the others in
+        seven.
     Why it matters
-        In data-parallel training all ranks end a step together: one slow rank slows all of them down, and every GPU of the job waits.
+        In data-parallel training all ranks end a step together: one slow rank slows all of them down, and
+        every GPU of the job waits.
     When it stays silent
-        On noise: single slow steps, and a slow rank that is now this one, now that one. When most ranks are slow: then the others are
-        fast. Where the ranks differ by design (pipeline, 3-D), and where several say that they work on the same samples. Where neither the
-        wait nor the data time shows a difference.
+        On noise: single slow steps, and a slow rank that is now this one, now that one. When most ranks are
+        slow: then the others are fast. Where the ranks differ by design (pipeline, 3-D), and where several
+        say that they work on the same samples. Where neither the wait nor the data time shows a difference.
     What to do
-        Look at what this rank does alone: its part of the data (larger or slower samples), its node (other programs, clocks, disk), work that is done
-        for all (logging, saving). If the same node is slow again with other ranks, leave it out.
+        Look at what this rank does alone: its part of the data (larger or slower samples), its node (other
+        programs, clocks, disk), work that is done for all (logging, saving). If the same node is slow again
+        with other ranks, leave it out.
     Sources
-        NVIDIA resiliency extension (a rank's score below 0.75); TraceML's straggler rule; PyTorch, DistributedDataParallel's runtime statistics.
+        NVIDIA resiliency extension (a rank's score below 0.75); TraceML's straggler rule; PyTorch,
+        DistributedDataParallel's runtime statistics.
     """
 
     code = "DST008"
@@ -149,13 +155,17 @@ class Straggler(Rule):
             subject=Subject(node=node, rank=worst.rank) if len(late) == 1 else Subject(),
             fixes=(
                 Fix(
-                    f"Look at the data of rank {worst.rank}: larger samples, a slower disk, too few CPUs for its workers"
+                    f"Look at the data of rank {worst.rank}: larger samples, a slower disk, too few CPUs "
+                    "for its workers"
                 ),
             )
             if by_data
             else (
                 Fix(
-                    f"See what rank {worst.rank} does that the others do not: its node, or work that it does for all",
+                    (
+                        f"See what rank {worst.rank} does that the others do not: its node, or work that it "
+                        "does for all"
+                    ),
                     command=None if snapshot.has_ended else f"coach stacks {job}",
                 ),
                 *leave_out(snapshot.run, node, "if it is slow again with other ranks"),

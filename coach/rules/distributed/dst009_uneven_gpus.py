@@ -18,14 +18,18 @@ class UnevenGpus(Rule):
     """One GPU of the job is far less busy than the others, or far busier.
 
     What it sees
-        The mean utilization of each GPU over ten minutes of training: the least busy one against the median of all.
+        The mean utilization of each GPU over ten minutes of training: the least busy one against the median
+        of all.
     Why it matters
-        In data-parallel training all wait for the slowest in each step. A GPU that works less has less to do, or is the one that waits.
+        In data-parallel training all wait for the slowest in each step. A GPU that works less has less to do,
+        or is the one that waits.
     When it stays silent
-        On a GPU that is idle most of the time: GPU003 tells of it. Where the stages differ by design (pipeline, 3-D, DataParallel). In
-        start-up, evaluation, checkpoints and compilation, in which one rank works alone.
+        On a GPU that is idle most of the time: GPU003 tells of it. Where the stages differ by design
+        (pipeline, 3-D, DataParallel). In start-up, evaluation, checkpoints and compilation, in which one rank
+        works alone.
     What to do
-        Look for work that one rank does for all (logging, evaluation, saving), and for shards of unequal size. Compare clocks and temperatures.
+        Look for work that one rank does for all (logging, evaluation, saving), and for shards of unequal
+        size. Compare clocks and temperatures.
     Sources
         SageMaker Debugger's LoadBalancing; TraceML's rank imbalance.
     """
@@ -64,7 +68,10 @@ class UnevenGpus(Rule):
         odd = least if middle - least.mean_pct >= most.mean_pct - middle else most
         spread = most.mean_pct - least.mean_pct
         yield Hit(
-            summary=f"GPU {odd.gpu} on {odd.node} is busy {odd.mean_pct:.0f} % of the time, the {len(uses)} of the job {middle:.0f} % (median)",
+            summary=(
+                f"GPU {odd.gpu} on {odd.node} is busy {odd.mean_pct:.0f} % of the time, the {len(uses)} of "
+                f"the job {middle:.0f} % (median)"
+            ),
             evidence=tuple(
                 Evidence(
                     f"utilization of GPU {use.gpu} on {use.node}, mean of {use.num_samples} samples",
@@ -77,7 +84,8 @@ class UnevenGpus(Rule):
             subject=Subject(node=odd.node, gpu=odd.gpu),
             fixes=(
                 Fix(
-                    "Look for what one rank does alone (logging, evaluation, saving), and for unequal shards of the data"
+                    "Look for what one rank does alone (logging, evaluation, saving), and for unequal "
+                    "shards of the data"
                 ),
             ),
             since_s=odd.first.time_s,

@@ -22,17 +22,21 @@ class IdleRanks(Rule):
     """Fewer ranks train than were started, or than the job has GPUs for.
 
     What it sees
-        The ranks that make steps, against the number of ranks that torchrun started (world_size), that the launch asked for, and against the GPUs of
-        the job. A rank that said that it started and has made no step, while others made many, does not train.
+        The ranks that make steps, against the number of ranks that torchrun started (world_size), that the
+        launch asked for, and against the GPUs of the job. A rank that said that it started and has made no
+        step, while others made many, does not train.
     Why it matters
-        The job is as fast as the ranks that work, and holds, and pays for, all that it was given. Nothing fails, and the loss falls.
+        The job is as fast as the ranks that work, and holds, and pays for, all that it was given. Nothing
+        fails, and the loss falls.
     When it stays silent
-        In the first steps. Where the program does not say how many ranks it has. Where only some ranks write down anything at all: many
-        programs log on rank 0 alone, and learners have actors beside them. Where one process uses several GPUs (DataParallel, or utilization
-        on all of them), and where the use of the GPUs was not measured.
+        In the first steps. Where the program does not say how many ranks it has. Where only some ranks write
+        down anything at all: many programs log on rank 0 alone, and learners have actors beside them. Where
+        one process uses several GPUs (DataParallel, or utilization on all of them), and where the use of the
+        GPUs was not measured.
     What to do
-        One rank per device: `--nproc-per-node` as many as the node has GPUs, DistributedDataParallel around the model, DistributedSampler
-        for the data, and no `if rank == 0` around the training. Or ask for one device.
+        One rank per device: `--nproc-per-node` as many as the node has GPUs, DistributedDataParallel around
+        the model, DistributedSampler for the data, and no `if rank == 0` around the training. Or ask for one
+        device.
     Sources
         Princeton jobstats and job_defense_shield (GPUs that one job leaves idle); torchrun documentation.
     """

@@ -17,16 +17,19 @@ class CheckpointByEveryRank(Rule):
     """Several ranks write a checkpoint to the same path.
 
     What it sees
-        Checkpoints that the ranks themselves note (event, step and path): the same file from more than one rank at the same step.
+        Checkpoints that the ranks themselves note (event, step and path): the same file from more than one
+        rank at the same step.
     Why it matters
-        Nobody knows whose bytes end up in the file. Mostly all are equal and nothing is seen; now and then the file is cut or mixed and
-        cannot be loaded, after hours. And the storage gets the work of all ranks at once.
+        Nobody knows whose bytes end up in the file. Mostly all are equal and nothing is seen; now and then
+        the file is cut or mixed and cannot be loaded, after hours. And the storage gets the work of all ranks
+        at once.
     When it stays silent
-        Where ranks write files of their own, or parts into one folder (FSDP, ZeRO-3 and torch.distributed.checkpoint: there all take part).
-        Where each of them is on a node of its own, and the path may lead to that node's own disk.
+        Where ranks write files of their own, or parts into one folder (FSDP, ZeRO-3 and
+        torch.distributed.checkpoint: there all take part). Where each of them is on a node of its own, and
+        the path may lead to that node's own disk.
     What to do
-        Save on rank 0 alone (`if rank == 0:`), to a temporary name that is renamed when the file is whole. Nothing that is a collective may
-        stand inside of that condition.
+        Save on rank 0 alone (`if rank == 0:`), to a temporary name that is renamed when the file is whole.
+        Nothing that is a collective may stand inside of that condition.
     Sources
         PyTorch, Getting Started with DistributedDataParallel ("Save and Load Checkpoints").
     """

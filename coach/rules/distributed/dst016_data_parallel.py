@@ -17,17 +17,20 @@ class DataParallel(Rule):
     """The training uses nn.DataParallel: one process that serves several GPUs.
 
     What it sees
-        Its files in a traceback or a warning (torch/nn/parallel/data_parallel.py, parallel_apply.py, replicate.py, _functions.py), as the warning that
-        it gathers scalars.
+        Its files in a traceback or a warning (torch/nn/parallel/data_parallel.py, parallel_apply.py,
+        replicate.py, _functions.py), as the warning that it gathers scalars.
     Why it matters
-        In each step the model is copied to all GPUs and the outputs are gathered on the first, by threads of one Python process: the first GPU runs out of
-        memory before the others, and more GPUs bring little. It does not go beyond one node.
+        In each step the model is copied to all GPUs and the outputs are gathered on the first, by threads of
+        one Python process: the first GPU runs out of memory before the others, and more GPUs bring little. It
+        does not go beyond one node.
     When it stays silent
         It is never more than info. Where nothing is printed of it, nothing is known of it.
     What to do
-        DistributedDataParallel, one process for each GPU: `torchrun --nproc-per-node=N train.py`, also on a single node.
+        DistributedDataParallel, one process for each GPU: `torchrun --nproc-per-node=N train.py`, also on a
+        single node.
     Sources
-        torch.nn.DataParallel's own page ("It is recommended to use DistributedDataParallel"); PyTorch tutorial "Getting Started with DDP".
+        torch.nn.DataParallel's own page ("It is recommended to use DistributedDataParallel"); PyTorch
+        tutorial "Getting Started with DDP".
     """
 
     code = "DST016"
@@ -49,12 +52,16 @@ class DataParallel(Rule):
     def check(self, snapshot: TargetSnapshot, history: History) -> Iterable[Hit]:
         for hit in hits_of(snapshot, self.code)[:1]:
             yield Hit(
-                summary="nn.DataParallel serves the GPUs from one process; DistributedDataParallel is faster, on one node as well",
+                summary=(
+                    "nn.DataParallel serves the GPUs from one process; DistributedDataParallel is faster, on "
+                    "one node as well"
+                ),
                 evidence=(quote(hit),),
                 confidence=0.95,
                 fixes=(
                     Fix(
-                        "Wrap the model in DistributedDataParallel, and start one process for each GPU with torchrun"
+                        "Wrap the model in DistributedDataParallel, and start one process for each GPU "
+                        "with torchrun"
                     ),
                 ),
                 since_s=hit.time_s,

@@ -18,12 +18,18 @@ _FAILED = (
 )
 _NETWORK = re.compile(
     r"(?P<what>ncclRemoteError"
-    rf"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure|getting address info)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
+    r"|NCCL WARN (?!.*?(?:Resource temporarily unavailable|Cuda failure"
+    rf"|getting address info)).{{0,40}}?(?:NET/\w+|Net ?:|socket\w*|[Bb]ootstrap|Call to (?:connect|recv|send"
+    rf"|bind|getsockopt)\b|Connect to).{{0,120}}?{_FAILED}.*"
     rf"|^(?:(?:socket\w+|NET/\w+|Call to (?:connect|recv|send|ibv_\w++))\b|Net ?:).{{0,120}}?{_FAILED}.*"
-    rf"|Last NCCL warning\(error\) log entry \(may be unrelated\) '(?:socket|NET/|Net ?:|Call to (?:connect|recv|send|ibv)).{{0,120}}?{_FAILED}.*"
-    r"|ORTE has lost communication with a remote daemon|Open MPI failed to TCP connect to a peer MPI process|OFI poll failed \((?!.*?(?:Message too long|[Tt]runcat|TRUNC)).*"
-    r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)|Got completion from peer .*? with (?:status=|error).*"
-    r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect|Endpoint timeout|unreachable|rdma|uct_|socket).*"
+    r"|Last NCCL warning\(error\) log entry \(may be unrelated\) '(?:socket|NET/|Net ?:|Call to (?:connect"
+    rf"|recv|send|ibv)).{{0,120}}?{_FAILED}.*"
+    r"|ORTE has lost communication with a remote daemon|Open MPI failed to TCP connect to a peer MPI process"
+    r"|OFI poll failed \((?!.*?(?:Message too long|[Tt]runcat|TRUNC)).*"
+    r"|(?:Error|error): .*?(?:IBV_WC_\w+(?<!SUCCESS)|Transport retry count exceeded)"
+    r"|Got completion from peer .*? with (?:status=|error).*"
+    r"|UCX +(?:ERROR|FATAL).*?(?:ib_|ibv_|mlx|register|[Tt]ransport|retry|[Cc]onnection|connect"
+    r"|Endpoint timeout|unreachable|rdma|uct_|socket).*"
     r"|\bibv_(?:reg_mr|create_\w|modify_qp|post_send|open_device|poll_cq)\w*+(?:\(.*?\))? ?failed.*"
     r"|[Nn]o (?:usable )?socket interface found|Transport retry count exceeded on \w+.*"
     r"|(?:Aborting Ring\w+ with|Collective ops is aborted by:?) (?:UNAVAILABLE|Unavailable).*"
@@ -33,7 +39,8 @@ _NETWORK = re.compile(
 
 _PEER_CLOSED = re.compile(r"closed by remote peer")
 _NCCL_FAILED = re.compile(
-    r"NCCL error|nccl\w{1,40}Error|NCCL INFO .{0,400} -> [1-7]\b|terminate called|Traceback|ChildFailedError|^(?:srun|slurmstepd)\S*: error"
+    r"NCCL error|nccl\w{1,40}Error|NCCL INFO .{0,400} -> [1-7]\b|terminate called|Traceback"
+    r"|ChildFailedError|^(?:srun|slurmstepd)\S*: error"
 )
 
 
@@ -41,18 +48,21 @@ class NcclNetwork(EndingRule):
     """The network between the nodes failed beneath NCCL, UCX or MPI.
 
     What it sees
-        ncclRemoteError, NCCL's warnings about a socket or an InfiniBand call that failed (NET/IB "Got completion … with error", connection
-        refused, reset or timed out, no socket interface found), UCX errors of the ib transport, `ibv_… failed`, "Transport retry count
-        exceeded"; of MPI "OFI poll failed", a TCP connection to a peer that failed, a daemon that was lost.
+        ncclRemoteError, NCCL's warnings about a socket or an InfiniBand call that failed (NET/IB "Got
+        completion … with error", connection refused, reset or timed out, no socket interface found), UCX
+        errors of the ib transport, `ibv_… failed`, "Transport retry count exceeded"; of MPI "OFI poll
+        failed", a TCP connection to a peer that failed, a daemon that was lost.
     Why it matters
-        The communicator is lost on all ranks. Where a peer closed the connection, that peer ended first: its own error is the cause.
+        The communicator is lost on all ranks. Where a peer closed the connection, that peer ended first: its
+        own error is the cause.
     When it stays silent
-        On NCCL INFO, on "No device found" and missing plugins, after which NCCL takes sockets, and on "Resource temporarily unavailable".
-        Info when the program went on.
+        On NCCL INFO, on "No device found" and missing plugins, after which NCCL takes sockets, and on
+        "Resource temporarily unavailable". Info when the program went on.
     What to do
-        Look at the rank that the line names. If it ended with an error of its own, that counts. If none did: choose the interface
-        (NCCL_SOCKET_IFNAME, NCCL_IB_HCA, never lo or docker0), see that locked memory is unlimited in the job (`ulimit -l`), and if one
-        node comes back in these errors, leave it out and tell the site.
+        Look at the rank that the line names. If it ended with an error of its own, that counts. If none did:
+        choose the interface (NCCL_SOCKET_IFNAME, NCCL_IB_HCA, never lo or docker0), see that locked memory is
+        unlimited in the job (`ulimit -l`), and if one node comes back in these errors, leave it out and tell
+        the site.
     Sources
         NCCL user guide: troubleshooting, environment variables; UCX; ibv_get_async_event(3), ibv_poll_cq(3).
     """
@@ -95,7 +105,8 @@ class NcclNetwork(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        # A rank that is done closes its connections before the others do, and so does one whose GPU failed it.
+        # A rank that is done closes its connections before the others do, and so does one whose GPU failed
+        # it.
         if not _PEER_CLOSED.search(hit.text):
             return True
         if any(

@@ -14,9 +14,15 @@ from coach.rules.from_logs.first_lost_rank import told_of_the_dead
 
 _GLOO = re.compile(
     UNHEEDED
-    + r".*?(?:gloo/[^\s\]]+\.(?:cc|h):\d++\](?: [\w.]++ [!=<>]++ [\w.]++)?+\s*+(?P<what>.*?(?:[Cc]onnection|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error|SO_ERROR|[Bb]roken pipe).*)"
-    r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)|(?P<reached>successfully reached monitoredBarrier, but received errors while waiting.*)|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused pair closure)"
-    r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo device))"
+    + r".*?(?:gloo/[^\s\]]+\.(?:cc|h):\d++\](?: [\w.]++ [!=<>]++ [\w.]++)?+\s*+(?P<what>.*?(?:[Cc]onnection"
+    r"|[Tt]imed? ?out|[Ss]ocket|connect|peer|address|interface|No route|[Rr]ead error|[Ww]rite error"
+    r"|SO_ERROR|[Bb]roken pipe).*)"
+    r"|(?:Error|what\(\)|ProcessGroupGloo\.cpp:\d+\]).*?(?P<mesh>Gloo connectFullMesh failed.*)"
+    r"|(?P<reached>successfully reached monitoredBarrier, but received errors while waiting.*)"
+    r"|(?P<wait>Timed out waiting \d+ms for (?:send|recv) operation to complete|Application timeout caused "
+    r"pair closure)"
+    r"|(?P<device>Unable to find (?:address|interface) for: ?\S*|makeDeviceForHostname\(\): unsupported gloo "
+    r"device))"
 )
 _MAY_BE_A_PEER = re.compile(
     r"received errors|closed by peer|reset by peer|Broken pipe|Read error|Timed out waiting"
@@ -32,14 +38,16 @@ class GlooConnection(EndingRule):
         address for: INTERFACE". Where torchrun's summary names another rank as the first failure, and that
         rank left no error, the finding is about that rank.
     Why it matters
-        "closed by peer" is said by the rank that is left: the other one ended first, and its error is the cause. A connection that never
-        came about is the network's choice: gloo takes the address that the node's own name resolves to.
+        "closed by peer" is said by the rank that is left: the other one ended first, and its error is the
+        cause. A connection that never came about is the network's choice: gloo takes the address that the
+        node's own name resolves to.
     When it stays silent
-        Where a logger gives it as a warning; info when the program went on. Any rank's own error before it is the cause.
+        Where a logger gives it as a warning; info when the program went on. Any rank's own error before it is
+        the cause.
     What to do
-        Find the first error of another rank. If there is none, look for a rank that was killed without a word (out of memory). For
-        connections that never came about, choose the interface (GLOO_SOCKET_IFNAME) and see that the node's name is not 127.0.1.1 in
-        /etc/hosts.
+        Find the first error of another rank. If there is none, look for a rank that was killed without a word
+        (out of memory). For connections that never came about, choose the interface (GLOO_SOCKET_IFNAME) and
+        see that the node's name is not 127.0.1.1 in /etc/hosts.
     Sources
         gloo/transport/tcp/pair.cc, unbound_buffer.cc, device.cc; torch ProcessGroupGloo.
     """
@@ -82,5 +90,6 @@ class GlooConnection(EndingRule):
             yield Fix("Look for the rank that ended first: its error, or a kill without a word, is the cause")
         else:
             yield Fix(
-                "Choose the interface that all nodes share (ip -br address shows their names): GLOO_SOCKET_IFNAME=NAME"
+                "Choose the interface that all nodes share (ip -br address shows their names): "
+                "GLOO_SOCKET_IFNAME=NAME"
             )

@@ -15,7 +15,10 @@ from coach.rules.from_logs.quoted_evidence import hits_of
 
 _UNKNOWN = re.compile(
     UNHEEDED + r".*?(?:network addresses of \((?P<host>[^,]+), \d+\) cannot be retrieved \(gai error"
-    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|unable to (?:resolve host address [‘'`]?|get host address for )(?P<unresolved>[\w.-]+)|DNS resolution failed for (?P<dns>[\w.-]+)|(?:Error|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known|[Tt]emporary failure in name resolution"
+    r"|Could not resolve host(?:name)?:? ?(?P<other>\S*)|unable to (?:resolve host address [‘'`]?"
+    r"|get host address for )(?P<unresolved>[\w.-]+)|DNS resolution failed for (?P<dns>[\w.-]+)|(?:Error"
+    r"|Exception|error|fatal)\b.*?(?:gai error|\[Errno (?:-[235]|1100[14])\]|Name or service not known"
+    r"|[Tt]emporary failure in name resolution"
     r"|nodename nor servname provided|Failed to resolve '(?P<name>[^']+)'"
     r"|No address associated with hostname|[Uu]nknown host))"
 )
@@ -31,7 +34,8 @@ _WARNED = re.compile(
     r"\[W.{0,300}?network addresses of \((?P<host>.{1,300}?), \d+\) cannot be retrieved \(gai error"
 )
 _GAVE_UP = re.compile(
-    r"The client socket has (?:timed out after|failed to connect to any network address).*?\((?P<host>[^\s(]+), \d+\)"
+    r"The client socket has (?:timed out after|failed to connect to any network "
+    r"address).*?\((?P<host>[^\s(]+), \d+\)"
 )
 
 
@@ -39,8 +43,9 @@ class HostnameResolution(EndingRule):
     """A host name could not be turned into an address.
 
     What it sees
-        c10d's "network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known)", Python's
-        `socket.gaierror`, "Temporary failure in name resolution", "Failed to resolve 'HOST'", as the error that ended the program.
+        c10d's "network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not
+        known)", Python's `socket.gaierror`, "Temporary failure in name resolution", "Failed to resolve
+        'HOST'", as the error that ended the program.
     Why it matters
         MASTER_ADDR, or another address that the program was given, is no name that the nodes know.
     When it stays silent

@@ -13,13 +13,16 @@ from coach.rules.from_logs.library_exceptions import is_of_a_table, unset_variab
 
 _MISSING = re.compile(
     UNHEEDED + r".*?(?:environment variable (?P<name>\w+) expected, but not set"
-    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w++|CUDA_VISIBLE_DEVICES|OMPI_\w++|PMI_\w++)'$"
+    r"|KeyError: '(?P<key>(?:LOCAL_|GROUP_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT)|SLURM_\w++"
+    r"|CUDA_VISIBLE_DEVICES|OMPI_\w++|PMI_\w++)'$"
     r"|(?:Error|Exception): .*?(?P<local>LOCAL_RANK) is not in the environment"
-    r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
+    r"|(?:Error|Exception): .*?[Ee]nvironment variable[ :]+[`'\"]?(?P<other>\w+)[`'\"]? (?:is|was|must be"
+    r"|has)(?: not|n't)? ?(?:been )?(?:set|defined|found)"
     r"|(?:Error|Exception): .*?Environment variable '(?P<config>\w+)' not found"
     r"|(?:Error|Exception): .*?(?P<set>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)\S* (?:is not|not|must be) set"
     r"|Error: Could not find '(?P<launch>\w+)' in the (?:torch|SLURM|OpenMPI) environment"
-    r"|Error: (?P<jax>coordinator_address should be defined|Number of processes must be defined|The process id of the current process must be defined)"
+    r"|Error: (?P<jax>coordinator_address should be defined|Number of processes must be defined"
+    r"|The process id of the current process must be defined)"
     r"|(?P<shell>[A-Z_]+): unbound variable)"
 )
 _NONE = re.compile(
@@ -33,19 +36,24 @@ class RankVariablesMissing(EndingRule):
     """The environment variables that tell a process its rank are not set.
 
     What it sees
-        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, any other name that `os.environ[…]`
-        did not find, ColossalAI's "Could not find 'RANK' in the torch environment", a shell's "unbound variable", `int(os.environ.get(…))` of
-        one that is not set, what jax.distributed did not find.
+        "environment variable MASTER_ADDR expected, but not set", `KeyError: 'LOCAL_RANK'` and its like, any
+        other name that `os.environ[…]` did not find, ColossalAI's "Could not find 'RANK' in the torch
+        environment", a shell's "unbound variable", `int(os.environ.get(…))` of one that is not set, what
+        jax.distributed did not find.
     Why it matters
-        `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python` and `srun` do not.
+        `init_process_group` reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; torchrun sets them, `python`
+        and `srun` do not.
     When it stays silent
-        Where a logger gives it as a warning, and where the frames say that it is the key of a data frame or of another mapping; info when the program took a default and went on.
+        Where a logger gives it as a warning, and where the frames say that it is the key of a data frame or
+        of another mapping; info when the program took a default and went on.
     What to do
-        Start the program with torchrun, one per node. With plain srun set RANK=$SLURM_PROCID, LOCAL_RANK=$SLURM_LOCALID,
-        WORLD_SIZE=$SLURM_NTASKS inside of the task (not in the batch script, where all would be 0), and MASTER_ADDR, MASTER_PORT for all.
-        SLURM_ variables exist in a job's steps only, and some only where the option was given.
+        Start the program with torchrun, one per node. With plain srun set RANK=$SLURM_PROCID,
+        LOCAL_RANK=$SLURM_LOCALID, WORLD_SIZE=$SLURM_NTASKS inside of the task (not in the batch script, where
+        all would be 0), and MASTER_ADDR, MASTER_PORT for all. SLURM_ variables exist in a job's steps only,
+        and some only where the option was given.
     Sources
-        torch/distributed/rendezvous.py `_env_rendezvous_handler`; torchrun's environment variables; srun(1), output environment.
+        torch/distributed/rendezvous.py `_env_rendezvous_handler`; torchrun's environment variables; srun(1),
+        output environment.
     """
 
     code = "DST022"

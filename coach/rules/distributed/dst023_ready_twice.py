@@ -11,9 +11,13 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import EndingRule
 
 _TWICE = re.compile(
-    r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as ready twice)"
+    r"(?P<twice>Expected to mark a variable ready only once|(?:with name (?P<name>\S+) )?has been marked as "
+    r"ready twice)"
     r"|(?:Error|what\(\)): .*?(?P<inplace>(?:has|have) been modified by an inplace operation)"
-    r"|Error: .*?(?P<leaf>a (?:view of a )?leaf Variable that requires grad (?:is being|has been) used in an in-place operation|leaf variable has been moved into the graph interior|Output \d+ of \w+ is a view and is being modified inplace|[Aa] view was created in no_grad mode and is being modified inplace)"
+    r"|Error: .*?(?P<leaf>a (?:view of a )?leaf Variable that requires grad (?:is being"
+    r"|has been) used in an in-place operation|leaf variable has been moved into the graph interior"
+    r"|Output \d+ of \w+ is a view and is being modified inplace|[Aa] view was created in no_grad mode and "
+    r"is being modified inplace)"
     r"|Error: .*?(?P<reduced>The parameter \d+ has already been reduced)"
     r"|(?P<changed>Your training graph has changed in this iteration)"
 )
@@ -23,20 +27,23 @@ class ReadyTwice(EndingRule):
     """Autograd met a parameter twice in one step, or a tensor that was changed in place.
 
     What it sees
-        DDP's "Expected to mark a variable ready only once" with the parameter that "has been marked as ready twice", and autograd's "one
-        of the variables needed for gradient computation has been modified by an inplace operation", or a leaf or a view that may not be changed
-        so; DeepSpeed's parameter that "has already been reduced".
+        DDP's "Expected to mark a variable ready only once" with the parameter that "has been marked as ready
+        twice", and autograd's "one of the variables needed for gradient computation has been modified by an
+        inplace operation", or a leaf or a view that may not be changed so; DeepSpeed's parameter that "has
+        already been reduced".
     Why it matters
-        The backward pass ends there. With DDP it is mostly re-entrant activation checkpointing, a parameter that is used in several
-        forward passes, or buffers that DDP broadcasts between two of them.
+        The backward pass ends there. With DDP it is mostly re-entrant activation checkpointing, a parameter
+        that is used in several forward passes, or buffers that DDP broadcasts between two of them.
     When it stays silent
         Where the program caught it and went on: then it is info.
     What to do
-        Take `use_reentrant=False` for activation checkpointing (in transformers `gradient_checkpointing_kwargs`), do not combine
-        `find_unused_parameters=True` with it, or use `static_graph=True`. For in-place changes: `broadcast_buffers=False` with two forward
-        passes, `x = x + y` instead of `x += y`; `torch.autograd.set_detect_anomaly(True)` names the operation.
+        Take `use_reentrant=False` for activation checkpointing (in transformers
+        `gradient_checkpointing_kwargs`), do not combine `find_unused_parameters=True` with it, or use
+        `static_graph=True`. For in-place changes: `broadcast_buffers=False` with two forward passes, `x = x +
+        y` instead of `x += y`; `torch.autograd.set_detect_anomaly(True)` names the operation.
     Sources
-        torch/csrc/distributed/c10d/reducer.cpp; torch/csrc/autograd/saved_variable.cpp; torch.utils.checkpoint.
+        torch/csrc/distributed/c10d/reducer.cpp; torch/csrc/autograd/saved_variable.cpp;
+        torch.utils.checkpoint.
     """
 
     code = "DST023"

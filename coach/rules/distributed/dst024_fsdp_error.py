@@ -11,12 +11,19 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _FSDP = re.compile(
-    UNHEEDED
-    + r"(?!.*(?:ImportError|in loading state_dict))(?:(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?|(?=Expects .{0,200}?TrainingState|expected to be in states ))(?P<words>(?:Must flatten tensors (?:with uniform|on the same device)"
-    r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports|needs|requires|expects|assumes|optim|state|param)"
-    r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`|sync_module_states=True|Non-root FSDP"
-    r"|Manual wrapping with \S+ requires explicit specification|Forward order differs across ranks|Found an unflattened parameter|[Cc]ould not find the transformer layer class|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
-    r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?(?:FSDP|TrainingState)|expected to be in states .{0,200}?TrainingState|'weight' must be 2-D).*)"
+    UNHEEDED + r"(?!.*(?:ImportError|in loading state_dict))(?:(?>.*?(?:Error|Exception|what\(\)): ).{0,300}?"
+    r"|(?=Expects .{0,200}?TrainingState|expected to be in states ))(?P<words>(?:Must flatten tensors "
+    r"(?:with uniform|on the same device)"
+    r"|Cannot (?:flatten|writeback when)|(?:The )?FSDP\S* .{0,40}?(?:does(?:n't| not) support|only supports"
+    r"|needs|requires|expects|assumes|optim|state|param)"
+    r"|`?FlatParameter`?|FullyShardedDataParallel|Inconsistent compute device and `device_id`"
+    r"|sync_module_states=True|Non-root FSDP"
+    r"|Manual wrapping with \S+ requires explicit specification|Forward order differs across ranks"
+    r"|Found an unflattened parameter|[Cc]ould not find the transformer layer class"
+    r"|[Gg]ot mixed torch\.Tensor and DTensor|\S{1,100} got mixed torch\.Tensor and DTensor"
+    r"|.{0,200}?requiring a storage size of \d+ (?:are|is) out of bounds for storage of size 0"
+    r"|`?fully_shard\b|`?fsdp_\w+|Expects? .{0,200}?(?:FSDP|TrainingState)|expected to be in states "
+    r".{0,200}?TrainingState|'weight' must be 2-D).*)"
 )
 
 
@@ -24,19 +31,22 @@ class FsdpError(EndingRule):
     """FSDP refused the model, or an operation met parameters that are sharded.
 
     What it sees
-        FSDP's own errors: "Must flatten tensors with uniform dtype", "… uniform requires_grad", "FSDP does not support …", "got mixed
-        torch.Tensor and DTensor", a hook that meets a state it does not expect, "Could not find the transformer layer class to wrap", "'weight' must be 2-D" and storages of size 0,
+        FSDP's own errors: "Must flatten tensors with uniform dtype", "… uniform requires_grad", "FSDP does
+        not support …", "got mixed torch.Tensor and DTensor", a hook that meets a state it does not expect,
+        "Could not find the transformer layer class to wrap", "'weight' must be 2-D" and storages of size 0,
         which are parameters used outside of the forward pass that gathers them.
     Why it matters
         The wrapping does not fit the model. It comes back at the same place each time.
     When it stays silent
         Where a logger gives it as a warning; info when the program went on.
     What to do
-        Mixed dtypes: cast the model to one before wrapping. Frozen beside trained parameters: `use_orig_params=True`, or wrap them apart.
-        A layer class that is not found: name the class that this model really has. Parameters that are used outside of their module's
-        forward (tied embeddings, generate, losses): wrap the module that uses them, or gather them with `summon_full_params`.
+        Mixed dtypes: cast the model to one before wrapping. Frozen beside trained parameters:
+        `use_orig_params=True`, or wrap them apart. A layer class that is not found: name the class that this
+        model really has. Parameters that are used outside of their module's forward (tied embeddings,
+        generate, losses): wrap the module that uses them, or gather them with `summon_full_params`.
     Sources
-        torch/distributed/fsdp `_flat_param.py`, `_init_utils.py`; torch.distributed.tensor dispatch; accelerate and transformers FSDP.
+        torch/distributed/fsdp `_flat_param.py`, `_init_utils.py`; torch.distributed.tensor dispatch;
+        accelerate and transformers FSDP.
     """
 
     code = "DST024"
@@ -85,5 +95,6 @@ class FsdpError(EndingRule):
             yield Fix("Name the class of this model's own blocks (print the model to see it)")
         else:
             yield Fix(
-                "Use parameters only inside of the forward pass of the module that is wrapped, or gather them first"
+                "Use parameters only inside of the forward pass of the module that is wrapped, or gather "
+                "them first"
             )

@@ -16,29 +16,32 @@ from coach.rules.from_logs.quoted_evidence import ranks_text
 from coach.rules.from_numbers.training_windows import newest_steps, num_parts
 
 _MIN_AGREEMENT = 0.65
-"""Of the signs of two courses: a cheap look that sends hardly any pair of independent ranks to the closer one."""
+"""Of the signs of two courses: a cheap look that sends hardly any pair of independent ranks to the closer
+one."""
 
 
 class SameSamples(Rule):
     """Several ranks train on the same samples.
 
     What it sees
-        The losses of the ranks, step by step, as each wrote its own (metrics/rank-<r>.jsonl). In data-parallel training all ranks have the same
-        parameters, so that a rank's deviation from the mean of all is its samples' doing: ranks whose deviations change together from step to step
-        (correlation) have the same samples; so have all, where their losses are the same to the fifth digit and the program says that each is its
-        rank's own (`loss_of: "rank"` in its start record). Counted against the number of parts that the ranks themselves say there are
-        (num_samples_global over num_samples).
+        The losses of the ranks, step by step, as each wrote its own (metrics/rank-<r>.jsonl). In
+        data-parallel training all ranks have the same parameters, so that a rank's deviation from the mean of
+        all is its samples' doing: ranks whose deviations change together from step to step (correlation) have
+        the same samples; so have all, where their losses are the same to the fifth digit and the program says
+        that each is its rank's own (`loss_of: "rank"` in its start record). Counted against the number of
+        parts that the ranks themselves say there are (num_samples_global over num_samples).
     Why it matters
-        Twice the devices make twice the samples per second, and learn nothing more from it: the batch is as large as before, and a part
-        of the data may never be seen. Nothing fails, and the loss falls.
+        Twice the devices make twice the samples per second, and learn nothing more from it: the batch is as
+        large as before, and a part of the data may never be seen. Nothing fails, and the loss falls.
     When it stays silent
-        Where all ranks write the same loss and nobody says whose it is: a loss that was averaged over the ranks before it was written (all_reduce,
-        sync_dist, gather) looks like that, too. Where a loss hardly changes. Where ranks share their samples by design (tensor and pipeline
-        parallelism): they say so. On two ranks that augment the same samples each in its own way: then there is no third one to compare
+        Where all ranks write the same loss and nobody says whose it is: a loss that was averaged over the
+        ranks before it was written (all_reduce, sync_dist, gather) looks like that, too. Where a loss hardly
+        changes. Where ranks share their samples by design (tensor and pipeline parallelism): they say so. On
+        two ranks that augment the same samples each in its own way: then there is no third one to compare
         with. On fewer steps than `min_steps`.
     What to do
-        DistributedSampler without a rank of its own: it takes WORLD_SIZE and RANK. LOCAL_RANK starts at 0 on every node, so that nodes read
-        the same. A sampler and a seed per rank for an IterableDataset.
+        DistributedSampler without a rank of its own: it takes WORLD_SIZE and RANK. LOCAL_RANK starts at 0 on
+        every node, so that nodes read the same. A sampler and a seed per rank for an IterableDataset.
     Sources
         PyTorch, torch.utils.data.distributed.DistributedSampler; ML Engineering (Bekman), "DataLoader".
     """
@@ -78,7 +81,10 @@ class SameSamples(Rule):
         twins = max(groups, key=len)
         deviation = median(abs(a - b) for a, b in zip(losses[twins[0]], losses[twins[1]], strict=True))
         yield Hit(
-            summary=f"{ranks_text(twins)} train on the same samples: of {expected} parts of the data there are {len(groups)}",
+            summary=(
+                f"{ranks_text(twins)} train on the same samples: of {expected} parts of the data there are "
+                f"{len(groups)}"
+            ),
             evidence=(
                 Evidence(
                     f"steps in which their losses go together, of the newest {num_steps}", value=num_steps
@@ -106,7 +112,8 @@ class SameSamples(Rule):
     def _groups(self, losses: Mapping[int, Sequence[float]]) -> list[list[int]]:
         """The ranks by whose deviations from the mean of all change together.
 
-        Changes, because a rank with harder samples deviates always, and a running mean drifts: that is alike without the samples being so.
+        Changes, because a rank with harder samples deviates always, and a running mean drifts: that is alike
+        without the samples being so.
         """
         means = [fmean(values) for values in zip(*losses.values(), strict=True)]
         deviations = {
@@ -143,7 +150,8 @@ def _are_own(snapshot: TargetSnapshot, ranks: Sequence[int]) -> bool:
 
 
 def _differ(losses: Sequence[float]) -> bool:
-    """Whether a loss tells its batch: one that is rounded, clipped or at its floor is the same on all ranks whatever they read."""
+    """Whether a loss tells its batch: one that is rounded, clipped or at its floor is the same on all ranks
+    whatever they read."""
     return 2 * len(set(losses)) > len(losses)
 
 

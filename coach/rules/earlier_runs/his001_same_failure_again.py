@@ -19,7 +19,8 @@ _FROM_OUTSIDE = frozenset(
         "sigterm_signal",
     }
 )
-"""Ends that a person, the clock or the machine makes: such an attempt says nothing about whether the cause is gone."""
+"""Ends that a person, the clock or the machine makes: such an attempt says nothing about whether the cause is
+gone."""
 _MAX_TOLD = 6
 
 
@@ -27,21 +28,22 @@ class SameFailureAgain(Rule):
     """The same work failed with the same cause several times in a row.
 
     What it sees
-        Earlier attempts at the same recipe, or at the same batch script in the same directory, from what coach noted
-        when it judged them: the last ones before this run that all ended with its root cause, one after the other. An
-        error of the program counts as the same when it says the same, but for numbers. What was changed between them
-        is told: parameters, resources, node sets of a launch; of other jobs what the queue shows.
+        Earlier attempts at the same recipe, or at the same batch script in the same directory, from what
+        coach noted when it judged them: the last ones before this run that all ended with its root cause, one
+        after the other. An error of the program counts as the same when it says the same, but for numbers.
+        What was changed between them is told: parameters, resources, node sets of a launch; of other jobs
+        what the queue shows.
     Why it matters
-        Each attempt waits in the queue and holds GPUs. What was tried has been shown not to help: the next try of the
-        kind will not either.
+        Each attempt waits in the queue and holds GPUs. What was tried has been shown not to help: the next
+        try of the kind will not either.
     When it stays silent
-        When an attempt in between completed or failed otherwise. Tasks of one array and jobs that were submitted
-        before the last had failed are no further attempts. Time limits, preemption, cancelling and failed nodes
-        neither count nor interrupt: a long training is resumed after them as planned. Failures that a recipe or a drill
-        shows on purpose are no attempts at getting rid of them.
+        When an attempt in between completed or failed otherwise. Tasks of one array and jobs that were
+        submitted before the last had failed are no further attempts. Time limits, preemption, cancelling and
+        failed nodes neither count nor interrupt: a long training is resumed after them as planned. Failures
+        that a recipe or a drill shows on purpose are no attempts at getting rid of them.
     What to do
-        Stop varying what did not help. Make the failure small (one GPU, few steps, an interactive job) and follow the
-        advice that stands with its cause.
+        Stop varying what did not help. Make the failure small (one GPU, few steps, an interactive job) and
+        follow the advice that stands with its cause.
     Sources
         slurmpast (repeated failures of one workload).
     """

@@ -19,18 +19,18 @@ class MemoryRaisedBlindly(Rule):
     """Host memory was raised between attempts without being what was missing.
 
     What it sees
-        Attempts at the same recipe or batch script, one after the other: out of host memory, more memory asked for,
-        out of host memory again; out of the GPU's memory although the host's was raised; or more memory asked for
-        than before although the most that was ever used is far below what there was.
+        Attempts at the same recipe or batch script, one after the other: out of host memory, more memory
+        asked for, out of host memory again; out of the GPU's memory although the host's was raised; or more
+        memory asked for than before although the most that was ever used is far below what there was.
     Why it matters
-        More memory waits longer in the queue and keeps others off the node. When it is used up each time, its need is
-        not known, and may have no bound: a leak takes whatever there is.
+        More memory waits longer in the queue and keeps others off the node. When it is used up each time, its
+        need is not known, and may have no bound: a leak takes whatever there is.
     When it stays silent
-        When the attempt with more memory got through, where memory was not said or not measured, and, for memory that
-        lies idle, when anything else of the launch was changed with it.
+        When the attempt with more memory got through, where memory was not said or not measured, and, for
+        memory that lies idle, when anything else of the launch was changed with it.
     What to do
-        Measure before the next try: the course of the memory over time tells a leak (it grows until the end) from a
-        need (it rises once, then stays). For a GPU out of memory change what lies on the GPU.
+        Measure before the next try: the course of the memory over time tells a leak (it grows until the end)
+        from a need (it rises once, then stays). For a GPU out of memory change what lies on the GPU.
     Sources
         slurmpast (memory bisection); sbatch(1), --mem.
     """
@@ -98,10 +98,12 @@ class MemoryRaisedBlindly(Rule):
 
 
 _MEASURE = Fix(
-    "Before more is asked for, see how the memory grows: launch it with `coach launch`, or `coach attach JOB` while it runs"
+    "Before more is asked for, see how the memory grows: launch it with `coach launch`, or `coach attach "
+    "JOB` while it runs"
 )
 _LOOK = Fix(
-    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory shows it for every node"
+    "Before more is asked for, see how the memory grows: telemetry/ in the run's directory shows it for "
+    "every node"
 )
 
 
@@ -109,7 +111,10 @@ def _again(this: PastRun, before: PastRun, rise: str, grows: float) -> str:
     lasted, lasted_before = _lasted_s(this), _lasted_s(before)
     text = f"Out of host memory again after it was raised ({rise})"
     if lasted and lasted_before and lasted >= grows * lasted_before:
-        return f"{text}: it lived {lasted:.0f} s instead of {lasted_before:.0f} s, so it fills what there is, as a leak does"
+        return (
+            f"{text}: it lived {lasted:.0f} s instead of {lasted_before:.0f} s, so it fills what there is, "
+            "as a leak does"
+        )
     return text
 
 

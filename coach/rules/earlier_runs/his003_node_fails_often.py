@@ -20,18 +20,18 @@ class NodeFailsOften(Rule):
     """A node of this run fails more often than its peers.
 
     What it sees
-        All runs and jobs of one's own that coach remembers, with their nodes: how many on this node ended with a
-        cause that lies in a machine (the node failed, an Xid, memory errors, a driver too old, GPUs that were busy or
-        not there, a stale file handle), against how many ran there; the same for all other nodes. A run on several
-        nodes counts as a failure of the one that its finding names.
+        All runs and jobs of one's own that coach remembers, with their nodes: how many on this node ended
+        with a cause that lies in a machine (the node failed, an Xid, memory errors, a driver too old, GPUs
+        that were busy or not there, a stale file handle), against how many ran there; the same for all other
+        nodes. A run on several nodes counts as a failure of the one that its finding names.
     Why it matters
         A node that is half broken is given jobs again and again, because it is the one that is free.
     When it stays silent
-        Below three such failures, with too few runs elsewhere to compare, and unless Wilson's 95 % interval of its
-        rate, widened for the number of nodes that are compared, lies above the rate of its peers.
+        Below three such failures, with too few runs elsewhere to compare, and unless Wilson's 95 % interval
+        of its rate, widened for the number of nodes that are compared, lies above the rate of its peers.
     What to do
-        Leave it out of the next launches (--exclude) and tell the site's administrators, with the jobs that are
-        listed.
+        Leave it out of the next launches (--exclude) and tell the site's administrators, with the jobs that
+        are listed.
     Sources
         Wilson (1927); slurmpast (failure rate of a node, with its interval).
     """
@@ -78,7 +78,8 @@ class NodeFailsOften(Rule):
 def _summary(record: NodeRecord) -> str:
     return (
         f"{record.node} failed under {record.num_failed} of {record.num_runs} of your runs"
-        f" ({record.low:.0%} to {record.high:.0%}), the other nodes under {record.num_failed_peers} of {record.num_runs_peers}"
+        f" ({record.low:.0%} to {record.high:.0%}), the other nodes under {record.num_failed_peers} of "
+        f"{record.num_runs_peers}"
     )
 
 

@@ -20,21 +20,22 @@ class SlowerThanBefore(Rule):
     """A run is slower than the same runs of the last two weeks.
 
     What it sees
-        The samples per second of the steady part, against at least three earlier runs of the same recipe with the
-        same parameters, device and number of ranks. Their ratio is given with its 95 % interval, by how the earlier
-        runs differ among themselves and by this one's own noise.
+        The samples per second of the steady part, against at least three earlier runs of the same recipe with
+        the same parameters, device and number of ranks. Their ratio is given with its 95 % interval, by how
+        the earlier runs differ among themselves and by this one's own noise.
     Why it matters
-        The program is the same: something around it has changed, and every run pays for it until somebody looks.
+        The program is the same: something around it has changed, and every run pays for it until somebody
+        looks.
     When it stays silent
-        With fewer than three earlier runs, while the interval holds the ratio that is asked for, and when a parameter
-        that touches the speed was changed. It is info for a run on CPUs of a node that others used meanwhile: they took
-        what it lacks.
+        With fewer than three earlier runs, while the interval holds the ratio that is asked for, and when a
+        parameter that touches the speed was changed. It is info for a run on CPUs of a node that others used
+        meanwhile: they took what it lacks.
     What to do
-        Compare with the last run that was fast (`coach compare OLD NEW`): data time tells storage, GPU clocks tell
-        heat and power, versions and nodes are listed here where they differ.
+        Compare with the last run that was fast (`coach compare OLD NEW`): data time tells storage, GPU clocks
+        tell heat and power, versions and nodes are listed here where they differ.
     Sources
-        Prediction interval of a further value (Student's t, on logarithms); the noise within a run as in `coach
-        compare`.
+        Prediction interval of a further value (Student's t, on logarithms); the noise within a run as in
+        `coach compare`.
     """
 
     code = "HIS004"
@@ -60,7 +61,8 @@ class SlowerThanBefore(Rule):
         others_pct = across.this.others_cpu_pct or 0.0
         is_shared = others_pct >= self.values["others_cpu_pct"] and _is_on_cpus(snapshot.run)
         yield Hit(
-            summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the {len(pace.before)} runs of the same"
+            summary=f"{pace.samples_per_s:.4g} samples/s, {1 - pace.ratio:.0%} below the {len(pace.before)} "
+            "runs of the same"
             " in the two weeks before",
             evidence=tuple(_evidence(pace, across.this, last)),
             confidence=0.85,

@@ -16,11 +16,13 @@ class MemoryAsked(Rule):
     """A run that completed used little of the memory it asked for.
 
     What it sees
-        The largest resident memory of the job on any node, sampled over the whole run, against the `--mem` of the launch.
+        The largest resident memory of the job on any node, sampled over the whole run, against the `--mem` of
+        the launch.
     Why it matters
         Memory that is held and not used keeps other jobs off the node, and a smaller request starts sooner.
     When it stays silent
-        Unless the run completed, and unless `--mem` was said: the site's default is nobody's choice. On small requests and short runs.
+        Unless the run completed, and unless `--mem` was said: the site's default is nobody's choice. On small
+        requests and short runs.
     What to do
         Ask for 1.3 times the peak the next time. Never less than that: a sampled peak misses bursts.
     Sources
@@ -59,7 +61,9 @@ class MemoryAsked(Rule):
             return
         wanted = f"{max(1, math.ceil(peak * self.values['headroom'] / 1024))}G"
         yield Hit(
-            summary=f"Of the {size_text(asked)} per node that were asked for, {size_text(peak)} were used at most",
+            summary=(
+                f"Of the {size_text(asked)} per node that were asked for, {size_text(peak)} were used at most"
+            ),
             evidence=(
                 Evidence("peak of the job's resident memory on a node, sampled", value=peak, unit="MiB"),
                 Evidence("memory asked per node", value=asked, unit="MiB"),

@@ -22,7 +22,8 @@ class CpusAsked(Rule):
     Why it matters
         CPUs that are held and idle keep other jobs off the node, and the GPUs beside them lie idle.
     When it stays silent
-        Unless the run completed; on few CPUs and short runs. It is never more than info: many sites give a fixed number of CPUs with each GPU.
+        Unless the run completed; on few CPUs and short runs. It is never more than info: many sites give a
+        fixed number of CPUs with each GPU.
     What to do
         Ask for as many as ranks, DataLoader workers and a little more need: twice what was used.
     Sources

@@ -20,16 +20,16 @@ class NoCheckpoint(Rule):
     """At its pace the run ends after its time limit, and it has saved nothing yet.
 
     What it sees
-        The steps that are left at the pace of the newest hundred, against the time that is left of the limit, on a run of which no
-        checkpoint was found.
+        The steps that are left at the pace of the newest hundred, against the time that is left of the limit,
+        on a run of which no checkpoint was found.
     Why it matters
         At the limit Slurm kills the job, and all of its work is lost.
     When it stays silent
-        On jobs whose number of steps or whose checkpoints are not known, when the run will be done in time, when it was told to save before the
-        limit (`--signal`), and in its first minutes.
+        On jobs whose number of steps or whose checkpoints are not known, when the run will be done in time,
+        when it was told to save before the limit (`--signal`), and in its first minutes.
     What to do
-        Save now and then (`checkpoint_every`), and have Slurm send a signal before the limit (`--signal=B:USR1@300`), so that the run can go on in
-        a next job.
+        Save now and then (`checkpoint_every`), and have Slurm send a signal before the limit
+        (`--signal=B:USR1@300`), so that the run can go on in a next job.
     Sources
         sbatch(1), --signal; scontrol(1): a user cannot lengthen a job's limit, the site can.
     """
@@ -69,7 +69,10 @@ class NoCheckpoint(Rule):
         if needed <= self.values["margin"] * left:
             return
         yield Hit(
-            summary=f"Nothing is saved yet, and {needed / 60:.0f} min of training are left with {left / 60:.0f} min of the time limit",
+            summary=(
+                f"Nothing is saved yet, and {needed / 60:.0f} min of training are left with {left / 60:.0f} "
+                "min of the time limit"
+            ),
             evidence=(
                 Evidence("steps done", value=steps[-1].step, unit=f"of {goal}"),
                 Evidence("step time, mean of the newest", value=round(fmean(times), 3), unit="s"),

@@ -13,15 +13,18 @@ from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 
 _INITIALIZATION = re.compile(
     r"The NVIDIA driver on your system is too old \(found version (?P<found>\d+)\)"
-    r"|CUDA driver version is insufficient for CUDA runtime version|CUDA initialization failure with error:? 35\b|cudaErrorInsufficientDriver"
+    r"|CUDA driver version is insufficient for CUDA runtime version|CUDA initialization failure with error:? "
+    r"35\b|cudaErrorInsufficientDriver"
 )
 _MISMATCH = re.compile(
-    r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted on non supported HW"
+    r"unsatisfied condition: cuda ?>= ?[\d.]+, please update your driver|forward compatibility was attempted "
+    r"on non supported HW"
     r"|unsupported display driver / cuda driver combination|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
     r"|(?:Error|Failed to initialize NVML): Driver/library version mismatch"
 )
 _KERNEL = re.compile(
-    r"(?:Error|error): .*?(?:the )?provided PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    r"(?:Error|error): .*?(?:the )?provided PTX was compiled with an unsupported toolchain"
+    r"|CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 )
 
 
@@ -29,21 +32,24 @@ class DriverTooOld(EndingRule):
     """The node's NVIDIA driver is too old for the CUDA that torch was built for.
 
     What it sees
-        torch's "The NVIDIA driver on your system is too old (found version 12080)", CUDA's "driver version is insufficient for CUDA
-        runtime version", "the provided PTX was compiled with an unsupported toolchain", a container's "unsatisfied condition: cuda>=…",
-        "forward compatibility was attempted on non supported HW"; or what the job's own first look found, which
-        compares the CUDA of the torch wheel with the one that the driver supports.
+        torch's "The NVIDIA driver on your system is too old (found version 12080)", CUDA's "driver version is
+        insufficient for CUDA runtime version", "the provided PTX was compiled with an unsupported toolchain",
+        a container's "unsatisfied condition: cuda>=…", "forward compatibility was attempted on non supported
+        HW"; or what the job's own first look found, which compares the CUDA of the torch wheel with the one
+        that the driver supports.
     Why it matters
-        No kernel of this torch runs there. torch only warns and sees no GPU, and a program that chooses its device by itself then trains
-        on the CPU while it holds GPUs.
+        No kernel of this torch runs there. torch only warns and sees no GPU, and a program that chooses its
+        device by itself then trains on the CPU while it holds GPUs.
     When it stays silent
-        Where the job asked for no GPU. It is info where a loss goes on and nothing says that GPUs were asked for.
+        Where the job asked for no GPU. It is info where a loss goes on and nothing says that GPUs were asked
+        for.
     What to do
-        Take an environment whose torch is built for a CUDA of the driver's major version or below: a CUDA 12 build runs on every driver
-        that supports CUDA 12, a CUDA 13 build does not. `nvidia-smi` on the node shows what it supports. Or take a node with a newer
-        driver. Only the site can change the driver.
+        Take an environment whose torch is built for a CUDA of the driver's major version or below: a CUDA 12
+        build runs on every driver that supports CUDA 12, a CUDA 13 build does not. `nvidia-smi` on the node
+        shows what it supports. Or take a node with a newer driver. Only the site can change the driver.
     Sources
-        torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp; NVIDIA CUDA Compatibility guide, minor version compatibility.
+        torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp; NVIDIA CUDA Compatibility guide, minor
+        version compatibility.
     """
 
     code = "ENV002"
@@ -101,6 +107,7 @@ class DriverTooOld(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Take an environment whose torch is built for a CUDA that the driver supports (nvidia-smi shows it)"
+            "Take an environment whose torch is built for a CUDA that the driver supports (nvidia-smi "
+            "shows it)"
         )
         yield from without_node(snapshot, "whose driver is older than the others'")

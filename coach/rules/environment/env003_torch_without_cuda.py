@@ -1,4 +1,5 @@
-"""ENV003: the torch of this environment was built without CUDA, so no GPU can be used whatever the node has."""
+"""ENV003: the torch of this environment was built without CUDA, so no GPU can be used whatever the node
+has."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ class TorchWithoutCuda(EndingRule):
     """The torch of this environment was built without CUDA.
 
     What it sees
-        "Torch not compiled with CUDA enabled" or "PyTorch is not linked with support for cuda devices" as the error that ended the
-        program; or what the job's own first look read from the wheel (`+cpu`, `cuda = None`), with the versions of wheel and driver.
+        "Torch not compiled with CUDA enabled" or "PyTorch is not linked with support for cuda devices" as the
+        error that ended the program; or what the job's own first look read from the wheel (`+cpu`, `cuda =
+        None`), with the versions of wheel and driver.
     Why it matters
-        pip takes the CPU build where its index or the platform has no other. The GPUs of the job can then not be used at all.
+        pip takes the CPU build where its index or the platform has no other. The GPUs of the job can then not
+        be used at all.
     When it stays silent
         It is info when the program caught the error and went on.
     What to do
@@ -44,7 +47,8 @@ class TorchWithoutCuda(EndingRule):
             "not_compiled",
             ("not compiled with CUDA enabled", "not linked with support for cuda"),
             re.compile(
-                r"AssertionError: Torch not compiled with CUDA enabled|^(?>.*?Error: ).*PyTorch is not linked with support for cuda devices"
+                r"AssertionError: Torch not compiled with CUDA enabled|^(?>.*?Error: ).*PyTorch is not "
+                r"linked with support for cuda devices"
             ),
         ),
         refusal=f".*{WITHOUT_CUDA}.*",

@@ -10,21 +10,32 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
 
-# NCCL's and TensorFlow's plug-ins are looked for and not needed; extensions that torch builds itself are another cause.
+# NCCL's and TensorFlow's plug-ins are looked for and not needed; extensions that torch builds itself are
+# another cause.
 _MISSING = re.compile(
-    UNHEEDED
-    + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library|Too many open files|Stale file handle))"
+    UNHEEDED + r"(?!.*(?:NCCL INFO|dso_loader|libnccl-net|torch_extensions|[Cc]ould not load dynamic library"
+    r"|Too many open files|Stale file handle))"
     r".*?(?:"
     r"error while loading shared libraries: (?P<loader>[^\s:]+)"
-    r"|(?:Error|Exception|what\(\)): .*?(?<![\w.+-])(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared object file"
-    r"|(?:Error|Exception): .*?version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OMP|CURL_OPENSSL)_[\w.]+)' not found"
+    r"|(?:Error|Exception|what\(\)): .*?(?<![\w.+-])(?P<missing>[\w.+-]+\.so[\w.]*): cannot open shared "
+    r"object file"
+    r"|(?:Error|Exception): .*?version [`'](?P<version>(?:GLIBC|GLIBCXX|CXXABI|GOMP|OMP"
+    r"|CURL_OPENSSL)_[\w.]+)' not found"
     r"|^\S+: \S+: version [`'](?P<program_version>(?:GLIBC|GLIBCXX|CXXABI)_[\w.]+)' not found"
-    r"|(?:^|: )Could not load library (?P<cudnn>lib[\w.+-]+\.so[\w.]*)|(?:^|: )Unable to load any of \{(?P<any>lib[^,}]+)"
+    r"|(?:^|: )Could not load library (?P<cudnn>lib[\w.+-]+\.so[\w.]*)|(?:^|: )Unable to load any of "
+    r"\{(?P<any>lib[^,}]+)"
     r"|(?:ImportError|OSError): (?P<dylib>.*?(?:Library not loaded: \S+|DLL load failed.*))"
     r"|ImportError: \S+: undefined symbol: (?P<symbol>\S*(?:[nN]vJitLink|cudnn|cublas|cusparse|nccl|iJIT)\S*)"
     r"|symbol lookup error: \S+: undefined symbol: (?P<looked_up>(?!_Z)\S+)"
-    r"|(?:ImportError|OSError): (?P<refused>\S+\.so\S*: cannot (?:allocate memory in static TLS block|enable executable stack))"
-    r"|^\s*(?P<setup>CUDA Setup failed despite (?:GPU|CUDA) being available)|nvrtc: error: failed to open (?P<nvrtc>libnvrtc\S+?)\.?$|OSError: (?P<audio>\w+ library not found)$|RuntimeError: Could not load (?P<codec>libtorchcodec)|MKL FATAL ERROR: Cannot load (?P<mkl>lib[\w.]+\.so\S*)|AttributeError: (?P<bnb>\S*libbitsandbytes\S*\.so: undefined symbol: \w+)|^Error: mkl-service.*?: (?P<layer>MKL_THREADING_LAYER=\S+ is incompatible with \S+)|RuntimeError: (?P<mpi>cannot load MPI library)|Error: (?P<driver>libcuda\.so cannot found!)|Error: (?P<nvvm>libNVVM cannot be found)|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
+    r"|(?:ImportError|OSError): (?P<refused>\S+\.so\S*: cannot (?:allocate memory in static TLS block"
+    r"|enable executable stack))"
+    r"|^\s*(?P<setup>CUDA Setup failed despite (?:GPU|CUDA) being available)|nvrtc: error: failed to open "
+    r"(?P<nvrtc>libnvrtc\S+?)\.?$|OSError: (?P<audio>\w+ library not found)$|RuntimeError: Could not load "
+    r"(?P<codec>libtorchcodec)|MKL FATAL ERROR: Cannot load (?P<mkl>lib[\w.]+\.so\S*)"
+    r"|AttributeError: (?P<bnb>\S*libbitsandbytes\S*\.so: undefined symbol: \w+)|^Error: mkl-service.*?: "
+    r"(?P<layer>MKL_THREADING_LAYER=\S+ is incompatible with \S+)|RuntimeError: (?P<mpi>cannot load MPI "
+    r"library)|Error: (?P<driver>libcuda\.so cannot found!)|Error: (?P<nvvm>libNVVM cannot be found)"
+    r"|Error: Library (?P<named>lib\S+\.so\S*) is not found or cannot be loaded"
     r")"
 )
 
@@ -33,19 +44,20 @@ class SharedLibrary(EndingRule):
     """A shared library that a program needs is not found, or is of another version than it needs.
 
     What it sees
-        "libX.so.N: cannot open shared object file" in an error, "error while loading shared libraries", "version `GLIBCXX_3.4.29'
-        not found", cuDNN's "Could not load library", symbols of CUDA's libraries that are missing, "symbol lookup error", "cannot allocate
-        memory in static TLS block".
+        "libX.so.N: cannot open shared object file" in an error, "error while loading shared libraries",
+        "version `GLIBCXX_3.4.29' not found", cuDNN's "Could not load library", symbols of CUDA's libraries
+        that are missing, "symbol lookup error", "cannot allocate memory in static TLS block".
     Why it matters
-        The program did not start. A compute node has other modules and another LD_LIBRARY_PATH than the terminal, and sometimes another
-        operating system.
+        The program did not start. A compute node has other modules and another LD_LIBRARY_PATH than the
+        terminal, and sometimes another operating system.
     When it stays silent
-        On libraries that are looked for and not needed (NCCL's network plug-ins, TensorFlow's dso_loader), and where a logger gives it as
-        a warning.
+        On libraries that are looked for and not needed (NCCL's network plug-ins, TensorFlow's dso_loader),
+        and where a logger gives it as a warning.
     What to do
-        See what the program finds: `ldd FILE | grep 'not found'`, on a compute node. Load the module that brings the library (`module
-        load cuda`, a newer gcc for GLIBCXX), or install it into the environment. Where two of a kind disagree, `unset LD_LIBRARY_PATH`
-        and `module purge` before activating the environment. A GLIBC that is too old needs another build, or a container.
+        See what the program finds: `ldd FILE | grep 'not found'`, on a compute node. Load the module that
+        brings the library (`module load cuda`, a newer gcc for GLIBCXX), or install it into the environment.
+        Where two of a kind disagree, `unset LD_LIBRARY_PATH` and `module purge` before activating the
+        environment. A GLIBC that is too old needs another build, or a container.
     Sources
         ld.so(8); Python's importlib; cuDNN's loader; libstdc++'s ABI versions.
     """
@@ -88,7 +100,10 @@ class SharedLibrary(EndingRule):
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         fields = hit.fields
         if "version" in fields or "program_version" in fields:
-            return f"A system library is too old: {fields.get('version') or fields['program_version']} is not in it"
+            return (
+                f"A system library is too old: {fields.get('version') or fields['program_version']} is not "
+                "in it"
+            )
         symbol = fields.get("symbol") or fields.get("looked_up")
         if symbol:
             return f"Two versions of one library are mixed: {symbol.rstrip(',')} is missing"
@@ -102,15 +117,18 @@ class SharedLibrary(EndingRule):
         fields = hit.fields if hit is not None else {}
         if "version" in fields or "program_version" in fields:
             yield Fix(
-                "Load a newer compiler's module (GLIBCXX, CXXABI); a GLIBC that is too old needs another build or a container"
+                "Load a newer compiler's module (GLIBCXX, CXXABI); a GLIBC that is too old needs another "
+                "build or a container"
             )
         elif "refused" in fields:
             yield Fix(
-                "Import the package that brings it first, or preload it: export LD_PRELOAD=PATH of the library"
+                "Import the package that brings it first, or preload it: export LD_PRELOAD=PATH of the "
+                "library"
             )
         elif "symbol" in fields or "looked_up" in fields:
             yield Fix("Let the environment find its own libraries: module purge; unset LD_LIBRARY_PATH")
         else:
             yield Fix(
-                "Load the module that brings the library, or install it into the environment, on the compute node too"
+                "Load the module that brings the library, or install it into the environment, on the "
+                "compute node too"
             )

@@ -18,13 +18,21 @@ _MISSING = re.compile(
     r"|(?:^|: )\S*python[\d.]*: No module named (?P<started>[\w.]+)"
     r"|Error: .*?requires the (?P<library>[\w-]+) library but it was not found in your environment"
     r"|ImportError: .*?the package (?P<package_of>[\w.-]+) seems to be not installed"
-    r"|^(?!Tried )[A-Z]\w+ requires the (?P<library_below>[\w-]+) library but it was not found in your environment"
-    r"|ImportError: This modeling file requires the following packages that were not found in your environment: (?P<remote>[\w-]+)"
-    r"|(?:ImportError|ModuleNotFoundError|MisconfigurationException): (?!.*(?:but found |[Uu]pgrade |[Ii]ncompatible|cannot import name))(?=.*?\b(?:[Rr]equire|[Ii]nstall)).{0,400}?\bpip install (?:-\S+ )?[\"']?(?P<to_install>[\w-]+)"
+    r"|^(?!Tried )[A-Z]\w+ requires the (?P<library_below>[\w-]+) library but it was not found in your "
+    r"environment"
+    r"|ImportError: This modeling file requires the following packages that were not found in your "
+    r"environment: (?P<remote>[\w-]+)"
+    r"|(?:ImportError|ModuleNotFoundError|MisconfigurationException): (?!.*(?:but found |[Uu]pgrade "
+    r"|[Ii]ncompatible|cannot import name))(?=.*?\b(?:[Rr]equire|[Ii]nstall)).{0,400}?\bpip install (?:-\S+ "
+    r")?[\"']?(?P<to_install>[\w-]+)"
     r"|ModuleNotFoundError: (?!No module named)(?:.{0,200}?`(?P<neither>[\w-]+)`)?"
-    r"|Error: .{0,200}?(?:[Rr]equires `?(?P<to_be>[\w-]+)`? to be installed\b|[Tt]ried to instantiate .{0,40}?but `?(?P<tried>[\w-]+)`? is not installed)"
-    r"|^You need to have (?P<tokenizer>sentencepiece)(?: or tiktoken)? installed to convert a slow tokenizer to a fast one"
-    r"|ImportError: .{0,300}?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch|[Pp]ython) )(?P<wanted>[\w-]++)[^`]{0,200}?(?:`?: Please run `pip install| (?:from|with|using|via|by|to)\b)"
+    r"|Error: .{0,200}?(?:[Rr]equires `?(?P<to_be>[\w-]+)`? to be installed\b|[Tt]ried to instantiate "
+    r".{0,40}?but `?(?P<tried>[\w-]+)`? is not installed)"
+    r"|^You need to have (?P<tokenizer>sentencepiece)(?: or tiktoken)? installed to convert a slow tokenizer "
+    r"to a fast one"
+    r"|ImportError: .{0,300}?(?:[Rr]equires|[Pp]lease install) `?(?!(?:an?|the|PyTorch|torch"
+    r"|[Pp]ython) )(?P<wanted>[\w-]++)[^`]{0,200}?(?:`?: Please run `pip install| (?:from|with|using|via|by"
+    r"|to)\b)"
     r"|DistributionNotFound: The '(?P<distribution>[\w.-]+)[^']*' distribution was not found"
     r"|PackageNotFoundError: No package metadata was found for (?P<package>[\w.-]+))"
 )
@@ -52,17 +60,20 @@ class ModuleNotFound(EndingRule):
     """A Python module is missing in the environment that the job ran in.
 
     What it sees
-        "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a module that is not there, the words of
-        libraries that miss an optional one; or what the job's own first look found: no torch in the interpreter.
+        "ModuleNotFoundError: No module named …" that ended the program, `python -m` of a module that is not
+        there, the words of libraries that miss an optional one; or what the job's own first look found: no
+        torch in the interpreter.
     Why it matters
-        It is nearly always another environment than the one meant: not activated in the batch script, another Python first on the
-        PATH, or packages under home for another version. The job that was waited for ends in seconds.
+        It is nearly always another environment than the one meant: not activated in the batch script, another
+        Python first on the PATH, or packages under home for another version. The job that was waited for ends
+        in seconds.
     When it stays silent
         Where a logger gives it as a warning. It is info when the program went on without the module.
     What to do
-        Name the environment in the launch (`--env NAME`), or activate it in the batch script: what is active in the terminal is not in
-        the job. `python -m pip install MODULE` with that environment's python installs what is really missing; packages are not always
-        called as their module is (cv2 is opencv-python, yaml is pyyaml, PIL is pillow).
+        Name the environment in the launch (`--env NAME`), or activate it in the batch script: what is active
+        in the terminal is not in the job. `python -m pip install MODULE` with that environment's python
+        installs what is really missing; packages are not always called as their module is (cv2 is
+        opencv-python, yaml is pyyaml, PIL is pillow).
     Sources
         Python's import system; runpy; transformers' `requires_backends`.
     """
@@ -107,7 +118,8 @@ class ModuleNotFound(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, modules=NAME/VERSION"
+            "Launch with the environment that has it: --env NAME, or --env venv=PATH, conda=NAME, "
+            "modules=NAME/VERSION"
         )
         if hit is not None and hit.signature == "missing":
             package = _module(hit).partition(".")[0]

@@ -1,4 +1,5 @@
-"""ENV008: the batch script could not activate its conda environment, because conda is not set up in a shell that nobody types into."""
+"""ENV008: the batch script could not activate its conda environment, because conda is not set up in a shell
+that nobody types into."""
 
 from __future__ import annotations
 
@@ -11,21 +12,32 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import EndingRule, ending_signatures
 from coach.rules.from_logs.quoted_evidence import hits_of
 
-_PROGRAM = r"(?:torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horovodrun|colossalai|composer|litgpt|axolotl|fairseq-\w+)"
+_PROGRAM = (
+    r"(?:torch_?run|python\d?(?:\.\d+)?|pip\d?|deepspeed|accelerate|horovodrun|colossalai|composer|litgpt"
+    r"|axolotl|fairseq-\w+)"
+)
 """What comes with an environment for training: a shell finds it only where that is active."""
 _PATTERN = re.compile(
     r"CommandNotFoundError: Your shell has not been properly configured to use '(?:conda|mamba) activate'"
     r"|CondaError: Run 'conda init' before 'conda (?:de)?activate'"
-    r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:[Cc]ommand )?not found|: command not found: (?:conda|mamba|micromamba)$"
-    r"|libmamba Shell not initialized|'\w*mamba' is running as a subprocess and can't modify the parent shell|Run 'mamba init' to be able to run mamba activate"
+    r"|(?:^|[ :/])(?:conda|mamba|micromamba): (?:[Cc]ommand )?not found|: command not found: (?:conda|mamba"
+    r"|micromamba)$"
+    r"|libmamba Shell not initialized|'\w*mamba' is running as a subprocess and can't modify the parent shell"
+    r"|Run 'mamba init' to be able to run mamba activate"
     r"|/profile\.d/(?:conda|mamba)\.sh: line \d+: \w+: unbound variable"
-    rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command not found|not found|Command not found\.)$|: command not found: (?P<last>{_PROGRAM})$"
-    r"|conda: error: argument (?:COMMAND|command): invalid choice: '(?:de)?activate'|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
-    r"|libmamba Cannot activate, prefix does not exist|DirectoryNotACondaEnvironmentError: |/(?:conda|mamba|activate): \S+: bad interpreter: "
-    rf"|(?:nohup|timeout|env|nice|numactl): (?:failed to run command )?['\u2018]?(?P<started>{_PROGRAM})['\u2019]?: No such file or directory"
+    rf"|(?:^|: )(?P<program>{_PROGRAM}): (?:command not found|not found|Command not found\.)$"
+    rf"|: command not found: (?P<last>{_PROGRAM})$"
+    r"|conda: error: argument (?:COMMAND|command): invalid choice: '(?:de)?activate'"
+    r"|CommandNotFoundError: (?:No command 'conda activate'|'activate')"
+    r"|libmamba Cannot activate, prefix does not exist|DirectoryNotACondaEnvironmentError: |/(?:conda|mamba"
+    r"|activate): \S+: bad interpreter: "
+    r"|(?:nohup|timeout|env|nice|numactl): (?:failed to run command "
+    rf")?['\u2018]?(?P<started>{_PROGRAM})['\u2019]?: No such file or directory"
     r"|(?:conda|mamba|forge)\S*/bin/(?:conda|mamba): No such file or directory"
-    r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh|bin/activate): No such file or directory"
-    r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda environment"
+    r"|CondaEnvironmentNotFoundError: |(?:conda|mamba|forge)\S*/(?:etc/profile\.d/(?:conda|mamba)\.sh"
+    r"|bin/activate): No such file or directory"
+    r"|EnvironmentNameNotFound: Could not find conda environment|EnvironmentLocationNotFound: Not a conda "
+    r"environment"
     r"|(?:^|: )(?:activate: No such file or directory|source: activate: .*No such file)"
 )
 
@@ -34,21 +46,24 @@ class CondaNotInitialised(EndingRule):
     """The batch script could not activate its conda environment.
 
     What it sees
-        "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda activate'",
-        "conda: command not found", and the same of a program that comes with an environment ("torchrun: command not found"); conda's
-        "invalid choice: 'activate'", mamba's "Shell not initialized", a conda.sh that is not there or that fails for an unbound variable, "Could not find conda environment" in
-        the job's log.
+        "Your shell has not been properly configured to use 'conda activate'", "Run 'conda init' before 'conda
+        activate'", "conda: command not found", and the same of a program that comes with an environment
+        ("torchrun: command not found"); conda's "invalid choice: 'activate'", mamba's "Shell not
+        initialized", a conda.sh that is not there or that fails for an unbound variable, "Could not find
+        conda environment" in the job's log.
     Why it matters
-        A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is first on the PATH, and fails
-        later for a module that is missing, or trains with versions that nobody chose.
+        A batch script does not read .bashrc as a terminal does. The script goes on with whatever Python is
+        first on the PATH, and fails later for a module that is missing, or trains with versions that nobody
+        chose.
     When it stays silent
-        It is info when losses follow or the job completed: then another Python had what was needed. Nothing is said of it where the job
-        ran until its time limit: then something did run.
+        It is info when losses follow or the job completed: then another Python had what was needed. Nothing
+        is said of it where the job ran until its time limit: then something did run.
     What to do
-        Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda activate` in the script;
-        with coach launch with `--env conda=NAME`, which does it.
+        Put `source "$(conda info --base)/etc/profile.d/conda.sh"` (or that file's full path) before `conda
+        activate` in the script; with coach launch with `--env conda=NAME`, which does it.
     Sources
-        conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that is not interactive.
+        conda's shell integration (`conda init`, conda.sh); sbatch(1): a batch script is run by a shell that
+        is not interactive.
     """
 
     code = "ENV008"
@@ -93,7 +108,10 @@ class CondaNotInitialised(EndingRule):
             return "The conda environment was not activated: this user has none of that name or path"
         program = next((hit.fields[key] for key in ("program", "last", "started") if key in hit.fields), None)
         if program is not None:
-            return f"The environment was not activated, or lacks what the script starts: the shell finds no {program}"
+            return (
+                "The environment was not activated, or lacks what the script starts: the shell finds no "
+                f"{program}"
+            )
         return "The conda environment was not activated: conda is not set up in the batch shell"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

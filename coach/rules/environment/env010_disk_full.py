@@ -10,10 +10,15 @@ from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
 
-# The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches: other causes.
+# The same errno also means a full /dev/shm for NCCL and torch's shared tensors, and too many inotify watches:
+# other causes.
 _FULL = re.compile(
     UNHEEDED + r"(?!.*(?:NCCL|posix_fallocate|shared memory|</torch_|/dev/shm|inotify|file watch))"
-    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space| Disk quota)|Not enough (?:free )?disk space|(?<=Error: )(?:basic_ios::clear: iostream error|database or disk is full|\d+ requested and \d+ written)|(?<=OutOfDiskError: )Local disk is full|write error \(disk full\?\)|No usable temporary directory found)(?:.*?: '(?P<path>/[^']+)')?"
+    r".*?(?P<what>[Dd]isk quota exceeded|[Nn]o space left on device|FilesystemQuotaExceeded"
+    r"|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|\[Errno (?:28|122)\](?! No space"
+    r"| Disk quota)|Not enough (?:free )?disk space|(?<=Error: )(?:basic_ios::clear: iostream error"
+    r"|database or disk is full|\d+ requested and \d+ written)|(?<=OutOfDiskError: )Local disk is full"
+    r"|write error \(disk full\?\)|No usable temporary directory found)(?:.*?: '(?P<path>/[^']+)')?"
 )
 
 
@@ -32,16 +37,19 @@ class DiskFull(EndingRule):
         space, too few inodes. torch's "unexpected pos" and "failed writing file" say only that a write
         failed: then either is possible, with less confidence.
     Why it matters
-        Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the smallest quota, and caches
-        (Hugging Face, torch, pip) fill it unseen.
+        Checkpoints and logs are lost at the moment they are written, often hours into a run. Home has the
+        smallest quota, and caches (Hugging Face, torch, pip) fill it unseen.
     When it stays silent
-        On /dev/shm, shared memory and NCCL's segments: another pool. Info when the error was caught and the training went on.
+        On /dev/shm, shared memory and NCCL's segments: another pool. Info when the error was caught and the
+        training went on.
     What to do
-        See what is full: `quota -s`, `lfs quota -h -u $USER DIR`, `df -h DIR`, and `df -i DIR` for the number of files. Put runs on
-        scratch (`runs_root`), move caches (HF_HOME, TORCH_HOME, PIP_CACHE_DIR) off home, write fewer checkpoints; `coach runs clean`
-        lists what old runs hold. "No space left" while the disk has room: the inodes are used up, or /tmp or /dev/shm is full.
+        See what is full: `quota -s`, `lfs quota -h -u $USER DIR`, `df -h DIR`, and `df -i DIR` for the number
+        of files. Put runs on scratch (`runs_root`), move caches (HF_HOME, TORCH_HOME, PIP_CACHE_DIR) off
+        home, write fewer checkpoints; `coach runs clean` lists what old runs hold. "No space left" while the
+        disk has room: the inodes are used up, or /tmp or /dev/shm is full.
     Sources
-        errno(3) EDQUOT and ENOSPC; Python's OSError; Lustre's and NFS's quotas, which are told at write or at fsync.
+        errno(3) EDQUOT and ENOSPC; Python's OSError; Lustre's and NFS's quotas, which are told at write or at
+        fsync.
     """
 
     code = "ENV010"
@@ -96,5 +104,6 @@ class DiskFull(EndingRule):
         if snapshot.run is not None:
             yield Fix("List what old runs hold, and remove them", command="coach runs clean")
         yield Fix(
-            "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the environment"
+            "Put runs and caches on scratch: runs_root in the config, HF_HOME and TORCH_HOME in the "
+            "environment"
         )

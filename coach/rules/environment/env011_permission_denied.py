@@ -1,4 +1,5 @@
-"""ENV011: the job may not read or write where it has to; the commonest case is a run directory that its node cannot write."""
+"""ENV011: the job may not read or write where it has to; the commonest case is a run directory that its node
+cannot write."""
 
 from __future__ import annotations
 
@@ -14,40 +15,49 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signa
 
 _ERRNO = re.compile(
     UNHEEDED
-    + r"(?!.*shared object).*?(?:Permission|PermissionDenied|OS|IO|lmdb\.\w*|Runtime(?=Error: open file failed)|Operational)Error: .{0,400}?"
-    r"(?P<what>attempt to write a readonly database|Permission denied|Operation not permitted|Read-only file system|Access Denied|Access is denied)(?:: b?'(?P<path>[^']+)')?"
+    + r"(?!.*shared object).*?(?:Permission|PermissionDenied|OS|IO|lmdb\.\w*|Runtime(?=Error: open file "
+    r"failed)|Operational)Error: .{0,400}?"
+    r"(?P<what>attempt to write a readonly database|Permission denied|Operation not permitted"
+    r"|Read-only file system|Access Denied|Access is denied)(?:: b?'(?P<path>[^']+)')?"
 )
 _REMOTE = re.compile(
-    UNHEEDED
-    + r"(?!.*RepositoryNotFoundError).*?(?P<what>GatedRepoError|Cannot access gated repo|You are trying to access a gated repo"
-    r"|Error: (?:40[13] Client Error|.*?(?:permission denied|Permission denied) \(Error 40[13]))(?:.*?(?P<path>https?://\S+))?"
+    UNHEEDED + r"(?!.*RepositoryNotFoundError).*?(?P<what>GatedRepoError|Cannot access gated repo"
+    r"|You are trying to access a gated repo"
+    r"|Error: (?:40[13] Client Error|.*?(?:permission denied|Permission denied) \(Error "
+    r"40[13]))(?:.*?(?P<path>https?://\S+))?"
 )
 _SHELL = re.compile(
     r"^(?:\S+: )*(?:mkdir|cp|mv|touch|ln|tee|rm|tar|srun|slurmstepd|\S*/\S*|line \d+): .*?"
     r"(?P<what>[Pp]ermission denied|Read-only file system)$"
-    r"|^zsh: permission denied: \S+$|(?:OCI runtime|starting container process).*?permission denied(?:: unknown)?\.?$"
-    r"|^(?:FATAL: |fatal: |\S*python[\d.]*: can't open file ).*[Pp]ermission denied$|execvp error on file \S+ \(Permission denied\)"
+    r"|^zsh: permission denied: \S+$|(?:OCI runtime|starting container process).*?permission denied(?:: "
+    r"unknown)?\.?$"
+    r"|^(?:FATAL: |fatal: |\S*python[\d.]*: can't open file ).*[Pp]ermission denied$"
+    r"|execvp error on file \S+ \(Permission denied\)"
     r"|permission denied while trying to connect to the [Dd]ocker"
 )
 _NOT_RUN = re.compile(r": line \d+: |trying to connect to the [Dd]ocker")
 _LINES_WITHOUT = 10
-"""A script whose own command could not be run still says that it is done; one that had another to run says more."""
+"""A script whose own command could not be run still says that it is done; one that had another to run says
+more."""
 
 
 class PermissionDenied(EndingRule):
     """The job was not allowed to read or write a file that it needs.
 
     What it sees
-        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"); Python's PermissionError and "Read-only file system", the same words of shell commands; or what the job's own first look found: the run directory cannot be written from that node.
+        A gated model or a service that refuses the account (GatedRepoError, "401 Client Error"); Python's
+        PermissionError and "Read-only file system", the same words of shell commands; or what the job's own
+        first look found: the run directory cannot be written from that node.
     Why it matters
-        A login node and a compute node do not always see the same file systems, or see them read-only: home often is on compute nodes.
-        What works in the terminal then fails in the job.
+        A login node and a compute node do not always see the same file systems, or see them read-only: home
+        often is on compute nodes. What works in the terminal then fails in the job.
     When it stays silent
-        Where a logger gives it as a warning. Info when the error was caught and the program went on, as with a cache in /tmp that
-        belongs to somebody else. On a shell command that failed in a script that went on.
+        Where a logger gives it as a warning. Info when the error was caught and the program went on, as with
+        a cache in /tmp that belongs to somebody else. On a shell command that failed in a script that went
+        on.
     What to do
-        Look from the node itself: `srun --pty ls -ld DIR`. Put runs where the site says compute nodes may write (`runs_root`, often
-        $SCRATCH).
+        Look from the node itself: `srun --pty ls -ld DIR`. Put runs where the site says compute nodes may
+        write (`runs_root`, often $SCRATCH).
     Sources
         errno(3) EACCES, EPERM, EROFS; Python's OSError.
     """
@@ -101,7 +111,8 @@ class PermissionDenied(EndingRule):
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if hit is not None and hit.signature == "remote":
             yield Fix(
-                "Ask for access on the model's page, and give the job a token that has it (HF_TOKEN, or `hf auth login`)"
+                "Ask for access on the model's page, and give the job a token that has it (HF_TOKEN, or "
+                "`hf auth login`)"
             )
             return
         yield Fix(

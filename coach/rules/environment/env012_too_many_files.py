@@ -11,7 +11,8 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signatures
 
 _TOO_MANY = re.compile(
-    rf"(?:^(?>.*?NCCL WARN ).*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata|errno(?: |: | = |=)24\b|system limit on number of [\w ]+ a process can open was reached)"
+    rf"(?:^(?>.*?NCCL WARN ).*?|{UNHEEDED}.*?)(?P<words>Too many open files|received 0 items of ancdata"
+    r"|errno(?: |: | = |=)24\b|system limit on number of [\w ]+ a process can open was reached)"
 )
 
 
@@ -19,16 +20,17 @@ class TooManyFiles(EndingRule):
     """A process had more files open than it may.
 
     What it sees
-        "Too many open files" (errno 24) in an error that ended the program, also as NCCL, torch's shared memory or a shell say it;
-        "received 0 items of ancdata", which is the same between DataLoader workers.
+        "Too many open files" (errno 24) in an error that ended the program, also as NCCL, torch's shared
+        memory or a shell say it; "received 0 items of ancdata", which is the same between DataLoader workers.
     Why it matters
-        Workers pass tensors as open files, one per tensor; samples that are kept (in a list, or a large prefetch) keep theirs open.
-        The limit is often 1024 in a batch job, whatever it is in a terminal.
+        Workers pass tensors as open files, one per tensor; samples that are kept (in a list, or a large
+        prefetch) keep theirs open. The limit is often 1024 in a batch job, whatever it is in a terminal.
     When it stays silent
         Where a logger gives it as a warning, and where the program went on.
     What to do
-        `torch.multiprocessing.set_sharing_strategy('file_system')`, and `ulimit -n 65536` (up to the hard limit, `ulimit -Hn`) in the batch
-        script. Do not keep the workers' tensors: copy what is collected. Close the files that the data set opens.
+        `torch.multiprocessing.set_sharing_strategy('file_system')`, and `ulimit -n 65536` (up to the hard
+        limit, `ulimit -Hn`) in the batch script. Do not keep the workers' tensors: copy what is collected.
+        Close the files that the data set opens.
     Sources
         errno(3) EMFILE; torch.multiprocessing, "Sharing strategies"; torch/utils/data/dataloader.py.
     """
@@ -57,7 +59,10 @@ class TooManyFiles(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "ancdata" in hit.fields["words"]:
-            return "Too many open files: DataLoader workers pass tensors as open files, and the limit was reached"
+            return (
+                "Too many open files: DataLoader workers pass tensors as open files, and the limit was "
+                "reached"
+            )
         return "Too many open files: the process reached its limit"
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:

@@ -15,8 +15,10 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signa
 _SHELL = re.compile(r"^(?:ls|rm|cp|mv|du|find|stat|cat): ")
 _STALE = re.compile(
     UNHEEDED + r".*?(?:[Ss]tale (?:NFS )?file handle(?:: b?'(?P<path>[^']+)')?"
-    r"|Error: \[Errno \d+\] (?P<lost>Cannot send after transport endpoint shutdown|Transport endpoint is not connected|Remote I/O error): b?'(?P<mounted>/[^']+)'"
-    r"|OSError: \[Errno 5\] (?P<unread>Input/output error: b?'/[^']+'|Error reading bytes from file\. Detail: \[errno 5\]))"
+    r"|Error: \[Errno \d+\] (?P<lost>Cannot send after transport endpoint shutdown|Transport endpoint is not "
+    r"connected|Remote I/O error): b?'(?P<mounted>/[^']+)'"
+    r"|OSError: \[Errno 5\] (?P<unread>Input/output error: b?'/[^']+'|Error reading bytes from file\. "
+    r"Detail: \[errno 5\]))"
 )
 
 
@@ -24,17 +26,19 @@ class StaleHandle(EndingRule):
     """A file on a network file system went away on the server while the job had it open.
 
     What it sees
-        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell, from HDF5. A path whose file system was
-        disconnected ("Transport endpoint is not connected", "Cannot send after transport endpoint shutdown", "Remote I/O error"), or could not
-        be read ("[Errno 5] Input/output error" with its path).
+        "Stale file handle" or "Stale NFS file handle" (errno 116): from Python, from programs of the shell,
+        from HDF5. A path whose file system was disconnected ("Transport endpoint is not connected", "Cannot
+        send after transport endpoint shutdown", "Remote I/O error"), or could not be read ("[Errno 5]
+        Input/output error" with its path).
     Why it matters
-        The node still holds a handle to what is no longer there: the file or its directory was removed or replaced by another node, or
-        the server was restarted and exports it anew.
+        The node still holds a handle to what is no longer there: the file or its directory was removed or
+        replaced by another node, or the server was restarted and exports it anew.
     When it stays silent
         Where a logger gives it as a warning, and where the program went on.
     What to do
-        Start again: a new job looks the path up anew. Do not remove or replace files that running jobs have open: write a new name, then
-        rename. If it happens on one node only, its mount is stale: leave the node out and tell the administrators.
+        Start again: a new job looks the path up anew. Do not remove or replace files that running jobs have
+        open: write a new name, then rename. If it happens on one node only, its mount is stale: leave the
+        node out and tell the administrators.
     Sources
         errno(3) ESTALE; nfs(5).
     """
@@ -64,7 +68,10 @@ class StaleHandle(EndingRule):
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
         if "lost" in hit.fields:
-            return f"The file system of {hit.fields['mounted']} was disconnected under the job: {hit.fields['lost']}"
+            return (
+                f"The file system of {hit.fields['mounted']} was disconnected under the job: "
+                f"{hit.fields['lost']}"
+            )
         if "unread" in hit.fields:
             return f"A file system could not read or write: {hit.fields['unread']}"
         where = f": {hit.fields['path']}" if "path" in hit.fields else ""

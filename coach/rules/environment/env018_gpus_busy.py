@@ -13,8 +13,10 @@ from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule, ending_signa
 
 _BUSY = re.compile(
     UNHEEDED
-    + r".*?(?:CUDA-capable devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|cudaErrorDevice(?:s|AlreadyIn|)(?:Unavailable|Use)"
-    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|Failed to create CUDA context, no more unused GPUs|(?:[Ee]rror|ERROR|Exception)\b.{0,200}?[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
+    + r".*?(?:CUDA-capable devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|cudaErrorDevice(?:s"
+    r"|AlreadyIn|)(?:Unavailable|Use)"
+    r"|CUDA_ERROR_DEVICE_UNAVAILABLE|Failed to create CUDA context, no more unused GPUs|(?:[Ee]rror|ERROR"
+    r"|Exception)\b.{0,200}?[Aa]ll (?:the )?GPUs are (?:busy|in use|occupied|taken))"
 )
 
 
@@ -22,16 +24,17 @@ class GpusBusy(EndingRule):
     """Every GPU that the job may use is taken by another process, which has it for itself.
 
     What it sees
-        "all CUDA-capable devices are busy or unavailable", in its newer wording "CUDA-capable device(s) is/are busy or unavailable"
-        (cudaErrorDevicesUnavailable); Kaldi's "no more unused GPUs?".
+        "all CUDA-capable devices are busy or unavailable", in its newer wording "CUDA-capable device(s)
+        is/are busy or unavailable" (cudaErrorDevicesUnavailable); Kaldi's "no more unused GPUs?".
     Why it matters
-        The GPU is in exclusive mode, in which one process may use it: a second rank took the same GPU, a process of an earlier job is
-        left over, or somebody runs past the scheduler.
+        The GPU is in exclusive mode, in which one process may use it: a second rank took the same GPU, a
+        process of an earlier job is left over, or somebody runs past the scheduler.
     When it stays silent
         On lack of GPU memory, which is another cause, and where the program went on.
     What to do
-        See who has it: `nvidia-smi --query-compute-apps=pid,process_name --format=csv` on the node. Each rank takes its own GPU:
-        `torch.cuda.set_device(LOCAL_RANK)` before anything else of CUDA. A process that no job owns is for the administrators.
+        See who has it: `nvidia-smi --query-compute-apps=pid,process_name --format=csv` on the node. Each rank
+        takes its own GPU: `torch.cuda.set_device(LOCAL_RANK)` before anything else of CUDA. A process that no
+        job owns is for the administrators.
     Sources
         CUDA's error codes 46 and 2; nvidia-smi(1), compute mode.
     """

@@ -15,8 +15,10 @@ from coach.rules.from_logs.library_exceptions import PLAIN
 from coach.rules.from_logs.quoted_evidence import hits_of
 
 _NO_WAY = (
-    r"(?:\[Errno (?:-[235]|101|110|113)\]|Name or service not known|[Tt]emporary failure in name resolution|Failed to resolve '"
-    r"|No address associated with hostname|nodename nor servname|Network is unreachable|No route to host|gai error|[Uu]nknown host|\[Errno 1100[14]\])"
+    r"(?:\[Errno (?:-[235]|101|110|113)\]|Name or service not known|[Tt]emporary failure in name resolution"
+    r"|Failed to resolve '"
+    r"|No address associated with hostname|nodename nor servname|Network is unreachable|No route to host"
+    r"|gai error|[Uu]nknown host|\[Errno 1100[14]\])"
 )
 _TIMED_OUT = re.compile(r"[Tt]imed? ?out|Connection refused")
 _UNREACHABLE = re.compile(
@@ -28,8 +30,8 @@ _UNREACHABLE = re.compile(
     r"|Cannot connect to host \S+ )"
 )
 _SHELL = re.compile(
-    UNHEEDED
-    + r".*?(?:Could not resolve host: \S|unable to resolve host address |curl: \((?:7|28)\) .*?Failed to connect to \S+ port (?:443|80)\b"
+    UNHEEDED + r".*?(?:Could not resolve host: \S|unable to resolve host address |curl: \((?:7"
+    r"|28)\) .*?Failed to connect to \S+ port (?:443|80)\b"
     r"|fatal: unable to access 'https?://.*?(?:Failed to connect|Network is unreachable))"
 )
 _MIRROR = re.compile(rf"^<urlopen error .*?{_NO_WAY}")
@@ -133,6 +135,7 @@ class NoNetwork(EndingRule):
             )
             return
         yield Fix(
-            "Fetch it on the login node, into a cache that compute nodes see (HF_HOME, TORCH_HOME on the shared file system), "
+            "Fetch it on the login node, into a cache that compute nodes see (HF_HOME, TORCH_HOME on the "
+            "shared file system), "
             "and set HF_HUB_OFFLINE=1 in the job"
         )

@@ -1,4 +1,5 @@
-"""What transformers says when one of its modules cannot be imported: the reason stands on the next line, without its exception's name."""
+"""What transformers says when one of its modules cannot be imported: the reason stands on the next line,
+without its exception's name."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _MAX_LINES = 8
 
 
 def is_below_a_failed_import(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether a line is such a reason. The same words alone may be printed by a program that goes on without the module."""
+    """Whether a line is such a reason. The same words alone may be printed by a program that goes on without
+    the module."""
     return any(
         other.file == hit.file
         and 0 < hit.line - other.line <= _MAX_LINES

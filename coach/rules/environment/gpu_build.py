@@ -1,4 +1,5 @@
-"""How a job says that its torch is no build for GPUs: the one wording by which two rules with the same cause tell themselves apart."""
+"""How a job says that its torch is no build for GPUs: the one wording by which two rules with the same cause
+tell themselves apart."""
 
 from __future__ import annotations
 

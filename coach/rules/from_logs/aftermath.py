@@ -1,6 +1,7 @@
 """What a log says after an error: whether the program ended with it, or caught it and lived on.
 
-The same words stand in both kinds of logs. To tell the two apart is one question, answered once for all rules about errors.
+The same words stand in both kinds of logs. To tell the two apart is one question, answered once for all rules
+about errors.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _CAUGHT_AFTER_LINES = 40
 """Without a traceback, so many lines and no sign of an end say the same."""
 
 _UNBUFFERED = re.compile(r"\d%\||\bINFO\b(?! \S+:\d+ -> \d)(?! .*Abort COMPLETE)|\d(?:it/s|s/it)\b")
-"""Progress bars and loggers write to stderr at once: unlike printed lines, they were not flushed by a dying process."""
+"""Progress bars and loggers write to stderr at once: unlike printed lines, they were not flushed by a dying
+process."""
 
 _SIGNS_OF_LIFE = 10
 """Other ranks may say a few before they are ended as well."""
@@ -34,19 +36,24 @@ _TIDYING = ", in _run_finalizers"
 _JAX_PLUGIN = "Jax plugin configuration error: "
 _BY_A_SIGNAL = "SignalException: "
 _TRIED_AGAIN = re.compile(
-    r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
-    r"|\boffline\b(?!-run|[- ]mode|['\"]?\s*[:=])|\b[Uu]sing (?:cached|previous|default)\b|starting from scratch|\b(?<!marked as )skipp(?:ed|ing)\b|, using (?:\S+ )?\S+(?: instead|$)"
+    r"\b[Rr]etrying\b|\bretry (?:loop|in|with|\d)|-> retry\b|[Ww]ill (?:be )?(?:retry|retried|try again)"
+    r"|\b[Ff]all(?:ing|s)? back to\b|, trying (?:another|port|\d)"
+    r"|\boffline\b(?!-run|[- ]mode|['\"]?\s*[:=])|\b[Uu]sing (?:cached|previous|default)\b"
+    r"|starting from scratch|\b(?<!marked as )skipp(?:ed|ing)\b|, using (?:\S+ )?\S+(?: instead|$)"
 )
 _ADVICE = re.compile(r"^\s*(?:#|- )|[Yy]ou can|[Pp]lease|set ")
 _TRIED_AGAIN_LINES = 3
 
 _DEATH = re.compile(
-    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun|slurmstepd\S*): error: (?!.*(?:CANCELLED AT|: Terminated$))|ChildFailedError|core dumped"
+    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |^(?:srun"
+    r"|slurmstepd\S*): error: (?!.*(?:CANCELLED AT|: Terminated$))|ChildFailedError|core dumped"
 )
-"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of another. Not that it was cancelled."""
+"""What stands at the end of a log whose program died: of this error, of what it caused on other ranks, or of
+another. Not that it was cancelled."""
 
 _ENDED_WELL = re.compile(
-    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits|(?<!completed )completed) successfully\b"
+    r"\b[Tt]raining\b.{0,20}\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b|\bdone training\b|\b(?:finished|exits"
+    r"|(?<!completed )completed) successfully\b"
     r"|`Trainer\.fit` stopped"
 )
 """What stands at the end of a log whose program did what it was to do, or whose script thinks so."""
@@ -62,9 +69,11 @@ _OF_A_PROGRAM = re.compile(rf"{_DEATH.pattern}|{_SHELL_JOB.pattern}|^\W*[Ee]xit 
 """What is said when a program has ended: a script that goes on behind it says "done" all the same."""
 
 _DUMPED = re.compile(
-    r'^\W*$|^(?:srun|salloc|slurmstepd\S*): |NVRM: |^\[ *\d+\.\d+\] |\bkernel: |File "|frame #\d|Thread 0x|Current thread 0x|Extension modules: '
+    r'^\W*$|^(?:srun|salloc|slurmstepd\S*): |NVRM: |^\[ *\d+\.\d+\] |\bkernel: |File "|frame #\d'
+    r"|Thread 0x|Current thread 0x|Extension modules: "
 )
-"""What a fault handler prints of a dying process, however many threads it had, and Slurm of its step: no sign of life."""
+"""What a fault handler prints of a dying process, however many threads it had, and Slurm of its step: no sign
+of life."""
 
 
 _NUM_LOGS = 64
@@ -73,7 +82,8 @@ _NUM_LOGS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Signs:
-    """What the lines that are kept of a log say, looked at once however many errors stand above them. Indices of lines, in order."""
+    """What the lines that are kept of a log say, looked at once however many errors stand above them. Indices
+    of lines, in order."""
 
     deaths: tuple[int, ...]
     good_ends: tuple[int, ...]
@@ -102,9 +112,11 @@ def _signs_of(lines: tuple[str, ...]) -> _Signs:
 
 
 def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the error was caught: the run completed or still runs, it was tried again, losses follow in the same log, or it ends long after, and well.
+    """Whether the error was caught: the run completed or still runs, it was tried again, losses follow in the
+    same log, or it ends long after, and well.
 
-    Losses right after a traceback prove nothing, because buffered output is flushed when a dying process exits; many lines do.
+    Losses right after a traceback prove nothing, because buffered output is flushed when a dying process
+    exits; many lines do.
     """
     state = snapshot.state
     if state == "COMPLETED" or (state is not None and not is_final(state)):
@@ -135,7 +147,8 @@ def went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 def was_outlived(hit: LogHit, snapshot: TargetSnapshot, num_lines: int = 1) -> bool:
-    """Whether a script went on after a shell's line, which ends no program by itself: more was printed, and no death."""
+    """Whether a script went on after a shell's line, which ends no program by itself: more was printed, and
+    no death."""
     tail = next((tail for tail in snapshot.log_tails if tail.file == hit.file), None)
     if tail is None or snapshot.state is not None:
         return False
@@ -186,7 +199,8 @@ def _below(hit: LogHit, tail: LogTail) -> int:
 
 
 def above_traceback(hit: LogHit, tail: LogTail) -> Sequence[str]:
-    """The two lines above the traceback that a hit stands in; empty lines aside, which some put between all lines."""
+    """The two lines above the traceback that a hit stands in; empty lines aside, which some put between all
+    lines."""
     above = [line for line in tail.plain[: max(0, hit.line - tail.first_line)] if line.strip()]
     end = len(above) - sum(1 for line in hit.traceback[:-1] if line.strip())
     return above[max(0, end - 2) : max(0, end)] if hit.traceback else ()
@@ -198,8 +212,9 @@ def _says_tried_again(line: str) -> bool:
 
 
 def _is_ignored(hit: LogHit, tail: LogTail) -> bool:
-    """Whether who printed the traceback went on: Python below "Exception ignored in", its logging below "--- Logging error ---", torch.compile
-    below "WON'T CONVERT … due to:", multiprocessing of what it could not tidy up, JAX of a plugin that it does without. A signal that came meanwhile is no fault of the logging."""
+    """Whether who printed the traceback went on: Python below "Exception ignored in", its logging below "---
+    Logging error ---", torch.compile below "WON'T CONVERT … due to:", multiprocessing of what it could not
+    tidy up, JAX of a plugin that it does without. A signal that came meanwhile is no fault of the logging."""
     if any(_TIDYING in line for line in hit.traceback):
         return True
     return _BY_A_SIGNAL not in hit.text and any(

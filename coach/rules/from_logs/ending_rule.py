@@ -1,4 +1,5 @@
-"""What the rules about an error that ended a program share: whether it did, and what the job itself said when it refused to start.
+"""What the rules about an error that ended a program share: whether it did, and what the job itself said when
+it refused to start.
 
 What the words mean stays in each rule; whether the program lived on is told by rules/from_logs/aftermath.py.
 """
@@ -25,8 +26,9 @@ UNHEEDED = (
     r"^(?!\[[WI]\d{0,4} |[WI]\d{4} "
     r"|(?>.*?(?:(?<!=)\b(?:WARN(?:ING)?|INFO|DEBUG)\b|(?:Error|Exception): ))(?<!: ))"
 )
-"""A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`. `NCCL_DEBUG=INFO` is advice, no level, and what
-stands behind the error is of its own words, or of another line that was torn."""
+"""A logger that gives an error less than its own level has caught it: also c10d's `[W1121 …]`.
+`NCCL_DEBUG=INFO` is advice, no level, and what stands behind the error is of its own words, or of another
+line that was torn."""
 
 
 AFTER_A_BAR = r"(?:^|(?:it/s|s/it)[^\]]{0,200}\])"
@@ -36,13 +38,15 @@ AFTER_A_BAR = r"(?:^|(?:it/s|s/it)[^\]]{0,200}\])"
 def ending_signatures(
     code: str, causes: Sequence[str], *own: Signature, refusal: str = ".+"
 ) -> tuple[Signature, ...]:
-    """A rule's own signatures, with the line in which a job itself refuses to start. `refusal` narrows what that must say."""
+    """A rule's own signatures, with the line in which a job itself refuses to start. `refusal` narrows what
+    that must say."""
     words = re.compile(rf"^coach: (?P<cause>{'|'.join(causes)}): (?P<text>{refusal})")
     return (*own, Signature(code, "refused", tuple(f"coach: {cause}: " for cause in causes), words))
 
 
 class EndingRule(Rule):
-    """A rule about an error that ends the program it happens in. Subclasses say what to look for, what it means, and what to do."""
+    """A rule about an error that ends the program it happens in. Subclasses say what to look for, what it
+    means, and what to do."""
 
     severity = Severity.CRITICAL
     needs = (frozenset({Need.LOG}), frozenset({Need.JOB_STATE}))
@@ -57,7 +61,8 @@ class EndingRule(Rule):
         """What to do; `hit` is None where the job said it in exit.json alone."""
 
     def is_mine(self, refusal: Refusal) -> bool:
-        """Whether what the job said is this rule's; rules that share a cause tell themselves apart by its text."""
+        """Whether what the job said is this rule's; rules that share a cause tell themselves apart by its
+        text."""
         return refusal.cause == self.cause
 
     def cause_of(self, hit: LogHit) -> str | None:

@@ -14,15 +14,18 @@ import re
 from coach.model.training.log import LogHit
 
 _HOST = re.compile(
-    r"ConnectionPool\(host='(?P<pool>[^']+)'|Failed to resolve '(?P<name>[^']+)'|Cannot connect to host (?P<aiohttp>[\w.-]+)"
-    r"|https?://(?P<url>[\w.-]+)|(?:Could not resolve host:|unable to resolve host address) ?[‘'`]?(?P<shell>[\w.-]+)"
+    r"ConnectionPool\(host='(?P<pool>[^']+)'|Failed to resolve '(?P<name>[^']+)'"
+    r"|Cannot connect to host (?P<aiohttp>[\w.-]+)"
+    r"|https?://(?P<url>[\w.-]+)|(?:Could not resolve host:"
+    r"|unable to resolve host address) ?[‘'`]?(?P<shell>[\w.-]+)"
     r"|Failed to connect to (?P<curl>[\w.-]+) port (?:443|80)\b"
 )
 _OUTSIDE = re.compile(
     r"(?!localhost)[\w-]+(?:\.[\w-]+)*\.(?!local|localdomain|internal|cluster|lan\b|hpc\b)[A-Za-z]{2,}"
 )
 _FETCHES = re.compile(
-    r"urlopen error|\bhttpx\.|HTTPSConnection|on the Hub\b|the requested files in the|couldn't find (?:it|them) in the cached"
+    r"urlopen error|\bhttpx\.|HTTPSConnection|on the Hub\b|the requested files in the|couldn't find (?:it"
+    r"|them) in the cached"
 )
 _HTTP_FRAME = re.compile(
     r'[\\/](?:urllib[\\/]request|http[\\/]client|torch[\\/]hub|torchvision[\\/]datasets[\\/]utils)\.py"'

@@ -24,7 +24,8 @@ _SIGTERM = -15
 _SIGKILL = -9
 _LINES_OF_A_BLOCK = 8
 _LOST = re.compile(
-    r"(?:closed|reset) by (?:remote )?peer|remote process (?:exited|exiting)|ncclRemoteError|[Bb]roken pipe|Socket closed"
+    r"(?:closed|reset) by (?:remote )?peer|remote process (?:exited|exiting)|ncclRemoteError"
+    r"|[Bb]roken pipe|Socket closed"
 )
 
 _ENDS_THE_REST = re.compile(r"[Ee]xited with exit code [1-9]|CANCELLED AT ")

@@ -22,7 +22,8 @@ _TAIL_LINES = 5
 """Lines that are quoted where no line reports an error."""
 
 _PREFIX = re.compile(
-    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?|\d{4}-\d\d-\d\d[T ]\S+ )*"
+    r"(?:\[(?=[a-z, :]{0,20}\d)[\w,: ]{1,40}\](?:<\w+>)?:? ?|\s{0,5}\d+: |\([^)]{0,60}pid=[^)]{0,60}\) ?"
+    r"|\d{4}-\d\d-\d\d[T ]\S+ )*"
 )
 """Rank and time that a launcher or a logger puts before a line."""
 _HEAD = "Traceback (most recent call last)"
@@ -33,7 +34,8 @@ _NOT_FATAL = re.compile(
 """A line above a traceback that Python prints of an exception that ends no program."""
 
 _SHELL = re.compile(
-    r"\S{1,200}: (?:line )?\d+: .{1,300}(?:command not found|not found|No such file or directory|Permission denied|syntax error.*"
+    r"\S{1,200}: (?:line )?\d+: .{1,300}(?:command not found|not found|No such file or directory"
+    r"|Permission denied|syntax error.*"
     r"|unbound variable|Is a directory|cannot execute.*|Exec format error|unexpected end of file)$"
 )
 _NUMBER = r"(?!\s*[-+]?[\d.])"
@@ -41,25 +43,34 @@ _NUMBER = r"(?!\s*[-+]?[\d.])"
 _FATAL = re.compile(
     r"(?:FATAL|[Ff]atal)\b(?: (?:ERROR|[Ee]rror))?:|\W{0,3}(?:FATAL|CRITICAL)\b"
     rf"|(?!ERROR:[\w.]+:)(?:ERROR|Error|error):{_NUMBER}|error\[\w+\]:"
-    r"|(?:srun|salloc|sbatch|docker|podman|apptainer|singularity|enroot|mpirun|mpiexec|make|cmake|ninja|gcc|g\+\+|nvcc|ld|bash|sh|python\d?|conda|rsync"
-    r"|slurmstepd: error: pyxis): (?:error|fatal|ERROR|FATAL|\*\*\*|Error|can't open|command not found|.{1,200}: No such file)"
+    r"|(?:srun|salloc|sbatch|docker|podman|apptainer|singularity|enroot|mpirun|mpiexec|make|cmake|ninja|gcc"
+    r"|g\+\+|nvcc|ld|bash|sh|python\d?|conda|rsync"
+    r"|slurmstepd: error: pyxis): (?:error|fatal|ERROR|FATAL|\*\*\*|Error|can't open|command not found"
+    r"|.{1,200}: No such file)"
     r"|\S{1,120}:\d{1,7}(?::\d{1,5})?: (?:fatal )?error: |slurmstepd: error: (?:pyxis|execve|couldn't exec)"
-    r"|(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR|Unable to locate a modulefile|Module ERROR)"
-    r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b|Abort\(\d+\)|terminate called "
+    r"|(?:Lmod has detected the following error|ModuleCmd_\w+\.c\(\d+\):ERROR|Unable to locate a modulefile"
+    r"|Module ERROR)"
+    r"|F\d{4} \d\d:\d\d:|make(?:\[\d+\])?: \*\*\* |thread '.{0,80}' panicked at |panic: |Aborted\b"
+    r"|Abort\(\d+\)|terminate called "
     rf"|(?:[A-Z]\w{{0,60}}\.){{0,6}}\w{{0,60}}(?:Error|Exception|Exit|Interrupt):{_NUMBER} \S"
 )
 """At the start of a line: the program, or a tool that was to start it, gives up."""
 _STATUS = re.compile(
-    r"\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status|signal)\b[ :=]{1,3}-?[1-9]"
+    r"\b(?:exited|exit(?:s|ing)?|returned|terminated|failed|died|crashed)\b.{0,60}?\b(?:code|status"
+    r"|signal)\b[ :=]{1,3}-?[1-9]"
     r"|\breturned non-zero exit status\b|\bexit ?code *[:=] *-?[1-9]"
 )
 _BROAD = re.compile(
-    r"\b(?:error|fatal|failed|failure|exception|cannot|can't|could not|unable to|not found|no such|denied|invalid|abort(?:ed|ing)?|killed|refused|unknown|usage:)\b",
+    (
+        r"\b(?:error|fatal|failed|failure|exception|cannot|can't|could not|unable to|not found|no such|denied"
+        r"|invalid|abort(?:ed|ing)?|killed|refused|unknown|usage:)\b"
+    ),
     re.IGNORECASE,
 )
 """Words of a line that says why a job failed, once it is known that it did."""
 _QUIET = re.compile(
-    r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
+    r"\W*$|srun: |slurmstepd|make(?:\[\d+\])?: |wandb: |\[W\d{3,4} |\s|[-=*^~+#]{3,}|.*(?:\b[Ee]xit(?:ed|ing"
+    r"|s)?\b|[Kk]illed|[Tt]erminat|\b[Aa]bort|\bfailed\b|[Cc]ore dumped|Error\b|ERROR\b|error:)"
     r"|(?:See|For more|Please|Try|Run|Hint|Note|note:|hint:|help:|use|Use|If)\b|frame #\d|File \""
 )
 """A line that is no sign of life: of the error, or of its end."""

@@ -1,7 +1,9 @@
-"""Exceptions whose words nobody knows, raised within a library that a rule is about: told by the innermost frame.
+"""Exceptions whose words nobody knows, raised within a library that a rule is about: told by the innermost
+frame.
 
-`KeyError: 'type'` from DeepSpeed's reader of its configuration is no mistake of the program's own code. Which frames belong to which
-rule stands here once, for those rules and for the one that calls the rest plain mistakes.
+`KeyError: 'type'` from DeepSpeed's reader of its configuration is no mistake of the program's own code. Which
+frames belong to which rule stands here once, for those rules and for the one that calls the rest plain
+mistakes.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ PLAIN = "COD001"
 
 _FRAMES = {
     "DST024": re.compile(
-        r"/torch/distributed/(?:fsdp|_composable/fsdp)/|/fairscale/nn/data_parallel/fully_sharded_data_parallel\.py"
+        r"/torch/distributed/(?:fsdp|_composable/fsdp)/"
+        r"|/fairscale/nn/data_parallel/fully_sharded_data_parallel\.py"
     ),
     "DST022": re.compile(r'(?:[\\/]os\.py|<frozen os>)", line \d+, in __getitem__'),
     "TOR003": re.compile(r"/torch/_(?:dynamo|inductor)/|/triton/compiler/"),
@@ -26,7 +29,8 @@ _FRAMES = {
     "DSP002": re.compile(r"/deepspeed/runtime/(?:config\w*|\w+/config)\.py"),
 }
 _LOADING = re.compile(
-    r"torch[\\/]serialization\.py|\bload\b.{0,300}\(|load_(?:checkpoint|state_dict|model|weights|pretrained)|from_pretrained|unpickl"
+    r"torch[\\/]serialization\.py|\bload\b.{0,300}\(|load_(?:checkpoint|state_dict|model|weights"
+    r"|pretrained)|from_pretrained|unpickl"
 )
 _SPAWNED = re.compile(r"spawn_main|multiprocessing[\\/](?:spawn|reduction|connection|queues)\.py")
 _ASSERTION = re.compile(r'/torch/distributed/utils\.py", line \d+, in _?p_assert')
@@ -50,7 +54,8 @@ def is_of_a_load(hit: LogHit) -> bool:
 
 
 def is_of_a_table(hit: LogHit) -> bool:
-    """Whether what names a missing variable of the environment is of a data frame or of another mapping, by its frames."""
+    """Whether what names a missing variable of the environment is of a data frame or of another mapping, by
+    its frames."""
     if hit.rule == "DST022" and hit.signature == "none":
         return unset_variable(hit) is None
     frames = "\n".join(hit.traceback)
@@ -75,7 +80,8 @@ def is_of_a_peer(hit: LogHit) -> bool:
 
 
 def exceptions_of(rule: str, snapshot: TargetSnapshot) -> list[LogHit]:
-    """The exceptions that the rule's library raised and whose words no rule knows, whole in the field `words`."""
+    """The exceptions that the rule's library raised and whose words no rule knows, whole in the field
+    `words`."""
     if rule not in _FRAMES:
         return []
     known = {(hit.file, hit.line) for hit in snapshot.log_hits if hit.rule not in (PLAIN, PROGRESS.rule, "")}

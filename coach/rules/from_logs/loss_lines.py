@@ -1,7 +1,7 @@
 """How a training loss is written in logs: the key, and the number behind it.
 
-Numbers are parsed, never the bare word: `nan_to_num`, `no nan values found` or `grad_norm=nan` say nothing about the loss. A value that
-is not known yet (`val_loss`, `best_loss`, accuracies) is no training loss.
+Numbers are parsed, never the bare word: `nan_to_num`, `no nan values found` or `grad_norm=nan` say nothing
+about the loss. A value that is not known yet (`val_loss`, `best_loss`, accuracies) is no training loss.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import lru_cache
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.log import MAX_LINE_BYTES, LogHit, Signature
 
-# Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can have.
+# Words before the key that make it another quantity. Each is a fixed width, which is what a look-behind can
+# have.
 _OTHER = (
     "val",
     "valid",
@@ -50,12 +51,14 @@ _NO_NUMBER = r"[-+]?(?:(?-i:nan|NaN|NAN|Nan)|(?-i:inf|Inf)(?:inity)?|(?-i:INFINI
 
 
 def _line_with(value: str, then: str) -> re.Pattern[str]:
-    """A key with such a value. Nearly all lines have another one, and are let go after one cheap look ahead."""
+    """A key with such a value. Nearly all lines have another one, and are let go after one cheap look
+    ahead."""
     look_ahead = rf"^(?=.*?(?:loss|Loss|LOSS)(?i:{_ENDING}{_SEPARATOR}{value}))"
     return re.compile(rf"{look_ahead}.*?(?i:(?P<key>{_KEY}){_SEPARATOR}(?P<value>{value})){then}")
 
 
-# The name and the number that come next, with nothing but spaces between. A preposition stands in a sentence about a NaN.
+# The name and the number that come next, with nothing but spaces between. A preposition stands in a sentence
+# about a NaN.
 _NEXT_NUMBER = (
     r"(?!(?:after|at|before|by|for|from|in|is|of|on|since|than|to|until|was|with|within)\b)"
     r"[A-Za-z][\w/.-]*(?:[ \t]+loss)?[ \t]+(?:\d+[ \t]+[A-Za-z][\w/.-]*[ \t]+)*"
@@ -90,7 +93,8 @@ _OF_THE_WHOLE = frozenset(
         *("nan", "inf", "s", "ms", "the"),  # what stands before it may be the end of another value
     )
 )
-"""What the name of the loss that is trained on may be made of; with any other word it is a part of it, or another quantity."""
+"""What the name of the loss that is trained on may be made of; with any other word it is a part of it, or
+another quantity."""
 _LAST_WORD = re.compile(r"([A-Za-z]{1,20}) $")
 LITERALS = ("loss", "Loss", "LOSS")
 
@@ -102,7 +106,8 @@ PROGRESS = Signature("progress", "loss", LITERALS, FINITE, max_chars=MAX_LINE_BY
 
 
 def is_whole_not_finite(text: str) -> bool:
-    """Whether a line gives a NaN for the loss that is trained on, by its name, and not only for a part of it (`aux_loss`, `kl loss`)."""
+    """Whether a line gives a NaN for the loss that is trained on, by its name, and not only for a part of it
+    (`aux_loss`, `kl loss`)."""
     return _names_whole(_EACH_NOT_FINITE, text)
 
 
@@ -126,7 +131,8 @@ def losses_after(hit: LogHit, snapshot: TargetSnapshot) -> bool:
 
 
 class _Same:
-    """The hits of one snapshot, known again by being the very same: to compare thousands would take as long as to look through them."""
+    """The hits of one snapshot, known again by being the very same: to compare thousands would take as long
+    as to look through them."""
 
     def __init__(self, hits: tuple[LogHit, ...]) -> None:
         self.hits = hits

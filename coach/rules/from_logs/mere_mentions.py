@@ -1,6 +1,8 @@
-"""Which hits only mention an error: a help text, a comment, the name of a test, a text in quotes that was printed.
+"""Which hits only mention an error: a help text, a comment, the name of a test, a text in quotes that was
+printed.
 
-The words are the same as where the error happened. What surrounds them is judged here, once, before any rule sees them.
+The words are the same as where the error happened. What surrounds them is judged here, once, before any rule
+sees them.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from coach.rules.from_logs.loss_lines import PROGRESS
 
 _OPTION = re.compile(r"\s+-{1,2}[A-Za-z][\w-]*(?:[ ,=]|$)")
 _MENTION = re.compile(
-    # An option in a help text; a comment (not what Java's machine and Kaldi's run.pl say of a crash); a command that `set -x` shows before it runs; what pytest says of a test that went as it should.
-    rf"{_OPTION.pattern}|\s*(?:#+(?! +SIGSEGV \(0x| Ended \(code \d)|//) |\++ \S|.*\b(?:PASSED|XFAIL|XPASS|SKIPPED)\b"
+    # An option in a help text; a comment (not what Java's machine and Kaldi's run.pl say of a crash); a
+    # command that `set -x` shows before it runs; what pytest says of a test that went as it should.
+    rf"{_OPTION.pattern}|\s*(?:#+(?! +SIGSEGV \(0x| Ended \(code \d)|//) |\++ \S|.*\b(?:PASSED|XFAIL"
+    r"|XPASS|SKIPPED)\b"
 )
 _CONTINUED = "        "
 """What a help text goes on with below an option is indented further than any line of a traceback."""

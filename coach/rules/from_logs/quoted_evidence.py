@@ -1,6 +1,7 @@
 """What several rules need when they turn log hits and numbers into evidence.
 
-It keeps the wording of places and sizes the same in every finding; what a hit means stays in the rule that asked for it.
+It keeps the wording of places and sizes the same in every finding; what a hit means stays in the rule that
+asked for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _LIBRARY = re.compile(
     # What torch.compile and Triton wrote into their caches.
     r"|[\\/]torchinductor_[^\\/]+[\\/]|[\\/]\.triton[\\/]cache[\\/]|[\\/][a-z2-7]{2}[\\/]c[a-z2-7]{40,}\.py\b"
     # What pip made of a package's commands: a script without an ending, in an environment's bin.
-    r"|[\\/](?:\.?v?envs?|venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local|usr(?:[\\/]local)?)[\\/]bin[\\/][\w-]+(?![\w.-])"
+    r"|[\\/](?:\.?v?envs?|venv[^\\/]*|envs[\\/][^\\/]+|\w*(?:conda|mamba|forge)\w*|\.local"
+    r"|usr(?:[\\/]local)?)[\\/]bin[\\/][\w-]+(?![\w.-])"
     r"|[\\/]bin[\\/](?:torchrun|accelerate|deepspeed|horovodrun)(?![\w.-])"
 )
 """In a frame's file: not the user's program."""

@@ -12,7 +12,10 @@ import re
 from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED
 
-_NAMED = r"(?:Variable\[)?(?:torch\.[\w.]+|(?:CPU|CUDA|MPS|HIP|XPU|XLA)\w*|(?:cpu|cuda|mps|xpu|npu|hpu|xla)(?::\d+)?\b)\]?"
+_NAMED = (
+    r"(?:Variable\[)?(?:torch\.[\w.]+|(?:CPU|CUDA|MPS|HIP|XPU|XLA)\w*|(?:cpu|cuda|mps|xpu|npu|hpu"
+    r"|xla)(?::\d+)?\b)\]?"
+)
 """A type that names its device: torch.cuda.HalfTensor, CUDAHalfType, cuda:0; torch.HalfTensor lies on the
 CPU."""
 _ANY = rf"(?:{_NAMED}|c10::\w+|(?:unsigned |signed )?\w+)"

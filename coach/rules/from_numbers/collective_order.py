@@ -1,6 +1,7 @@
 """Which rank of a hanging training did otherwise, by the collectives that each rank called.
 
-Kept apart from the rules, because a timeout and a standstill are told by different signs and explained by the same records.
+Kept apart from the rules, because a timeout and a standstill are told by different signs and explained by the
+same records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The course of a training loss, from metrics or from the lines of a log, as the rules about curves look at it.
+"""The course of a training loss, from metrics or from the lines of a log, as the rules about curves look at
+it.
 
-Where a course begins, what is a loss, and where a curve says nothing (adversaries, rewards) is decided here, once for all of them.
+Where a course begins, what is a loss, and where a curve says nothing (adversaries, rewards) is decided here,
+once for all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _PLAIN_KEY = re.compile(
     r"(?:.*[ _/.])?(?:train(?:ing)?|lm|total|avg|mean|epoch|batch|step|iter)?[ _/.]?loss\b.*", re.IGNORECASE
 )
 _ADVERSARIES = re.compile(
-    r"reward|(?<![a-z])ep_|episode|\breturns?\b|rollout|policy|actor|critic|advantage|epsilon|discriminator|generator"
+    r"reward|(?<![a-z])ep_|episode|\breturns?\b|rollout|policy|actor|critic|advantage|epsilon|discriminator"
+    r"|generator"
     r"|(?<![a-z])[dg]_?loss|loss_?[dg](?![a-z])|(?<![a-z])gan(?![a-z])",
     re.IGNORECASE,
 )
@@ -43,7 +46,8 @@ class Point:
 
 
 def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point, ...]]:
-    """Each training loss from where it last began anew. What looks ill in it is asked about `are_adversaries` before it is said."""
+    """Each training loss from where it last began anew. What looks ill in it is asked about `are_adversaries`
+    before it is said."""
     if any(point.loss is not None for point in history.curve):
         yield _since_last_start(
             [
@@ -70,7 +74,8 @@ def courses(snapshot: TargetSnapshot, history: History) -> Iterable[tuple[Point,
 
 
 def are_adversaries(snapshot: TargetSnapshot) -> bool:
-    """Whether the words of the log, or the names of the metrics, are those of reinforcement or adversarial training."""
+    """Whether the words of the log, or the names of the metrics, are those of reinforcement or adversarial
+    training."""
     names = (
         str(name)
         for event in snapshot.events

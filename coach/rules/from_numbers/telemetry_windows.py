@@ -1,4 +1,5 @@
-"""What GPUs and nodes did while the run trained: the windows that the rules on telemetry judge by, each worked out once.
+"""What GPUs and nodes did while the run trained: the windows that the rules on telemetry judge by, each
+worked out once.
 
 Start-up, evaluation, compilation and checkpoints are left out here, so that no rule forgets one of them.
 """
@@ -84,7 +85,8 @@ class GpuUse:
 def gpu_uses(
     snapshot: TargetSnapshot, history: History, window_s: float, min_samples: float, startup_s: float
 ) -> list[GpuUse]:
-    """Each GPU over the newest `window_s` seconds of training; of a run that has ended over all that was kept."""
+    """Each GPU over the newest `window_s` seconds of training; of a run that has ended over all that was
+    kept."""
 
     def make() -> list[GpuUse]:
         found = training_phases(snapshot, history)
@@ -149,7 +151,8 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def mean_of(series: Series[GpuSample], name: str, places: Sequence[int]) -> float | None:
-    """The mean of what is known, each by the time that it stands for; where no time passed, each counts alike."""
+    """The mean of what is known, each by the time that it stands for; where no time passed, each counts
+    alike."""
     if isinstance(places, range) and series.is_complete(name):
         together, total = series.total(name, places)
         return together / total if total > 0.0 else mean(series.column(name, places))
@@ -190,7 +193,8 @@ class Growth:
 
 
 def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth | None:
-    """None where it does not grow all the time, or ever more slowly, as a cache that fills: the last pace is at least half of the mean one."""
+    """None where it does not grow all the time, or ever more slowly, as a cache that fills: the last pace is
+    at least half of the mean one."""
     used, times = quarters(values), quarters(times_s)
     if not used or times[-1] <= times[0]:
         return None
@@ -201,7 +205,8 @@ def steady_growth(values: Sequence[float], times_s: Sequence[float]) -> Growth |
 
 
 def _is_long_enough(series: Series[GpuSample], places: Sequence[int], window_s: float) -> bool:
-    # Each sample stands for the interval before it: n samples cover one interval more than lies between the first and the last.
+    # Each sample stands for the interval before it: n samples cover one interval more than lies between the
+    # first and the last.
     span = series.times[places[-1]] - series.times[places[0]]
     return span * len(places) / max(1, len(places) - 1) >= 0.98 * window_s
 

@@ -1,6 +1,7 @@
 """The parts of a run in which it trains, and its steady steps.
 
-Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reasons. What is judged as training is decided here, once.
+Start-up, compilation, evaluation and checkpoints leave a GPU idle for good reasons. What is judged as
+training is decided here, once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _MARGIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """When a run trained: from its first step to its last, without the pauses between. Times None: not known."""
+    """When a run trained: from its first step to its last, without the pauses between. Times None: not
+    known."""
 
     first_step_s: float | None
     last_step_s: float | None
@@ -49,7 +51,8 @@ class Phases:
 
 
 def phases(snapshot: TargetSnapshot, history: History) -> Phases:
-    """Read the phases off the metrics. While a run lives, the time after its last step may be a step that is not done yet."""
+    """Read the phases off the metrics. While a run lives, the time after its last step may be a step that is
+    not done yet."""
     # The curve reaches back to the first step, however many steps of a rank are kept.
     start = history.curve[0].time_s if history.curve else None
     last_steps = [history.steps(rank)[-1] for rank in history.ranks]
@@ -65,7 +68,8 @@ def phases(snapshot: TargetSnapshot, history: History) -> Phases:
 def training_places(
     series: Series[GpuSample], found: Phases, window_s: float | None, begin: int = 0
 ) -> Sequence[int]:
-    """Where the samples with a utilization stand that fall into training, of the newest `window_s` seconds (None: all) after place `begin`."""
+    """Where the samples with a utilization stand that fall into training, of the newest `window_s` seconds
+    (None: all) after place `begin`."""
     end = len(series.times)
     if window_s is not None:
         newest = next(
@@ -99,7 +103,8 @@ def newest_steps(steps: Sequence[Step], count: int) -> list[Step]:
 
 
 def steady_steps(steps: Sequence[Step], resumed_at: Sequence[int], num_skipped: int) -> list[Step]:
-    """The steps with both times, without the first `num_skipped` of the run, of each epoch, and after a resume."""
+    """The steps with both times, without the first `num_skipped` of the run, of each epoch, and after a
+    resume."""
     restarts = set(resumed_at)
     numbers, epochs = [step.step for step in steps], [step.epoch for step in steps]
     starts: list[int] = []
@@ -137,7 +142,8 @@ class SteadySteps:
 def newest_steady_steps(
     snapshot: TargetSnapshot, history: History, rank: int, count: int, num_skipped: int
 ) -> SteadySteps:
-    """The newest `count`, or fewer where more than a fifth of the newest are not steady: worked out once for all rules."""
+    """The newest `count`, or fewer where more than a fifth of the newest are not steady: worked out once for
+    all rules."""
     resumed = resumed_steps(snapshot)
 
     def make() -> SteadySteps:
@@ -161,8 +167,8 @@ def is_first_of_epochs(snapshot: TargetSnapshot, history: History) -> bool:
     return newest == 0 and num_epochs is not None and num_epochs > 1
 
 
-# Into how many parts the ranks share out the samples, as they say themselves. It tells ranks that do the same work on samples of
-# their own from the stages and slices of one model, whatever the program is called.
+# Into how many parts the ranks share out the samples, as they say themselves. It tells ranks that do the same
+# work on samples of their own from the stages and slices of one model, whatever the program is called.
 
 
 def num_parts(history: History) -> int | None:
@@ -174,6 +180,7 @@ def num_parts(history: History) -> int | None:
 
 
 def share_samples(history: History) -> bool:
-    """Whether ranks say that several of them work on the same samples: then their work may differ by design."""
+    """Whether ranks say that several of them work on the same samples: then their work may differ by
+    design."""
     parts = num_parts(history)
     return parts is not None and parts < len(history.ranks)

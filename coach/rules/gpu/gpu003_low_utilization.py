@@ -1,4 +1,5 @@
-"""GPU003: GPUs that were allotted do little. Low utilization is a symptom, so the finding names the cause as far as it was measured."""
+"""GPU003: GPUs that were allotted do little. Low utilization is a symptom, so the finding names the cause as
+far as it was measured."""
 
 from __future__ import annotations
 
@@ -32,23 +33,24 @@ class LowGpuUtilization(Rule):
     """GPUs that the job holds are idle most of the time.
 
     What it sees
-        The mean utilization of each GPU over the newest window of training; over the whole of what was kept once the run has ended.
-        Each GPU is judged by itself: a mean over all would hide that one of two does nothing. Power and memory stand beside it.
-        The cause is split as far as the data allows: never used, waiting for input, too little work per step (CPUs at their limit are GPU006, slow storage DAT006);
+        The mean utilization of each GPU over the newest window of training; over the whole of what was kept
+        once the run has ended. Each GPU is judged by itself: a mean over all would hide that one of two does
+        nothing. Power and memory stand beside it. The cause is split as far as the data allows: never used,
+        waiting for input, too little work per step (CPUs at their limit are GPU006, slow storage DAT006);
         otherwise it is called unexplained, with what to measure next.
     Why it matters
-        A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the share of time in which any
-        kernel ran: low is a symptom, and high proves nothing.
+        A GPU that is allotted and idle is paid for, and nobody else can use it. But utilization is only the
+        share of time in which any kernel ran: low is a symptom, and high proves nothing.
     When it stays silent
-        Before the first step (without metrics: before the GPU's first use, for `startup_s`), in evaluation, checkpoints and
-        compilation, and until the window holds enough seconds and samples. When power is high, or in the warning band when the
-        memory is well used: the job then needs this GPU.
+        Before the first step (without metrics: before the GPU's first use, for `startup_s`), in evaluation,
+        checkpoints and compilation, and until the window holds enough seconds and samples. When power is
+        high, or in the warning band when the memory is well used: the job then needs this GPU.
     What to do
-        Follow the cause that is named. Where it is unexplained, profile some steps: synchronisation per step (`.item()`), many small
-        kernels, communication and checkpoints leave these traces.
+        Follow the cause that is named. Where it is unexplained, profile some steps: synchronisation per step
+        (`.item()`), many small kernels, communication and checkpoints leave these traces.
     Sources
-        Princeton jobstats (15 % and 25 %) and job_defense_shield (memory efficiency); TraceML's bands (30 %) and its "unexplained";
-        NVML's definition of utilization.
+        Princeton jobstats (15 % and 25 %) and job_defense_shield (memory efficiency); TraceML's bands (30 %)
+        and its "unexplained"; NVML's definition of utilization.
     """
 
     code = "GPU003"
@@ -193,7 +195,8 @@ def _never_used(run: Run | None, unused: list[GpuUse], uses: list[GpuUse]) -> _C
         "no kernel ever ran: allotted and never used",
         fixes=(
             Fix(
-                "Check torch.cuda.is_available() inside the job; if the program needs no GPU, ask for none (--gpus 0)"
+                "Check torch.cuda.is_available() inside the job; if the program needs no GPU, ask for "
+                "none (--gpus 0)"
             ),
         ),
         confidence=0.95,

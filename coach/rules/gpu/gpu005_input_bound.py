@@ -34,21 +34,25 @@ class InputBound(Rule):
     """The steps wait for their data: the loader is slower than the training.
 
     What it sees
-        The share of step time that ranks spend waiting for the next batch (data_time_s over step_time_s), as a sum over the newest
-        steady steps: DataLoader workers deliver in bursts, which a median of single steps would hide. Every rank is looked at; the one
-        that waits most decides, because the others wait for it in the collective.
+        The share of step time that ranks spend waiting for the next batch (data_time_s over step_time_s), as
+        a sum over the newest steady steps: DataLoader workers deliver in bursts, which a median of single
+        steps would hide. Every rank is looked at; the one that waits most decides, because the others wait
+        for it in the collective.
     Why it matters
         The waiting share is paid for and trains nothing. It bounds what a faster data path can win.
     When it stays silent
-        On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady steps than `min_steps` or
-        `min_window_s`, and on waits too short to be worth a worker. While the GPUs are busy (`busy_gpu_pct`): the wait is then hidden behind their queue.
-        In a training on CPUs it is info up to `starved_share` while it uses all CPUs that it has, or, where it has workers, while others use the
-        rest of the node: loaders and training then wait for a CPU, and one more worker would take it from them.
+        On the first steps of the run, of an epoch and after a resume, when workers start. On fewer steady
+        steps than `min_steps` or `min_window_s`, and on waits too short to be worth a worker. While the GPUs
+        are busy (`busy_gpu_pct`): the wait is then hidden behind their queue. In a training on CPUs it is
+        info up to `starved_share` while it uses all CPUs that it has, or, where it has workers, while others
+        use the rest of the node: loaders and training then wait for a CPU, and one more worker would take it
+        from them.
     What to do
-        More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory and persistent_workers;
-        stage the data on the node, in few large files; decode less per sample.
+        More DataLoader workers, up to the CPUs that each rank has; more CPUs per task beyond that. pin_memory
+        and persistent_workers; stage the data on the node, in few large files; decode less per sample.
     Sources
-        TraceML's input-wait bands (10 % and 20 %); gpu-idle's guard on busy GPUs; the PyTorch performance tuning guide.
+        TraceML's input-wait bands (10 % and 20 %); gpu-idle's guard on busy GPUs; the PyTorch performance
+        tuning guide.
     """
 
     code = "GPU005"
@@ -139,7 +143,8 @@ class InputBound(Rule):
         )
 
     def _full_cpus(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """How busy the fullest node is, where loaders and training on CPUs have to share what is not enough for them; else None."""
+        """How busy the fullest node is, where loaders and training on CPUs have to share what is not enough
+        for them; else None."""
         is_on_cpus = not history.gpus or (snapshot.run is not None and snapshot.run.num_gpus == 0)
         if not is_on_cpus:
             return None
@@ -154,7 +159,8 @@ class InputBound(Rule):
         return fullest if fullest >= self.values["full_cpu_pct"] else None
 
     def _may_wait(self, steps: Sequence[Step]) -> bool:
-        """A look without skipping anything, which makes the share only larger: most runs need no closer one."""
+        """A look without skipping anything, which makes the share only larger: most runs need no closer
+        one."""
         newest = newest_steps(steps, int(1.25 * self.values["window_steps"]))
         total_s = sum([step.step_time_s or 0.0 for step in newest])
         return (
@@ -166,7 +172,8 @@ class InputBound(Rule):
         return [wait for wait in waits if self._is_long_enough(wait)]
 
     def _newest(self, snapshot: TargetSnapshot, history: History, rank: int) -> SteadySteps:
-        """The newest steps of one rank: as many as wanted, and more where they are so fast that these last no time."""
+        """The newest steps of one rank: as many as wanted, and more where they are so fast that these last no
+        time."""
         count, skip = int(self.values["window_steps"]), int(self.values["skip_steps"])
         while True:
             found = newest_steady_steps(snapshot, history, rank, count, skip)
@@ -235,11 +242,13 @@ def _fixes(run: Run | None, history: History, worst: SteadySteps) -> Iterable[Fi
     now = int_parameter(run, "num_workers")
     if run is None or now is None:
         yield Fix(
-            "More DataLoader workers, up to the CPUs that each rank has, with persistent_workers and pin_memory"
+            "More DataLoader workers, up to the CPUs that each rank has, with persistent_workers and "
+            "pin_memory"
         )
         return
     compute_s = max(worst.total_s - worst.data_s, 0.01 * worst.total_s)
-    # `now` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up with the compute alone.
+    # `now` loaders (or the training process itself, for 0) keep up with one batch per step; so many keep up
+    # with the compute alone.
     busy_s = worst.total_s if now else worst.data_s
     needed = math.ceil(round(max(now, 1) * busy_s / compute_s, 3)) + (0 if now else 1)
     cpus = cpus_per_rank(run, _cpus_allotted(history))
@@ -253,7 +262,8 @@ def _fixes(run: Run | None, history: History, worst: SteadySteps) -> Iterable[Fi
         )
     if not more:
         yield Fix(
-            "Make each sample cheaper: decode and augment less, or prepare the data once in few large files on the node"
+            "Make each sample cheaper: decode and augment less, or prepare the data once in few large "
+            "files on the node"
         )
 
 

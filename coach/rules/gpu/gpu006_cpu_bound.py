@@ -19,15 +19,18 @@ class CpuBound(Rule):
     """The CPUs of a node are at their limit while its GPUs wait.
 
     What it sees
-        The use of the CPUs that the job has on a node, and the utilization of its GPUs there, both over the newest window of training.
-        Where the kernel tells pressure, how long tasks waited for a CPU stands beside it: more threads run than there are CPUs.
+        The use of the CPUs that the job has on a node, and the utilization of its GPUs there, both over the
+        newest window of training. Where the kernel tells pressure, how long tasks waited for a CPU stands
+        beside it: more threads run than there are CPUs.
     Why it matters
-        More DataLoader workers do not help where there is no CPU left for them; they then take it from each other.
+        More DataLoader workers do not help where there is no CPU left for them; they then take it from each
+        other.
     When it stays silent
-        Without GPUs: a training on CPUs shall use them wholly. While the GPUs are busy. In start-up, evaluation, checkpoints and compilation.
+        Without GPUs: a training on CPUs shall use them wholly. While the GPUs are busy. In start-up,
+        evaluation, checkpoints and compilation.
     What to do
-        Ask for more CPUs per task. Where no more are to be had: decode and augment less per sample or on the GPU, prepare the data once;
-        set OMP_NUM_THREADS so that ranks × threads fit into the CPUs.
+        Ask for more CPUs per task. Where no more are to be had: decode and augment less per sample or on the
+        GPU, prepare the data once; set OMP_NUM_THREADS so that ranks × threads fit into the CPUs.
     Sources
         SageMaker Debugger's CPUBottleneck (CPU above 90 %); kernel documentation, pressure stall information.
     """
@@ -77,7 +80,10 @@ class CpuBound(Rule):
                 text = f"share of the time in which some task waited for a CPU of {node}"
                 evidence.append(Evidence(text, value=round(pressure, 1), unit="%"))
             yield Hit(
-                summary=f"The CPUs of {node} are at their limit ({cpu_pct:.0f} %), and its GPUs wait ({gpu_pct:.0f} % busy)",
+                summary=(
+                    f"The CPUs of {node} are at their limit ({cpu_pct:.0f} %), and its GPUs wait "
+                    f"({gpu_pct:.0f} % busy)"
+                ),
                 evidence=tuple(evidence),
                 confidence=0.85 if pressure is None or pressure < 20 else 0.92,
                 subject=Subject(node=node),

@@ -20,19 +20,21 @@ class BatchTooSmall(Rule):
     """Each step has so few samples that its fixed costs make up most of it.
 
     What it sees
-        Short steps that do not wait for data, and one of two signs: a micro-batch below the usual range of its recipe; or GPUs that are idle for a
-        third of the time and more, with most of their memory free (a step then is a row of small kernels, and launching them is the work).
+        Short steps that do not wait for data, and one of two signs: a micro-batch below the usual range of
+        its recipe; or GPUs that are idle for a third of the time and more, with most of their memory free (a
+        step then is a row of small kernels, and launching them is the work).
     Why it matters
-        Launching kernels, Python, the optimizer and the exchange of gradients cost a step as much for two samples as for two hundred. A larger batch
-        often makes several times the samples per second.
+        Launching kernels, Python, the optimizer and the exchange of gradients cost a step as much for two
+        samples as for two hundred. A larger batch often makes several times the samples per second.
     When it stays silent
-        On steps that take long, or that wait for data (GPU005). Where the GPU's memory is well used: a larger batch has no room. Where it draws
-        half of its power limit: then it works, whatever utilization says. Where the batch is within its recipe's usual range and no GPU was
-        measured; with an idle GPU it is then info: the recipe's model is that small. It is info, too, where nothing is known of the batch and
+        On steps that take long, or that wait for data (GPU005). Where the GPU's memory is well used: a larger
+        batch has no room. Where it draws half of its power limit: then it works, whatever utilization says.
+        Where the batch is within its recipe's usual range and no GPU was measured; with an idle GPU it is
+        then info: the recipe's model is that small. It is info, too, where nothing is known of the batch and
         the GPU is busy for a third of the time and more: small models are trained with good reason.
     What to do
-        Double the batch until samples per second rise no more, then tune the learning rate anew: a larger batch changes what is learned. Where the
-        batch must stay small: torch.compile and CUDA graphs.
+        Double the batch until samples per second rise no more, then tune the learning rate anew: a larger
+        batch changes what is learned. Where the batch must stay small: torch.compile and CUDA graphs.
     Sources
         SageMaker Debugger's BatchSize rule (below 70 %); Google's tuning playbook, "Choosing the batch size".
     """
@@ -83,7 +85,10 @@ class BatchTooSmall(Rule):
             return
         size = "Few" if batch is None else f"{batch:g}"
         yield Hit(
-            summary=f"{size} samples in each step of {1000 * pace_s:.0f} ms: most of it is what every step costs anyway",
+            summary=(
+                f"{size} samples in each step of {1000 * pace_s:.0f} ms: most of it is what every step costs "
+                "anyway"
+            ),
             evidence=(
                 *([Evidence("samples of a micro-batch on a rank", value=batch)] if batch is not None else []),
                 Evidence(

@@ -1,4 +1,5 @@
-"""GPU013: a GPU that is always busy and hardly used: some kernel always runs, and fills little of the device."""
+"""GPU013: a GPU that is always busy and hardly used: some kernel always runs, and fills little of the
+device."""
 
 from __future__ import annotations
 
@@ -16,19 +17,22 @@ class BusyAndUnderfed(Rule):
     """A kernel is always running, and little of the GPU is used by it.
 
     What it sees
-        Utilization near 100 % over the newest window of training, while few of the multiprocessors were active (GPM, `coach run --gpm`). Where
-        that was not measured, the power that is drawn stands for it, with less confidence, and the finding is info.
+        Utilization near 100 % over the newest window of training, while few of the multiprocessors were
+        active (GPM, `coach run --gpm`). Where that was not measured, the power that is drawn stands for it,
+        with less confidence, and the finding is info.
     Why it matters
-        Utilization says that a kernel ran, not how much of the GPU it used: 100 % is possible with one multiprocessor of 132. Such a GPU looks
-        well used and is not.
+        Utilization says that a kernel ran, not how much of the GPU it used: 100 % is possible with one
+        multiprocessor of 132. Such a GPU looks well used and is not.
     When it stays silent
-        Where neither SM activity nor power and its limit were measured (MIG instances have no power of their own). In start-up,
-        evaluation, checkpoints and compilation.
+        Where neither SM activity nor power and its limit were measured (MIG instances have no power of their
+        own). In start-up, evaluation, checkpoints and compilation.
     What to do
-        A larger batch, torch.compile or CUDA graphs against many small kernels, sizes that are multiples of 64. If the job is that small: a
-        MIG instance or a smaller GPU. Ranks that spin in a collective look the same: see whether one rank is behind.
+        A larger batch, torch.compile or CUDA graphs against many small kernels, sizes that are multiples of
+        64. If the job is that small: a MIG instance or a smaller GPU. Ranks that spin in a collective look
+        the same: see whether one rank is behind.
     Sources
-        ML Engineering (Bekman), "GPU utilization"; jobscope's bands of SM activity (15 %); TraceML (power below 30 % of the limit).
+        ML Engineering (Bekman), "GPU utilization"; jobscope's bands of SM activity (15 %); TraceML (power
+        below 30 % of the limit).
     """
 
     code = "GPU013"
@@ -70,7 +74,10 @@ class BusyAndUnderfed(Rule):
         batch = int_parameter(snapshot.run, "batch_size")
         has_room = (worst.memory_share or 0.0) < 0.5
         yield Hit(
-            summary=f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and uses {what}",
+            summary=(
+                f"GPU {worst.gpu} on {worst.node}{more} is busy {worst.mean_pct:.0f} % of the time and uses "
+                f"{what}"
+            ),
             evidence=tuple(evidence),
             confidence=0.85 if is_measured else 0.6,
             subject=Subject(node=worst.node, gpu=worst.gpu) if len(low) == 1 else Subject(),
@@ -99,7 +106,8 @@ class BusyAndUnderfed(Rule):
             if activity is not None and activity < self.values["sm_activity_pct"]:
                 yield activity, True
             return
-        # What draws more than twice as much now did not draw so little on the whole: most GPUs need no longer look.
+        # What draws more than twice as much now did not draw so little on the whole: most GPUs need no longer
+        # look.
         if newest.power_w is None or newest.power_w > 2 * self.values["power_share"] * (
             newest.power_limit_w or 0.0
         ):

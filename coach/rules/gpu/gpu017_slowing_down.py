@@ -1,4 +1,5 @@
-"""GPU017: a training that gets slower and slower. Something in it grows, and what that is shows in the same four quarters."""
+"""GPU017: a training that gets slower and slower. Something in it grows, and what that is shows in the same
+four quarters."""
 
 from __future__ import annotations
 
@@ -39,21 +40,25 @@ class SlowingDown(Rule):
     """Each step takes longer than the ones before it, from the beginning of the training to its end.
 
     What it sees
-        The time of a step over the whole training, without its first tenth, in four quarters: the median of each above that of the quarter
-        before, and the last `growth` times the first. Where the batch grows, the time of a sample is taken for that of a step. Beside it how much
-        of the growth is waiting for data, and how the memory of the node grew meanwhile.
+        The time of a step over the whole training, without its first tenth, in four quarters: the median of
+        each above that of the quarter before, and the last `growth` times the first. Where the batch grows,
+        the time of a sample is taken for that of a step. Beside it how much of the growth is waiting for
+        data, and how the memory of the node grew meanwhile.
     Why it matters
-        What grows goes on growing: a training that was to take a day takes three, and it ends at its time limit or where its memory does.
+        What grows goes on growing: a training that was to take a day takes three, and it ends at its time
+        limit or where its memory does.
     When it stays silent
-        On fewer than `min_points` points, or less than `min_s` of steps. Where the pace changed once, as with a neighbour, a hot GPU or another
-        phase, and where it varies: a quarter of the last one's points must not reach back to the first's pace. In the first of several epochs it is
-        info: samples may be sorted by their length.
+        On fewer than `min_points` points, or less than `min_s` of steps. Where the pace changed once, as with
+        a neighbour, a hot GPU or another phase, and where it varies: a quarter of the last one's points must
+        not reach back to the first's pace. In the first of several epochs it is info: samples may be sorted
+        by their length.
     What to do
-        Look for what is kept from step to step: a list of outputs or losses that each step goes through again, a graph that is never freed
-        (`.detach()`, `.item()`), a log or an index that is read from its start, hooks that are registered once more in every step. Profile a late step
-        beside an early one.
+        Look for what is kept from step to step: a list of outputs or losses that each step goes through
+        again, a graph that is never freed (`.detach()`, `.item()`), a log or an index that is read from its
+        start, hooks that are registered once more in every step. Profile a late step beside an early one.
     Sources
-        runmedic (the last quarter below 0.8 of the first quarter's rate, with rank correlation); trainspotter (1.4 times).
+        runmedic (the last quarter below 0.8 of the first quarter's rate, with rank correlation); trainspotter
+        (1.4 times).
     """
 
     code = "GPU017"
@@ -101,7 +106,9 @@ class SlowingDown(Rule):
             return
         memory = _memory_growth(snapshot, history)
         yield Hit(
-            summary=f"Each step takes {found.growth:.1f} times as long as at the beginning, and it gets worse",
+            summary=(
+                f"Each step takes {found.growth:.1f} times as long as at the beginning, and it gets worse"
+            ),
             evidence=tuple(self._evidence(found, memory)),
             confidence=round(min(0.9, 0.6 + 0.2 * (found.growth - 1)), 2),
             fixes=tuple(self._fixes(found, memory)),
@@ -112,7 +119,10 @@ class SlowingDown(Rule):
     def _evidence(self, found: _Quarters, memory: list[float]) -> Iterable[Evidence]:
         whole = ", ".join(f"{value:.4g}" for value in found.whole)
         yield Evidence(
-            f"step time in s by quarters of the training, to the steps {', '.join(map(str, found.steps))}: {whole}",
+            (
+                "step time in s by quarters of the training, to the steps "
+                f"{', '.join(map(str, found.steps))}: {whole}"
+            ),
             value=round(found.growth, 2),
             unit="times the first quarter",
         )
@@ -127,11 +137,18 @@ class SlowingDown(Rule):
             )
 
     def _fixes(self, found: _Quarters, memory: list[float]) -> Iterable[Fix]:
-        kept = "is kept per step and gone through again: lists of outputs or losses, with their graph (`.item()`, `.detach()`)"
-        repeated = "each step does once more than the one before: hooks and callbacks registered in the loop, metrics over all steps so far"
+        kept = (
+            "is kept per step and gone through again: lists of outputs or losses, with their graph "
+            "(`.item()`, `.detach()`)"
+        )
+        repeated = (
+            "each step does once more than the one before: hooks and callbacks registered in the loop, "
+            "metrics over all steps so far"
+        )
         if found.by_data >= self.values["data_share"]:
             yield Fix(
-                "Look for what the loader keeps or reads again: an index or a file that is gone through from its start, files that stay open, a cache without a bound"
+                "Look for what the loader keeps or reads again: an index or a file that is gone through "
+                "from its start, files that stay open, a cache without a bound"
             )
         elif self._has_grown(memory):
             yield Fix(f"Look for what {kept}")
@@ -169,7 +186,8 @@ def _quarters(points: Sequence[CurvePoint], costs: Sequence[float]) -> _Quarters
 
 
 def _memory_growth(snapshot: TargetSnapshot, history: History) -> list[float]:
-    """Resident memory by quarters, in MiB, on the node where it grew most; empty where it was not measured."""
+    """Resident memory by quarters, in MiB, on the node where it grew most; empty where it was not
+    measured."""
     used = [
         quarters(
             [s.memory_used_mib for s in training_host_samples(snapshot, history, node) if s.memory_used_mib]

@@ -13,8 +13,10 @@ from coach.rules.from_logs.ending_rule import EndingRule
 from coach.rules.hardware.xids import MEANING, OF_THE_PROGRAM
 
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
-    r"|NVRM: (?P<words>(?:.*?(?:GPU|GPU at \S+|this system) has )?fallen off the bus|GPU \S+: RmInitAdapter failed!)"
+    r"NVRM: Xid \((?:PCI:)?(?P<device>[\w:.]+)\): (?P<xid>\d+)"
+    r"|\bXid(?: error)?[ :=]+(?P<number>\d+)\b.*?(?:GPU|PCI|NVRM|[Dd]evice)"
+    r"|NVRM: (?P<words>(?:.*?(?:GPU|GPU at \S+|this system) has )?fallen off the bus"
+    r"|GPU \S+: RmInitAdapter failed!)"
 )
 
 
@@ -22,15 +24,18 @@ class Xid(EndingRule):
     """The NVIDIA driver reported an Xid on this node.
 
     What it sees
-        "NVRM: Xid (PCI:…): N" in a kernel log, or in a log that quotes one, and "GPU … has fallen off the bus".
+        "NVRM: Xid (PCI:…): N" in a kernel log, or in a log that quotes one, and "GPU … has fallen off the
+        bus".
     Why it matters
-        An Xid is the driver's own word. 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its firmware: nothing in the program
-        helps, and the next job on that GPU fails as well. 8, 13, 31, 43, 45, 69 and 109 are mostly an access out of range in a kernel.
+        An Xid is the driver's own word. 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its
+        firmware: nothing in the program helps, and the next job on that GPU fails as well. 8, 13, 31, 43, 45,
+        69 and 109 are mostly an access out of range in a kernel.
     When it stays silent
         Without such a line; on many sites only root may read the kernel log.
     What to do
-        Hardware: leave the node out (`--exclude=NODE`), resubmit from the last checkpoint, and tell the site node, GPU and number. The
-        program's: run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; suspect the GPU only if it comes back on that one alone.
+        Hardware: leave the node out (`--exclude=NODE`), resubmit from the last checkpoint, and tell the site
+        node, GPU and number. The program's: run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer;
+        suspect the GPU only if it comes back on that one alone.
     Sources
         NVIDIA Xid catalogue; NVIDIA GPU deployment and management: health checks.
     """
@@ -71,7 +76,8 @@ class Xid(EndingRule):
             yield Fix("If it comes back on this node alone, leave the node out and tell the site")
         else:
             yield Fix(
-                "Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site the number"
+                "Leave this node out (--exclude=NODE), go on from the last checkpoint, and tell the site "
+                "the number"
             )
 
 

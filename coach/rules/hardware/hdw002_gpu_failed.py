@@ -11,11 +11,13 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _FAILED = re.compile(
-    UNHEEDED
-    + r"(?!.*NVRM: ).*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE"
-    r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error|cudaErrorHardwareStackError"
+    UNHEEDED + r"(?!.*NVRM: ).*?(?P<what>uncorrectable ECC error encountered|cudaErrorECCUncorrectable"
+    r"|CUDA_ERROR_ECC_UNCORRECTABLE"
+    r"|[Uu]ncorrectable NVLink error|cudaErrorNvlinkUncorrectable|error: hardware stack error"
+    r"|cudaErrorHardwareStackError"
     r"|error: Invalid access of peer GPU memory over nvlink or a hardware error|cudaErrorContained"
-    r"|HW Exception by GPU node|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle for GPU\S*"
+    r"|HW Exception by GPU node|GPU is lost|GPU has fallen off the bus|Unable to determine the device handle "
+    r"for GPU\S*"
     r"|error: system not yet initialized|cudaErrorSystemNotReady"
     r"|(?P<unsure>CUDA error: unknown error|cudaErrorUnknown\b))"
 )
@@ -25,15 +27,19 @@ class GpuFailed(EndingRule):
     """CUDA says that the GPU itself failed.
 
     What it sees
-        "uncorrectable ECC error encountered", an uncorrectable NVLink error, "GPU is lost", "Unable to determine the device handle for GPU", ROCm's "HW Exception by GPU node",
-        "system not yet initialized" (the fabric manager does not run); with less certainty "CUDA error: unknown error".
+        "uncorrectable ECC error encountered", an uncorrectable NVLink error, "GPU is lost", "Unable to
+        determine the device handle for GPU", ROCm's "HW Exception by GPU node", "system not yet initialized"
+        (the fabric manager does not run); with less certainty "CUDA error: unknown error".
     Why it matters
-        Nothing in the program helps. The next job on that GPU fails as well, until the site resets or replaces it.
+        Nothing in the program helps. The next job on that GPU fails as well, until the site resets or
+        replaces it.
     When it stays silent
-        On ECC errors that were corrected, and where the words are a setting ("ECC enabled"). Info when the program went on.
+        On ECC errors that were corrected, and where the words are a setting ("ECC enabled"). Info when the
+        program went on.
     What to do
-        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU. `nvidia-smi -q -d ECC` and
-        `nvidia-smi -q -d ROW_REMAPPER` on the node show more. Do not switch ECC off.
+        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU.
+        `nvidia-smi -q -d ECC` and `nvidia-smi -q -d ROW_REMAPPER` on the node show more. Do not switch ECC
+        off.
     Sources
         CUDA runtime errors 214, 220, 226, 714, 802, 999; NVIDIA GPU memory error management.
     """

@@ -25,12 +25,15 @@ class Throttled(Rule):
     """The driver says that heat or the power supply slows a GPU down.
 
     What it sees
-        The clocks event reasons of the newest two minutes in which the GPU worked: hw_thermal_slowdown, sw_thermal_slowdown,
-        hw_power_brake_slowdown, hw_slowdown. The clock, the temperature and the clock of the other GPUs stand beside it.
+        The clocks event reasons of the newest two minutes in which the GPU worked: hw_thermal_slowdown,
+        sw_thermal_slowdown, hw_power_brake_slowdown, hw_slowdown. The clock, the temperature and the clock of
+        the other GPUs stand beside it.
     Why it matters
-        One slow GPU slows all ranks, for they wait for it in every step. It is mostly the node's cooling or power, not the program.
+        One slow GPU slows all ranks, for they wait for it in every step. It is mostly the node's cooling or
+        power, not the program.
     When it stays silent
-        On sw_power_cap, which is normal under full load, on idle clocks and on clocks that the site set. On fewer than three samples.
+        On sw_power_cap, which is normal under full load, on idle clocks and on clocks that the site set. On
+        fewer than three samples.
     What to do
         Leave the node out (`--exclude=NODE`) for the next launch, and tell the site node, GPU and reason.
     Sources
@@ -92,7 +95,8 @@ class Throttled(Rule):
         heat = [sample.temperature_c for sample in slowed if sample.temperature_c is not None]
         evidence = [
             Evidence(
-                f"clocks event reason {name} in {count} of {len(at_work)} samples at work, over {at_work[-1].time_s - at_work[0].time_s:.0f} s"
+                f"clocks event reason {name} in {count} of {len(at_work)} samples at work, over "
+                f"{at_work[-1].time_s - at_work[0].time_s:.0f} s"
             )
             for name, count in counts.items()
             if count

@@ -17,15 +17,17 @@ class PcieDegraded(Rule):
     """The PCIe link of a GPU runs with fewer lanes or at a lower generation than card and slot allow.
 
     What it sees
-        Width and generation of the link, against the largest that this GPU can have in this slot. Fewer lanes must have been seen twice; a
-        lower generation counts only while the GPU worked in the seconds before.
+        Width and generation of the link, against the largest that this GPU can have in this slot. Fewer lanes
+        must have been seen twice; a lower generation counts only while the GPU worked in the seconds before.
     Why it matters
-        Half of the lanes is half of the bandwidth from the host, and between GPUs without NVLink. It is a badly seated card or riser, or a
-        slot that is broken; the program cannot help it.
+        Half of the lanes is half of the bandwidth from the host, and between GPUs without NVLink. It is a
+        badly seated card or riser, or a slot that is broken; the program cannot help it.
     When it stays silent
-        On a lower generation at rest: every GPU saves power so. On MIG instances and virtual GPUs, which do not tell their link.
+        On a lower generation at rest: every GPU saves power so. On MIG instances and virtual GPUs, which do
+        not tell their link.
     What to do
-        Leave the node out (`--exclude=NODE`) if the input or the communication is slow, and tell the site node and GPU.
+        Leave the node out (`--exclude=NODE`) if the input or the communication is slow, and tell the site
+        node and GPU.
     Sources
         NVML, nvmlDeviceGetCurrPcieLinkWidth and …MaxPcieLinkWidth (the largest of GPU and system together).
     """
@@ -61,8 +63,10 @@ class PcieDegraded(Rule):
                 summary=f"The PCIe link of GPU {gpu} on {node} runs with {what}",
                 evidence=(
                     Evidence(
-                        f"PCIe now: generation {newest.pcie_generation or '–'}, width {newest.pcie_width or '–'}; possible here: "
-                        f"generation {newest.max_pcie_generation or '–'}, width {newest.max_pcie_width or '–'}"
+                        f"PCIe now: generation {newest.pcie_generation or '–'}, width "
+                        f"{newest.pcie_width or '–'}; possible here: "
+                        f"generation {newest.max_pcie_generation or '–'}, width "
+                        f"{newest.max_pcie_width or '–'}"
                     ),
                 ),
                 confidence=0.9 if is_narrow else 0.75,

@@ -19,10 +19,11 @@ class NvlinkDown(Rule):
     Why it matters
         Collectives go as fast as the slowest link; NCCL may even fall back to PCIe or to the host's memory.
     When it stays silent
-        Where all GPUs of the node have equally many: cards without a bridge have all links down, and that is how they are meant. With
-        one GPU there is nothing to compare.
+        Where all GPUs of the node have equally many: cards without a bridge have all links down, and that is
+        how they are meant. With one GPU there is nothing to compare.
     What to do
-        Leave the node out (`--exclude=NODE`), and tell the site node and GPU; `nvidia-smi nvlink -s` on the node shows which links.
+        Leave the node out (`--exclude=NODE`), and tell the site node and GPU; `nvidia-smi nvlink -s` on the
+        node shows which links.
     Sources
         NVML, nvmlDeviceGetNvLinkState; NVIDIA fabric manager user guide.
     """

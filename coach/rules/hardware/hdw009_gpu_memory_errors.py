@@ -1,4 +1,5 @@
-"""HDW009: a GPU's memory has errors that could not be corrected, or cells that still wait to be mapped out."""
+"""HDW009: a GPU's memory has errors that could not be corrected, or cells that still wait to be mapped
+out."""
 
 from __future__ import annotations
 
@@ -16,16 +17,20 @@ class GpuMemoryErrors(Rule):
     """A GPU's memory has errors that could not be corrected.
 
     What it sees
-        ECC errors that could not be corrected and were counted while this run lasted; a row of memory that could not be mapped out; a row or
-        page that waits for a reset of the GPU to be mapped out.
+        ECC errors that could not be corrected and were counted while this run lasted; a row of memory that
+        could not be mapped out; a row or page that waits for a reset of the GPU to be mapped out.
     Why it matters
-        An error that cannot be corrected kills the program that reads it, or spoils what it computes. It comes back until the GPU is reset or replaced.
+        An error that cannot be corrected kills the program that reads it, or spoils what it computes. It
+        comes back until the GPU is reset or replaced.
     When it stays silent
-        On errors that were corrected, on those before this run, and on rows and pages that are mapped out: then the GPU is sound again.
+        On errors that were corrected, on those before this run, and on rows and pages that are mapped out:
+        then the GPU is sound again.
     What to do
-        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU. Do not switch ECC off.
+        Leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node and GPU.
+        Do not switch ECC off.
     Sources
-        NVIDIA GPU memory error management (row remapping, page retirement); NVML, nvmlDeviceGetTotalEccErrors, nvmlDeviceGetRemappedRows.
+        NVIDIA GPU memory error management (row remapping, page retirement); NVML,
+        nvmlDeviceGetTotalEccErrors, nvmlDeviceGetRemappedRows.
     """
 
     code = "HDW009"

@@ -17,15 +17,17 @@ class XidSeen(Rule):
     """The NVIDIA driver reported an Xid of one of the job's GPUs while the sampler ran.
 
     What it sees
-        The event that NVML sends with an Xid, as the sampler beside the training got it: without the kernel log, which only root may read.
+        The event that NVML sends with an Xid, as the sampler beside the training got it: without the kernel
+        log, which only root may read.
     Why it matters
-        An Xid is the driver's own word: 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its firmware. 8, 13, 31, 43, 45, 69
-        and 109 are mostly an access out of range in a kernel of the program.
+        An Xid is the driver's own word: 48, 63, 64, 74, 79, 92, 94, 95, 119 and 120 are the hardware or its
+        firmware. 8, 13, 31, 43, 45, 69 and 109 are mostly an access out of range in a kernel of the program.
     When it stays silent
-        Without an event. A row that was remapped (63) and an error that was contained are a warning: the GPU goes on.
+        Without an event. A row that was remapped (63) and an error that was contained are a warning: the GPU
+        goes on.
     What to do
-        Hardware: leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site node, GPU and number. The program's:
-        run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.
+        Hardware: leave the node out (`--exclude=NODE`), go on from the last checkpoint, and tell the site
+        node, GPU and number. The program's: run once with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.
     Sources
         NVIDIA Xid catalogue; NVML, nvmlEventTypeXidCriticalError.
     """
@@ -58,7 +60,10 @@ class XidSeen(Rule):
                 subject=Subject(node=node, gpu=gpu),
                 fixes=(
                     Fix(
-                        "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its own line",
+                        (
+                            "Run once with CUDA_LAUNCH_BLOCKING=1: the kernel at fault then stands at its "
+                            "own line"
+                        ),
                         {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
                     )
                     if is_own

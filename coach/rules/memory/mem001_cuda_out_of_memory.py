@@ -1,4 +1,5 @@
-"""MEM001: the GPU's memory was not enough. Device memory and host memory are different pools: `--mem` never helps here."""
+"""MEM001: the GPU's memory was not enough. Device memory and host memory are different pools: `--mem` never
+helps here."""
 
 from __future__ import annotations
 
@@ -28,34 +29,47 @@ _SIZE = r"[\d.]+ (?:[KMGT]i)?[Bb](?:ytes)?"
 _ALLOCATOR = re.compile(
     rf"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate (?P<tried>{_SIZE})"
     rf"(?:\.? ?\(?GPU (?P<gpu>\d+))?"
-    rf"(?:[;,] (?P<total_old>{_SIZE}) total capacity; (?P<allocated_old>{_SIZE}) already allocated; (?P<free_old>{_SIZE}) free"
+    rf"(?:[;,] (?P<total_old>{_SIZE}) total capacity; (?P<allocated_old>{_SIZE}) already allocated; "
+    rf"(?P<free_old>{_SIZE}) free"
     rf"(?:; (?:(?P<reserved_old>{_SIZE}) reserved in total by PyTorch|(?P<cached>{_SIZE}) cached))?"
     rf"| has a total capacity of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free)?"
     rf"(?:.{{0,1000}}?this process has (?P<in_use>{_SIZE}) memory in use)?"
-    rf"(?:.{{0,1000}}?allocated memory (?P<allocated>{_SIZE}) is allocated by PyTorch.{{0,1000}}?and (?P<unallocated>{_SIZE}) is reserved by PyTorch but unallocated)?"
+    rf"(?:.{{0,1000}}?allocated memory (?P<allocated>{_SIZE}) is allocated by PyTorch.{{0,1000}}?and "
+    rf"(?P<unallocated>{_SIZE}) is reserved by PyTorch but unallocated)?"
 )
 _RUNTIME = re.compile(
-    r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
-    r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory|cuda runtime error \(2\) : out of memory|cudaMalloc (?:retry )?failed: out of memory"
-    r"|CUDA failure 2: out of memory|Out of memory error on GPU \d+\. Cannot allocate|EigenAllocator for GPU ran out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)|Allocation on device"
-    r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)|less than desired GPU memory utilization)"
+    r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|hipErrorOutOfMemory"
+    r"|CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    r"|(?:CUDA|HIP) driver error: out of memory|Triton Error \[(?:CUDA|HIP)\]: out of memory"
+    r"|cuda runtime error \(2\) : out of memory|cudaMalloc (?:retry )?failed: out of memory"
+    r"|CUDA failure 2: out of memory|Out of memory error on GPU \d+\. Cannot allocate"
+    r"|EigenAllocator for GPU ran out of memory|Error: (?:CUDA|HIP|MPS backend) out of memory\b(?!\. Tried)"
+    r"|Allocation on device"
+    r"|Error: .*?is (?:larger than the (?:available KV cache memory|maximum number of tokens that can be "
+    r"stored in KV cache)|less than desired GPU memory utilization)"
     r"|(?:Error|Exception): (?:RESOURCE_EXHAUSTED|Resource exhausted): (?:Out of memory|Failed to allocate)"
     r"|OOM when allocating tensor (?:with|of) shape(?!.*(?:device:CPU|by allocator (?:mkl_?)?cpu))"
     r"|error == cudaSuccess \(2 vs\. 0\)|Error out of memory at line \d+ in file|CUFFT_ALLOC_FAILED"
     r"|error == cudaSuccess\. 2 vs 0\. Error at: .*: out of memory|cuda (?:execution )?failed with error 2\b"
     r"|cupy\S*\.OutOfMemoryError: |Error: No available memory for the cache blocks"
-    r"|Error: Not enough memory\. Please try to increase --mem-fraction-static|Error: No executable batch size found, reached zero"
-    r"|(?:Error|Exception): .{0,200}CUDA_ERROR_OUT_OF_MEMORY|CUDA runtime error in .{0,200}\): out of memory|Check failed: .{0,200}: CUDA: out of memory"
-    r"|CUDA error: 'out of memory'|^ERROR: .{0,40}Out of GPU memory trying to allocate|CUDA failed with error out of memory"
-    r"|bytes of device memory \(|Device\(id:\d+\) memory isn't enough and alloc failed|\[CUDA\] out of memory|Error: (?:Prefill|Decode) out of memory\. Try to lower"
-    r"|cudaMalloc error out of memory \[2\]|Exception: \[ONNXRuntimeError\].*BFCArena::.*Failed to allocate memory for requested buffer"
+    r"|Error: Not enough memory\. Please try to increase --mem-fraction-static|Error: No executable batch "
+    r"size found, reached zero"
+    r"|(?:Error|Exception): .{0,200}CUDA_ERROR_OUT_OF_MEMORY|CUDA runtime error in .{0,200}\): out of memory"
+    r"|Check failed: .{0,200}: CUDA: out of memory"
+    r"|CUDA error: 'out of memory'|^ERROR: .{0,40}Out of GPU memory trying to allocate"
+    r"|CUDA failed with error out of memory"
+    r"|bytes of device memory \(|Device\(id:\d+\) memory isn't enough and alloc failed|\[CUDA\] out of memory"
+    r"|Error: (?:Prefill|Decode) out of memory\. Try to lower"
+    r"|cudaMalloc error out of memory \[2\]|Exception: \[ONNXRuntimeError\].*BFCArena::.*Failed to allocate "
+    r"memory for requested buffer"
 )
 _LIBRARY = re.compile(r"(?P<status>(?:CUBLAS|CUDNN|CUSOLVER|HIPBLAS|MIOPEN)_STATUS_ALLOC_FAILED)")
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What the allocator said, in MiB. `reserved` is all that torch holds, `unallocated` the part of it that no tensor uses."""
+    """What the allocator said, in MiB. `reserved` is all that torch holds, `unallocated` the part of it that
+    no tensor uses."""
 
     tried: float | None = None
     total: float | None = None
@@ -98,21 +112,24 @@ class CudaOutOfMemory(Rule):
     """The GPU's memory was not enough for what the step needs.
 
     What it sees
-        The allocator's message in a log, in every wording of torch ("CUDA out of memory. Tried to allocate …", also HIP), the driver's
-        "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or CUDNN_STATUS_ALLOC_FAILED; the words of JAX, TensorFlow, Caffe2,
-        CuPy, spconv and others. What was tried, the total, what was free, allocated and reserved are read from it.
+        The allocator's message in a log, in every wording of torch ("CUDA out of memory. Tried to allocate
+        …", also HIP), the driver's "CUDA error: out of memory", and CUBLAS_STATUS_ALLOC_FAILED or
+        CUDNN_STATUS_ALLOC_FAILED; the words of JAX, TensorFlow, Caffe2, CuPy, spconv and others. What was
+        tried, the total, what was free, allocated and reserved are read from it.
     Why it matters
-        Parameters, gradients, optimizer state and activations must fit on the device together; the run cannot go on. Activations grow
-        with the micro-batch, the rest does not.
+        Parameters, gradients, optimizer state and activations must fit on the device together; the run cannot
+        go on. Activations grow with the micro-batch, the rest does not.
     When it stays silent
-        On host memory (see host-out-of-memory): another pool, another remedy. It is info when the error was caught and the training
-        went on, as a batch-size finder does, or when the run completed.
+        On host memory (see host-out-of-memory): another pool, another remedy. It is info when the error was
+        caught and the training went on, as a batch-size finder does, or when the run completed.
     What to do
-        Halve the micro-batch and double gradient accumulation: the same global batch in less memory. Then bf16, activation
-        checkpointing, or sharding (FSDP, ZeRO). `expandable_segments` only helps where much is reserved but unallocated. Where other
-        processes hold the memory, take a free GPU instead. More `--mem` does nothing: it is host memory.
+        Halve the micro-batch and double gradient accumulation: the same global batch in less memory. Then
+        bf16, activation checkpointing, or sharding (FSDP, ZeRO). `expandable_segments` only helps where much
+        is reserved but unallocated. Where other processes hold the memory, take a free GPU instead. More
+        `--mem` does nothing: it is host memory.
     Sources
-        torch CUDACachingAllocator messages (1.x to 2.13); CUDA semantics: memory management; NVIDIA cuBLAS status codes.
+        torch CUDACachingAllocator messages (1.x to 2.13); CUDA semantics: memory management; NVIDIA cuBLAS
+        status codes.
     """
 
     code = "MEM001"
@@ -237,7 +254,8 @@ class CudaOutOfMemory(Rule):
     def _fixes(self, run: Run | None, request: _Request) -> Iterable[Fix]:
         if self._is_held_by_others(request):
             yield Fix(
-                "Take a GPU that nobody else uses: other processes hold much of this one (nvidia-smi lists them)"
+                "Take a GPU that nobody else uses: other processes hold much of this one (nvidia-smi "
+                "lists them)"
             )
         yield from smaller_micro_batch(run)
         if run is not None and run.parameters.get("activation_checkpointing") is False:
@@ -285,7 +303,8 @@ def _need_text(request: _Request) -> str:
 
 
 def _went_on(hit: LogHit, snapshot: TargetSnapshot) -> bool:
-    """Whether the error was caught: the run completed, or, without a traceback, losses follow in the same log.
+    """Whether the error was caught: the run completed, or, without a traceback, losses follow in the same
+    log.
 
     Losses that follow a traceback prove nothing: buffered output is flushed when a dying process exits.
     """

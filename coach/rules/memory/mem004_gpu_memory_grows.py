@@ -21,19 +21,23 @@ class GpuMemoryGrows(Rule):
     """The memory in use on a GPU grows steadily, and will be full.
 
     What it sees
-        The device memory in use while it trains, in four equal parts of what was kept: each larger than the one before, the last pace at least
-        half of the mean one, and at this pace the GPU full within `horizon_s`.
+        The device memory in use while it trains, in four equal parts of what was kept: each larger than the
+        one before, the last pace at least half of the mean one, and at this pace the GPU full within
+        `horizon_s`.
     Why it matters
         It ends in "CUDA out of memory" hours into the run, at a line that has nothing to do with it.
     When it stays silent
-        While it trains for less than `min_s`, when the growth ends or slows down (the allocator keeps what the longest batch once needed), when
-        it is full later than `horizon_s` from now. In the first of several epochs it is info: longer batches may still come.
+        While it trains for less than `min_s`, when the growth ends or slows down (the allocator keeps what
+        the longest batch once needed), when it is full later than `horizon_s` from now. In the first of
+        several epochs it is info: longer batches may still come.
     What to do
-        Look for what is kept per step with its graph: `losses.append(loss)`, `total += loss`, outputs or hidden states in a list; use `.item()` or
-        `.detach()`. `torch.cuda.memory_summary()` tells whether live tensors grow, or only what the allocator keeps; against the latter
+        Look for what is kept per step with its graph: `losses.append(loss)`, `total += loss`, outputs or
+        hidden states in a list; use `.item()` or `.detach()`. `torch.cuda.memory_summary()` tells whether
+        live tensors grow, or only what the allocator keeps; against the latter
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
     Sources
-        PyTorch's FAQ, "My model reports CUDA runtime error(2): out of memory"; runmedic's and TraceML's leak tests; torch's CUDA memory management notes.
+        PyTorch's FAQ, "My model reports CUDA runtime error(2): out of memory"; runmedic's and TraceML's leak
+        tests; torch's CUDA memory management notes.
     """
 
     code = "MEM004"
@@ -72,7 +76,8 @@ class GpuMemoryGrows(Rule):
             ("grew", "would have been full after") if snapshot.has_ended else ("grows", "is full in about")
         )
         yield Hit(
-            summary=f"The memory in use on GPU {gpu} of {node}{others} {grows} by {size_text(growth.pace_per_s * 3600)} an hour"
+            summary=f"The memory in use on GPU {gpu} of {node}{others} {grows} by "
+            f"{size_text(growth.pace_per_s * 3600)} an hour"
             f" and {is_full} {max(1, left_s / 60):.0f} {'more ' if snapshot.has_ended else ''}min",
             evidence=(
                 Evidence("memory in use by quarters: " + ", ".join(map(size_text, growth.by_quarters))),
@@ -85,7 +90,8 @@ class GpuMemoryGrows(Rule):
             subject=Subject(node=node, gpu=gpu) if len(found) == 1 else Subject(),
             fixes=(
                 Fix(
-                    "Look for what is kept per step with its graph: losses or outputs in a list (`.item()`, `.detach()`)"
+                    "Look for what is kept per step with its graph: losses or outputs in a list "
+                    "(`.item()`, `.detach()`)"
                 ),
             ),
             severity=Severity.INFO if is_first_of_epochs(snapshot, history) else None,

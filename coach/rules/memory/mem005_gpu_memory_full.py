@@ -19,11 +19,14 @@ class GpuMemoryFull(Rule):
     What it sees
         The share of device memory in use over the newest window of training.
     Why it matters
-        Full memory is good use of a GPU. But a longer sequence, or the first evaluation, then finds no room and ends the run.
+        Full memory is good use of a GPU. But a longer sequence, or the first evaluation, then finds no room
+        and ends the run.
     When it stays silent
-        Below `share`. It is never more than info: the framework keeps what it once had, so most of it may be free inside.
+        Below `share`. It is never more than info: the framework keeps what it once had, so most of it may be
+        free inside.
     What to do
-        Nothing, as long as it runs. Where sizes vary: a smaller micro-batch with more gradient accumulation, or activation checkpointing.
+        Nothing, as long as it runs. Where sizes vary: a smaller micro-batch with more gradient accumulation,
+        or activation checkpointing.
     Sources
         TraceML's memory bands (97 %); ML Engineering (Bekman) on the caching allocator.
     """
@@ -60,7 +63,8 @@ class GpuMemoryFull(Rule):
             subject=Subject(node=worst.node, gpu=worst.gpu) if len(full) == 1 else Subject(),
             fixes=(
                 Fix(
-                    "Where sizes vary: a smaller micro-batch with more gradient accumulation, or activation checkpointing"
+                    "Where sizes vary: a smaller micro-batch with more gradient accumulation, or "
+                    "activation checkpointing"
                 ),
             ),
             since_s=worst.first.time_s,

@@ -1,4 +1,5 @@
-"""MEM007: the node's memory given to the job was not enough. Host memory: GPU batch advice would be beside the point."""
+"""MEM007: the node's memory given to the job was not enough. Host memory: GPU batch advice would be beside
+the point."""
 
 from __future__ import annotations
 
@@ -39,23 +40,27 @@ class HostOutOfMemory(Rule):
     """The job used more memory of its node than it was given, and was killed for it.
 
     What it sees
-        The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1 oom_kill event", "Detected 1
-        oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… > …), being killed", "Killed process"), PBS's and LSF's
-        words for a job that was killed over its memory, Ray's and joblib's for their workers; a failed allocation of host memory (MemoryError,
-        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed by signal 9
-        while the sampler saw memory near its limit.
+        The state OUT_OF_MEMORY; the lines of slurmstepd, srun and the kernel in all versions ("Detected 1
+        oom_kill event", "Detected 1 oom-kill event(s)", "task 0: Out Of Memory", "exceeded memory limit (… >
+        …), being killed", "Killed process"), PBS's and LSF's words for a job that was killed over its memory,
+        Ray's and joblib's for their workers; a failed allocation of host memory (MemoryError,
+        DefaultCPUAllocator, errno 12, TensorFlow's on the CPU); a DataLoader worker or a rank that was killed
+        by signal 9 while the sampler saw memory near its limit.
     Why it matters
-        The kernel kills a process without a word from the program. On other ranks it then shows as a collective timeout, which hides
-        the cause.
+        The kernel kills a process without a word from the program. On other ranks it then shows as a
+        collective timeout, which hides the cause.
     When it stays silent
-        On CUDA out of memory (another pool). A killed process is ignored where Slurm killed the job for another reason (CANCELLED, TIMEOUT,
-        PREEMPTED, NODE_FAIL). Without a measurement, a lone SIGKILL is MEM008's or DAT005's, which claim less.
+        On CUDA out of memory (another pool). A killed process is ignored where Slurm killed the job for
+        another reason (CANCELLED, TIMEOUT, PREEMPTED, NODE_FAIL). Without a measurement, a lone SIGKILL is
+        MEM008's or DAT005's, which claim less.
     What to do
-        Where memory grew all through the training, find what is kept per step: more memory is used up as well. Else ask for more: 1.3
-        times the measured peak. Or use less: fewer DataLoader workers, each of which holds its own copies, a lower prefetch_factor,
-        memory-mapped data. A smaller GPU batch does not help.
+        Where memory grew all through the training, find what is kept per step: more memory is used up as
+        well. Else ask for more: 1.3 times the measured peak. Or use less: fewer DataLoader workers, each of
+        which holds its own copies, a lower prefetch_factor, memory-mapped data. A smaller GPU batch does not
+        help.
     Sources
-        slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch DataLoader; kernel oom_kill.
+        slurmstepd's messages (Slurm 18 to 24, cgroup v1 and v2, jobacct_gather OverMemoryKill); torch
+        DataLoader; kernel oom_kill.
     """
 
     code = "MEM007"
@@ -94,7 +99,8 @@ class HostOutOfMemory(Rule):
             "oom_kill_event",
             ("oom-kill event", "oom_kill event"),
             re.compile(
-                r"[Dd]etected (?P<num_events>\d+) oom[-_]kill events?(?:\(s\))?(?: in (?:StepId=|step )(?P<step>[\w.+]+))?"
+                r"[Dd]etected (?P<num_events>\d+) oom[-_]kill events?(?:\(s\))?(?: in (?:StepId="
+                r"|step )(?P<step>[\w.+]+))?"
             ),
         ),
         Signature(
@@ -148,12 +154,19 @@ class HostOutOfMemory(Rule):
                 "OutOfMemoryError()",
             ),
             re.compile(
-                r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda|device memory))|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
-                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))|\berror: out of host memory|\bfailure.{0,20}out of host memory"
-                r"|OutOfMemoryError: Task was killed due to the node running low on memory|(?<!\d)[1-9]\d*+ Workers \(tasks / actors\) killed due to memory pressure"
-                r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)|unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate memory|\bfork: (?:retry: )?Cannot allocate memory"
-                r"|RayOutOfMemoryError: More than \d+% of the memory on node|exit codes of the workers are \{SIGKILL\(-9\)|^memory allocation of \d+ bytes failed"
-                r"|^Not enough memory\. Failed to (?:re|m|c)alloc |severe \(41\): insufficient virtual memory|^(?:Error\b.*: | +)cannot allocate vector of size \d"
+                r"^(?:[\w.]+\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*(?:CUDA|cuda|device memory))"
+                r"|DefaultCPUAllocator: (?:can't allocate memory|not enough memory):"
+                r"|OSError: \[Errno 12\] Cannot allocate memory|std::bad_alloc'?(?:\s*$|:(?!.*(?:CUDA|cuda)))"
+                r"|\berror: out of host memory|\bfailure.{0,20}out of host memory"
+                r"|OutOfMemoryError: Task was killed due to the node running low on memory"
+                r"|(?<!\d)[1-9]\d*+ Workers \(tasks / actors\) killed due to memory pressure"
+                r"|OOM when allocating tensor .*(?:device:CPU|by allocator (?:mkl_?)?cpu)"
+                r"|unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate memory"
+                r"|\bfork: (?:retry: )?Cannot allocate memory"
+                r"|RayOutOfMemoryError: More than \d+% of the memory on node|exit codes of the workers are "
+                r"\{SIGKILL\(-9\)|^memory allocation of \d+ bytes failed"
+                r"|^Not enough memory\. Failed to (?:re|m|c)alloc |severe \(41\): insufficient virtual memory"
+                r"|^(?:Error\b.*: | +)cannot allocate vector of size \d"
                 r"|\bReason: +OOMKilled|^ERROR: .*OutOfMemoryError\(\)"
             ),
         ),
@@ -210,7 +223,8 @@ class HostOutOfMemory(Rule):
         )
 
     def _growth(self, snapshot: TargetSnapshot, history: History) -> list[float]:
-        """The memory by quarters of the training, in MiB, where it grew to the end; else empty. What only filled grew ever more slowly."""
+        """The memory by quarters of the training, in MiB, where it grew to the end; else empty. What only
+        filled grew ever more slowly."""
         for node in history.nodes:
             used = [
                 sample.memory_used_mib
@@ -252,7 +266,8 @@ class HostOutOfMemory(Rule):
     def _wanted_mib(
         self, run: Run | None, hits: list[LogHit], peak: _Peak | None
     ) -> tuple[float, str] | None:
-        """How much to ask for and why. A kill at the limit means that the need is above it, whatever was sampled before."""
+        """How much to ask for and why. A kill at the limit means that the need is above it, whatever was
+        sampled before."""
         used = [peak.used_mib] if peak is not None else []
         used += [
             value / 1048576
@@ -279,7 +294,8 @@ def _is_killed(rank: RankExit) -> bool:
 def _found_leak(growth: list[float]) -> Iterable[Fix]:
     if growth:
         yield Fix(
-            "Look for what is kept per step (tensors in a list, losses with their graph): more memory would only be used up later"
+            "Look for what is kept per step (tensors in a list, losses with their graph): more memory "
+            "would only be used up later"
         )
 
 

@@ -1,4 +1,5 @@
-"""MEM008: a process was killed by SIGKILL, and nobody said why; lack of host memory is the most likely reason."""
+"""MEM008: a process was killed by SIGKILL, and nobody said why; lack of host memory is the most likely
+reason."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _KILLED = re.compile(
     rf"{AFTER_A_BAR}Killed$|"
     r"Signal 9 \(SIGKILL\) received by PID|exits with return code = -9$"
     r"|(?:terminated with|died with) (?:signal )?(?:<Signals\.)?SIGKILL\b"
-    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|noticed that process rank \d+ .*exited on signal 9\b"
+    r"|: line \d+: +\d+ Killed\b|srun: error: \S+: tasks? [\d,\[\]-]+: Killed$|noticed that process rank \d+ "
+    r".*exited on signal 9\b"
     r"|Worker unexpectedly exits with a connection error code 2\. End of file\."
     r"|exit(?:ed)? (?:with )?(?:exit )?code:? 137\b"
 )
@@ -37,14 +39,15 @@ class KilledSilently(EndingRule):
         mpirun, a Ray worker that "unexpectedly exits", and no other cause. torchrun's Root Cause block names
         the rank; a connection that another rank lost is then the consequence.
     Why it matters
-        A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel did, because the host's memory
-        (of the node, or of the job's cgroup) ran out.
+        A program cannot catch SIGKILL nor say a word. Where no person and no scheduler sent it, the kernel
+        did, because the host's memory (of the node, or of the job's cgroup) ran out.
     When it stays silent
-        Where anything else explains it, which is then the cause; where Slurm ended the job (cancelled, time limit, preempted, node
-        failure); where the program went on.
+        Where anything else explains it, which is then the cause; where Slurm ended the job (cancelled, time
+        limit, preempted, node failure); where the program went on.
     What to do
-        Measure before asking for more: `sacct -j JOB -o MaxRSS,ReqMem,State`, the kernel's log on the node (`dmesg | grep -i oom`), or
-        coach's own samples. Then ask for 1.3 times the peak, or use fewer DataLoader workers.
+        Measure before asking for more: `sacct -j JOB -o MaxRSS,ReqMem,State`, the kernel's log on the node
+        (`dmesg | grep -i oom`), or coach's own samples. Then ask for 1.3 times the peak, or use fewer
+        DataLoader workers.
     Sources
         signal(7); torch.distributed.elastic's exit codes; Linux, mm/oom_kill.c.
     """

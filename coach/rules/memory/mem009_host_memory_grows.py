@@ -21,19 +21,24 @@ class HostMemoryGrows(Rule):
     """The memory that the job uses on a node grows steadily towards its limit.
 
     What it sees
-        The resident memory of the job's processes while it trains, in four equal parts of what was kept: each larger than the one before, the last
-        well above the first, and at this pace at the limit within `horizon_s`.
+        The resident memory of the job's processes while it trains, in four equal parts of what was kept: each
+        larger than the one before, the last well above the first, and at this pace at the limit within
+        `horizon_s`.
     Why it matters
         At the limit the kernel kills a process without a word, hours into the run.
     When it stays silent
-        While it trains for less than `min_s`, when the growth ends (caches that fill), and when the limit is further away than `horizon_s`. In
-        the first of several epochs it is info until `first_epoch_share` of the limit is used: samples may be kept in memory, or be mapped from a file.
-        Memory that processes share is counted for each: the sum is above what is really used, so its growth decides, not its height.
+        While it trains for less than `min_s`, when the growth ends (caches that fill), and when the limit is
+        further away than `horizon_s`. In the first of several epochs it is info until `first_epoch_share` of
+        the limit is used: samples may be kept in memory, or be mapped from a file. Memory that processes
+        share is counted for each: the sum is above what is really used, so its growth decides, not its
+        height.
     What to do
-        Look for what is kept per step: lists of losses with their graph (use `.item()`), Python lists in the data set that workers copy page by page
-        (use NumPy, Arrow, memory maps). Until it is found: more `--mem`, and checkpoints before the limit.
+        Look for what is kept per step: lists of losses with their graph (use `.item()`), Python lists in the
+        data set that workers copy page by page (use NumPy, Arrow, memory maps). Until it is found: more
+        `--mem`, and checkpoints before the limit.
     Sources
-        torch issue 13246 (copy-on-read in DataLoader workers); runmedic's leak test (last quarter 1.2 times the first).
+        torch issue 13246 (copy-on-read in DataLoader workers); runmedic's leak test (last quarter 1.2 times
+        the first).
     """
 
     code = "MEM009"
@@ -78,10 +83,16 @@ class HostMemoryGrows(Rule):
             may_be_cache = is_first_of_epochs(snapshot, history)
             may_be_cache = may_be_cache and newest < self.values["first_epoch_share"] * limit
             yield Hit(
-                summary=f"Memory on {node} grows by {size_text(growth.pace_per_s * 3600)} an hour and reaches its limit in about {max(1, left_s / 60):.0f} min",
+                summary=(
+                    f"Memory on {node} grows by {size_text(growth.pace_per_s * 3600)} an hour and reaches "
+                    f"its limit in about {max(1, left_s / 60):.0f} min"
+                ),
                 evidence=(
                     Evidence(
-                        f"job's resident memory on {node} by quarters of {samples[-1].time_s - samples[0].time_s:.0f} s: "
+                        (
+                            f"job's resident memory on {node} by quarters of "
+                            f"{samples[-1].time_s - samples[0].time_s:.0f} s: "
+                        )
                         + ", ".join(map(size_text, growth.by_quarters))
                     ),
                     Evidence(f"newest of {len(samples)} samples", value=newest, unit="MiB"),

@@ -18,14 +18,20 @@ _SHM = re.compile(
     r"|" + UNHEEDED + r".*?(?:"
     r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) is killed by signal: Bus error"
     r"|Unexpected (?:bus|BUS) error encountered in (?:DataLoader )?worker"
-    r"|(?:Error|what\(\)): (?!unable to mmap \d+ bytes from file </(?!torch_|dev/shm|\d).*Cannot allocate).{0,200}?(?:unable to (?:mmap|write to file|resize|allocate shared memory|open shared memory object)|could not unlink the shared memory file)"
-    r"(?!.{0,200}Too many open files).{0,200}?(?:torch_|shm|shared memory|No space left|Cannot allocate|memory)"
+    r"|(?:Error|what\(\)): (?!unable to mmap \d+ bytes from file </(?!torch_|dev/shm"
+    r"|\d).*Cannot allocate).{0,200}?(?:unable to (?:mmap|write to file|resize|allocate shared memory"
+    r"|open shared memory object)|could not unlink the shared memory file)"
+    r"(?!.{0,200}Too many open files).{0,200}?(?:torch_|shm|shared memory|No space left|Cannot allocate"
+    r"|memory)"
     r"|OSError: \[Errno (?:28|12)\] .*(?:/dev/shm|/psm_)"
     r"|^Fatal Python error: Bus error|: line \d+: +\d+ Bus error\b|^Bus error\b"
     r"|Couldn't (?:open shared (?:file mapping|event)|map view of shared file): <"
-    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 \(Bus error\)"
-    r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS|exits with return code = -7$"
-    r"|Caught signal 7 \(Bus error|EXIT STRING: Bus error|not enough space for /dev/shm/|^\s*It may be caused by insufficient shared storage space"
+    r"|srun: error: \S+: tasks? [\d,\[\]-]+: Bus error|noticed that process rank \d+ .*exited on signal 7 "
+    r"\(Bus error\)"
+    r"|Signal 7 \(SIGBUS\) received by PID|\*\*\* SIGBUS (?:received at time=|\(@0x[0-9a-f]+\) received by "
+    r"PID)|terminated with signal SIGBUS|died with <Signals\.SIGBUS|exits with return code = -7$"
+    r"|Caught signal 7 \(Bus error|EXIT STRING: Bus error|not enough space for /dev/shm/"
+    r"|^\s*It may be caused by insufficient shared storage space"
     r")"
 )
 
@@ -34,19 +40,22 @@ class SharedMemory(EndingRule):
     """/dev/shm, in which processes of one node share tensors, was full or too small.
 
     What it sees
-        A DataLoader worker killed by "Bus error", "Unexpected bus error encountered in worker. This might be caused by insufficient
-        shared memory (shm)", "unable to write to file </torch_…>: No space left on device", NCCL's "Error while creating shared memory
-        segment /dev/shm/nccl-…", on Windows "Couldn't open shared file mapping"; with less to go by, a process that ended with SIGBUS.
+        A DataLoader worker killed by "Bus error", "Unexpected bus error encountered in worker. This might be
+        caused by insufficient shared memory (shm)", "unable to write to file </torch_…>: No space left on
+        device", NCCL's "Error while creating shared memory segment /dev/shm/nccl-…", on Windows "Couldn't
+        open shared file mapping"; with less to go by, a process that ended with SIGBUS.
     Why it matters
-        DataLoader workers and NCCL pass data through /dev/shm. In a container it has 64 MB unless somebody says otherwise; on a node
-        it is a share of the memory, and what is in it counts as the job's memory.
+        DataLoader workers and NCCL pass data through /dev/shm. In a container it has 64 MB unless somebody
+        says otherwise; on a node it is a share of the memory, and what is in it counts as the job's memory.
     When it stays silent
         Where the limit of open files was reached, which has nearly the same words. Where the program went on.
     What to do
-        In a container: `--shm-size=16g` or `--ipc=host` (Docker), the host's /dev/shm for Apptainer. Else fewer workers, a lower
-        prefetch_factor, `torch.multiprocessing.set_sharing_strategy('file_system')`; see what is left over there: `ls -l /dev/shm`.
+        In a container: `--shm-size=16g` or `--ipc=host` (Docker), the host's /dev/shm for Apptainer. Else
+        fewer workers, a lower prefetch_factor, `torch.multiprocessing.set_sharing_strategy('file_system')`;
+        see what is left over there: `ls -l /dev/shm`.
     Sources
-        torch/csrc/DataLoader.cpp, ATen/MapAllocator.cpp; NCCL's src/misc/shmutils.cc; docker-run(1), --shm-size.
+        torch/csrc/DataLoader.cpp, ATen/MapAllocator.cpp; NCCL's src/misc/shmutils.cc; docker-run(1),
+        --shm-size.
     """
 
     code = "MEM011"
@@ -99,7 +108,10 @@ class SharedMemory(EndingRule):
         workers = int_parameter(snapshot.run, "num_workers")
         if workers:
             yield Fix(
-                f"DataLoader workers {workers} → 0: the training process loads its data itself, and nothing passes through shared memory",
+                (
+                    f"DataLoader workers {workers} → 0: the training process loads its data itself, and "
+                    "nothing passes through shared memory"
+                ),
                 {"num_workers": 0},
             )
         yield Fix(

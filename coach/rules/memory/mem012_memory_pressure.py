@@ -15,15 +15,16 @@ class MemoryPressure(Rule):
     """The processes of a node wait for memory.
 
     What it sees
-        The kernel's memory pressure on the node: the share of time in which all tasks waited for memory at once, over the newest two minutes of
-        training; what went to swap meanwhile stands beside it.
+        The kernel's memory pressure on the node: the share of time in which all tasks waited for memory at
+        once, over the newest two minutes of training; what went to swap meanwhile stands beside it.
     Why it matters
         The training crawls and looks like a hang; the next step is a process that is killed.
     When it stays silent
-        Where the kernel does not tell pressure. On swap that is merely in use: pages that nobody needs are well kept there. Node-wide values are not
-        the job's alone; the finding says so.
+        Where the kernel does not tell pressure. On swap that is merely in use: pages that nobody needs are
+        well kept there. Node-wide values are not the job's alone; the finding says so.
     What to do
-        Fewer DataLoader workers, a lower prefetch_factor, memory-mapped data; ask for more memory, or for the node alone (`--exclusive`).
+        Fewer DataLoader workers, a lower prefetch_factor, memory-mapped data; ask for more memory, or for the
+        node alone (`--exclusive`).
     Sources
         Kernel documentation, pressure stall information (full); systemd-oomd acts at 60 % over 30 s.
     """
@@ -52,7 +53,10 @@ class MemoryPressure(Rule):
             first, last = hosts[0].swap_used_mib, hosts[-1].swap_used_mib
             evidence = [
                 Evidence(
-                    f"share of the time in which all tasks of {node} waited for memory, mean of {len(hosts)} samples",
+                    (
+                        f"share of the time in which all tasks of {node} waited for memory, mean of "
+                        f"{len(hosts)} samples"
+                    ),
                     value=round(stall, 1),
                     unit="%",
                 )

@@ -22,31 +22,42 @@ from coach.rules.from_logs import loss_lines as losslines
 from coach.rules.from_logs.quoted_evidence import earliest, hits_of, own_frame, quote, ranks_text
 
 _STOPPED = re.compile(
-    r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
+    r"\b[Ll]oss (?:is|became|was) (?P<value>nan|NaN|inf|infinite|not finite|NaN or [Ii]nf\w*"
+    r"|infinite or NaN)\b(?=,? ?(?:stop|at iteration|exit|abort|terminat|!))"
     r"|Function '\w+Backward\d*' returned nan values in its \d+th output"
     r"|found (?:NaN|Inf) in local (?:forward loss calculation|grad norm)"
     r"|[Mm]onitored metric \S*loss\S* = (?:nan|inf) is not finite"
     r"|Error: (?:Loss is NaN at step|NaN loss encountered)"
-    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training|The gradients at all steps are invalid in this epoch|[Nn]on-finite loss, ending training|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
-    r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
-    r"|Error: The loss returned in `training_step` is (?:tensor\()?(?:nan|inf)|Error: (?:Expected|The) parameter \w+ .*?(?:but found|has) invalid values"
+    r"|Train loss contains a NaN|Invalid loss, terminating training|NaN loss during training"
+    r"|The gradients at all steps are invalid in this epoch|[Nn]on-finite loss, ending training"
+    r"|[Mm]odel diverged with loss = (?:NaN|nan|inf)"
+    r"|Error: (?:Predicted boxes or scores contain Inf/NaN|gradients are Nan/Inf|probability tensor contains "
+    r"either `inf`, `nan` or element <|matrix contains invalid numeric entries)"
+    r"|Error: The loss returned in `training_step` is (?:tensor\()?(?:nan|inf)|Error: (?:Expected"
+    r"|The) parameter \w+ .*?(?:but found|has) invalid values"
     r"|Error: Expected parameter \w+ \(\w+ of shape .*?\) of distribution \w+\("
 )
 _GAVE_UP = re.compile(
-    r"Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite|Box regression deltas become infinite or NaN"
-    r"|Detected nan and/or inf values in |There are NAN or INF \(num_nan=|invalid value \((?:nan|inf)\) encountered in )"
-    r"|Error: .*: Tensor had (?:NaN|[-+]?Inf)(?: and NaN)? values\b|^!!! Detected Infinity or NaN in output \d+ of"
+    r"Error: (?:The total norm (?:of order \S+ )?for gradients from `parameters` is non-finite"
+    r"|Box regression deltas become infinite or NaN"
+    r"|Detected nan and/or inf values in |There are NAN or INF \(num_nan=|invalid value \((?:nan"
+    r"|inf)\) encountered in )"
+    r"|Error: .*: Tensor had (?:NaN|[-+]?Inf)(?: and NaN)? values\b|^!!! Detected Infinity or NaN in output "
+    r"\d+ of"
 )
 """The same. One pattern for all has more ways to match than are looked through for words to ask for."""
 _FILTERED = re.compile(
-    r"(?:'loss': '?0(?:\.0)?'?, 'grad_norm': '?|global batch size:\s+\d+ \| loss scale: 1\.0 \| grad norm: )(?P<value>nan)\b"
+    r"(?:'loss': '?0(?:\.0)?'?, 'grad_norm': '?|global batch size:\s+\d+ \| loss scale: 1\.0 \| grad "
+    r"norm: )(?P<value>nan)\b"
 )
-"""transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0. Megatron prints no loss then."""
+"""transformers' Trainer leaves losses that are not finite out of the mean that it prints: what is left is 0.
+Megatron prints no loss then."""
 _NORMS_BEFORE, _FEWEST_NORMS = 50, 5
 _COLUMNS = re.compile(
     r"^\s*\d+/\d+ [ \d.G]* nan   *(?P<value>nan) |^(?: *\d+: )?-?(?P<darknet>nan), -?nan avg loss, "
 )
-"""YOLO's tables, where the names of the losses stand in the head, and darknet's lines, where the name follows."""
+"""YOLO's tables, where the names of the losses stand in the head, and darknet's lines, where the name
+follows."""
 _NAN_ITERATIONS = re.compile(r"number of nan iterations:\s+(?P<num>[1-9]\d*)\b")
 
 
@@ -66,21 +77,28 @@ class LossNotFinite(Rule):
     """The training loss is NaN or infinite: what is trained from here on is lost.
 
     What it sees
-        In the metrics: several steps of a rank in a row whose loss is not finite, or one at which the run ended. In a log: numbers
-        that are not finite behind the key of a training loss (`loss: nan`, `'loss': nan`, `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the
-        words with which trainers give up on it ("Loss is nan, stopping training", anomaly detection's "returned nan values").
+        In the metrics: several steps of a rank in a row whose loss is not finite, or one at which the run
+        ended. In a log: numbers that are not finite behind the key of a training loss (`loss: nan`, `'loss':
+        nan`, `train_loss=nan`, `loss nan (nan)`), YOLO's and darknet's tables of losses, and the words with
+        which trainers give up on it ("Loss is nan, stopping training", anomaly detection's "returned nan
+        values").
     Why it matters
-        Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later checkpoints are worthless.
+        Once a parameter is NaN every later step is NaN. The run uses its time to the end, and its later
+        checkpoints are worthless.
     When it stays silent
-        On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. On a grad_norm that is not finite while the loss is,
-        which fp16 produces while its loss scale settles. Info on a part of the loss (`aux_loss`, `kl loss`) beside a finite `loss`. On quantities that are not known yet or are no training loss: `val_loss`,
-        `best_loss`, accuracies. On a single step that is finite again afterwards; a longer stretch that recovered is info.
+        On the bare word: `nan_to_num`, "no nan values found", `detect_anomaly`. On a grad_norm that is not
+        finite while the loss is, which fp16 produces while its loss scale settles. Info on a part of the loss
+        (`aux_loss`, `kl loss`) beside a finite `loss`. On quantities that are not known yet or are no
+        training loss: `val_loss`, `best_loss`, accuracies. On a single step that is finite again afterwards;
+        a longer stretch that recovered is info.
     What to do
-        Where the gradient norm grew before: lower the learning rate and warm it up, clip gradients, use bf16 instead of fp16. Where it
-        was ordinary until then: look at the batch of that step, and at divisions, roots and logarithms. Resume from a checkpoint before it. Clipping cannot repair a gradient that is NaN already, and no loss scale helps when the forward
-        pass makes the NaN.
+        Where the gradient norm grew before: lower the learning rate and warm it up, clip gradients, use bf16
+        instead of fp16. Where it was ordinary until then: look at the batch of that step, and at divisions,
+        roots and logarithms. Resume from a checkpoint before it. Clipping cannot repair a gradient that is
+        NaN already, and no loss scale helps when the forward pass makes the NaN.
     Sources
-        torch.autograd anomaly mode; torch GradScaler; Composer NaNMonitor; SageMaker Debugger ExplodingTensor; Megatron-LM.
+        torch.autograd anomaly mode; torch GradScaler; Composer NaNMonitor; SageMaker Debugger
+        ExplodingTensor; Megatron-LM.
     """
 
     code = "NUM001"
@@ -191,7 +209,9 @@ class LossNotFinite(Rule):
             if len(longest) >= self.values["consecutive"]:
                 first, last = longest[0], longest[-1]
                 yield Hit(
-                    summary=f"The loss was not finite from step {first.step} to {last.step} and is finite again",
+                    summary=(
+                        f"The loss was not finite from step {first.step} to {last.step} and is finite again"
+                    ),
                     evidence=(
                         Evidence(
                             f"steps of rank {rank} without a finite loss",
@@ -236,7 +256,8 @@ class LossNotFinite(Rule):
         )
 
     def _said_otherwise(self, snapshot: TargetSnapshot) -> list[LogHit]:
-        """Lines that show a loss that is not finite, and print none: iterations that were skipped, columns, gradients."""
+        """Lines that show a loss that is not finite, and print none: iterations that were skipped, columns,
+        gradients."""
         skipped = hits_of(snapshot, self.code, "nan_iterations")
         columns = hits_of(snapshot, self.code, "columns")
         filtered = hits_of(snapshot, self.code, "filtered")
@@ -253,8 +274,10 @@ class LossNotFinite(Rule):
         is_usual = lr is None or usual is None or lr <= usual[1]
         if broken is not None and broken.is_sudden and is_usual:
             yield Fix(
-                f"Look at the samples of step {broken.first.step} for what is not finite, is empty or is constant, and at divisions,"
-                " roots and logarithms: gradients were ordinary until then, which a learning rate that is too high does not leave"
+                f"Look at the samples of step {broken.first.step} for what is not finite, is empty or is "
+                "constant, and at divisions,"
+                " roots and logarithms: gradients were ordinary until then, which a learning rate that is "
+                "too high does not leave"
             )
         if run is not None and run.parameters.get("precision") == "fp16":
             yield from bf16(
@@ -262,14 +285,20 @@ class LossNotFinite(Rule):
             )
         if run is None or lr is None:
             yield Fix(
-                "Divide the learning rate by ten and warm it up; resume from a checkpoint before the first NaN",
+                (
+                    "Divide the learning rate by ten and warm it up; resume from a checkpoint before the "
+                    "first NaN"
+                ),
                 changes_learning=True,
             )
             return
         default = parameter_default(run, "lr")
         if usual is not None and lr > usual[1] and isinstance(default, (int, float)):
             yield Fix(
-                f"Learning rate {lr:g} → {default:g}: the recipe's default ({usual[0]:g} to {usual[1]:g} is usual)",
+                (
+                    f"Learning rate {lr:g} → {default:g}: the recipe's default ({usual[0]:g} to {usual[1]:g} "
+                    "is usual)"
+                ),
                 {"lr": default},
                 changes_learning=True,
             )
@@ -355,7 +384,8 @@ def _follows(finite: LogHit, hit: LogHit) -> bool:
 
 
 def _is_of_a_part(hit: LogHit, finite: Sequence[LogHit]) -> bool:
-    """Whether the NaN is that of another series, and the loss that is trained on is finite beside it or behind it."""
+    """Whether the NaN is that of another series, and the loss that is trained on is finite beside it or
+    behind it."""
     return not losslines.is_whole_not_finite(hit.text) and any(
         (_follows(other, hit) or other.line == hit.line) and losslines.is_whole_finite(other.text)
         for other in finite

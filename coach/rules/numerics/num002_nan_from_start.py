@@ -1,4 +1,5 @@
-"""NUM002: the very first loss is not finite: it is the input, the labels or the initial weights, not the learning rate."""
+"""NUM002: the very first loss is not finite: it is the input, the labels or the initial weights, not the
+learning rate."""
 
 from __future__ import annotations
 
@@ -17,15 +18,19 @@ class NanFromStart(Rule):
     What it sees
         Metrics whose first step is the training's first (0 or 1), and in which no loss was ever finite.
     Why it matters
-        Nothing was ever learned. The usual cure, a lower learning rate, cannot help: before the first step no rate was applied.
+        Nothing was ever learned. The usual cure, a lower learning rate, cannot help: before the first step no
+        rate was applied.
     When it stays silent
-        Where there was a finite loss before (that is NUM001), where the first steps are not known, on fewer than `consecutive` steps,
-        and on reports that keep only every so many steps: a rate that is too high breaks a training within ten of them.
+        Where there was a finite loss before (that is NUM001), where the first steps are not known, on fewer
+        than `consecutive` steps, and on reports that keep only every so many steps: a rate that is too high
+        breaks a training within ten of them.
     What to do
-        Look for NaN in the inputs and labels of the first batch, for log(0), 0/0 or an empty mask in the loss, and for weights that
-        were loaded or initialised wrongly; a few steps under torch.autograd.set_detect_anomaly(True) name the operation.
+        Look for NaN in the inputs and labels of the first batch, for log(0), 0/0 or an empty mask in the
+        loss, and for weights that were loaded or initialised wrongly; a few steps under
+        torch.autograd.set_detect_anomaly(True) name the operation.
     Sources
-        torch.autograd anomaly mode; Karpathy, A Recipe for Training Neural Networks: check the loss at initialisation.
+        torch.autograd anomaly mode; Karpathy, A Recipe for Training Neural Networks: check the loss at
+        initialisation.
     """
 
     code = "NUM002"
@@ -52,14 +57,17 @@ class NanFromStart(Rule):
             ):
                 continue
             yield Hit(
-                summary=f"The loss was never finite: not even at step {first.step}, before anything was learned",
+                summary=(
+                    f"The loss was never finite: not even at step {first.step}, before anything was learned"
+                ),
                 evidence=(
                     Evidence(f"steps of rank {rank}, none finite", value=float(len(steps)), unit="steps"),
                 ),
                 confidence=0.95,
                 fixes=(
                     Fix(
-                        "Look for NaN in the first batch and its labels, and for log(0) or an empty mask in the loss"
+                        "Look for NaN in the first batch and its labels, and for log(0) or an empty mask "
+                        "in the loss"
                     ),
                 ),
                 since_s=first.time_s,

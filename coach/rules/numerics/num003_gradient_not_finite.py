@@ -1,4 +1,5 @@
-"""NUM003: many gradients are not finite although the loss is: these steps are skipped, or spoil the weights."""
+"""NUM003: many gradients are not finite although the loss is: these steps are skipped, or spoil the
+weights."""
 
 from __future__ import annotations
 
@@ -17,14 +18,17 @@ class GradientNotFinite(Rule):
     """Many gradient norms are NaN or infinite while the loss is finite.
 
     What it sees
-        In the metrics: among the newest steps with a finite loss, a tenth or more whose `grad_norm` is not finite.
+        In the metrics: among the newest steps with a finite loss, a tenth or more whose `grad_norm` is not
+        finite.
     Why it matters
-        Under a gradient scaler each of these steps is skipped, so their time is lost. Without one, the weights would be NaN by now.
+        Under a gradient scaler each of these steps is skipped, so their time is lost. Without one, the
+        weights would be NaN by now.
     When it stays silent
-        On single ones: under fp16 they are how the loss scale is found. On the first steps, and where the loss is not finite (NUM001).
+        On single ones: under fp16 they are how the loss scale is found. On the first steps, and where the
+        loss is not finite (NUM001).
     What to do
-        Use bf16 where the GPU has it; else keep softmax, norms and the loss in fp32. Raising the initial scale makes it worse. Clipping
-        cannot repair a norm that is not finite: it makes all gradients NaN.
+        Use bf16 where the GPU has it; else keep softmax, norms and the loss in fp32. Raising the initial
+        scale makes it worse. Clipping cannot repair a norm that is not finite: it makes all gradients NaN.
     Sources
         torch GradScaler; torch.nn.utils.clip_grad_norm_ (error_if_nonfinite).
     """

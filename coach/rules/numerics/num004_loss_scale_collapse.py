@@ -19,7 +19,8 @@ from coach.rules.from_logs.quoted_evidence import hits_of, quote
 
 _NUMBER = r"(?P<scale>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _REDUCED = re.compile(
-    rf"(?:(?i:overflow).{{0,200}}?(?:reducing (?:loss scale )?to|setting loss scale to:?|[Rr]educed loss scale to)|^Found inf or nan, current scale is:) {_NUMBER}"
+    rf"(?:(?i:overflow).{{0,200}}?(?:reducing (?:loss scale )?to|setting loss scale to:?"
+    rf"|[Rr]educed loss scale to)|^Found inf or nan, current scale is:) {_NUMBER}"
 )
 _STATE = re.compile(rf"(?i:(?:loss|grad|amp)[ _/]scale(?:r)?)[\"']?\s*[:=|]\s*{_NUMBER}")
 _OVERFLOW = re.compile(r"Error: value cannot be converted to type at::Half without overflow")
@@ -28,11 +29,14 @@ _SKIPPED = re.compile(r"loss scale: (?P<scale>1\.0|0\.\d+)\b.{0,300}? number of 
 _SHARE = re.compile(r"\bstep=(?P<step>\d+), skipped=(?P<skipped>[1-9]\d*)\b")
 """DeepSpeed's own count."""
 _MINIMUM = re.compile(
-    r"Current loss scale already at minimum|Minimum loss scale reached \(|^(?>.*?Error: ).*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum|reached its minimum|is below minimum))"
+    r"Current loss scale already at minimum|Minimum loss scale reached \("
+    r"|^(?>.*?Error: ).*?(?:grad_scale is too small|loss scale (?:is too small|reached minimum"
+    r"|reached its minimum|is below minimum))"
 )
 
 _FAIRSEQ = re.compile(r"setting loss scale to|\bgnorm\b")
-"""fairseq adds the loss up over its tokens: a scale of 1 or less is an ordinary one, and its own minimum ends the program."""
+"""fairseq adds the loss up over its tokens: a scale of 1 or less is an ordinary one, and its own minimum ends
+the program."""
 
 _TITLE = "bf16 instead of fp16: it has the range of fp32 and needs no loss scale"
 
@@ -41,19 +45,21 @@ class LossScaleCollapse(Rule):
     """The loss scale of fp16 training fell so far that hardly a step is taken.
 
     What it sees
-        DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at minimum", the same of apex, fairseq,
-        Paddle and Megatron, or the scale in metrics: down to the floor, three overflows in a row at it, or eight
-        halvings in a row to a small scale; DeepSpeed's "step=2500, skipped=1586".
+        DeepSpeed's "OVERFLOW! … Attempted loss scale: 2, reducing to 1" and "Current loss scale already at
+        minimum", the same of apex, fairseq, Paddle and Megatron, or the scale in metrics: down to the floor,
+        three overflows in a row at it, or eight halvings in a row to a small scale; DeepSpeed's "step=2500,
+        skipped=1586".
     Why it matters
-        Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or infinity, so nothing is learned
-        and no scale can help.
+        Each overflow skips a step and halves the scale. At the floor the forward pass itself makes NaN or
+        infinity, so nothing is learned and no scale can help.
     When it stays silent
-        On the first overflows from a high scale, which settle it: they are how the scale is found. Where several losses follow the last
-        of them, more than ever stood between two. On a scale that grows again, and on a scale that never changes. On a scale of fairseq
-        about 1: it is as good as any there.
+        On the first overflows from a high scale, which settle it: they are how the scale is found. Where
+        several losses follow the last of them, more than ever stood between two. On a scale that grows again,
+        and on a scale that never changes. On a scale of fairseq about 1: it is as good as any there.
     What to do
-        Use bf16 where the GPU has it (compute capability 8.0 and above): it needs no scale. Else keep softmax, norms and the loss in fp32,
-        lower the learning rate and warm it up. Raising the initial scale makes it worse: a larger scale overflows sooner.
+        Use bf16 where the GPU has it (compute capability 8.0 and above): it needs no scale. Else keep
+        softmax, norms and the loss in fp32, lower the learning rate and warm it up. Raising the initial scale
+        makes it worse: a larger scale overflows sooner.
     Sources
         torch GradScaler; deepspeed/runtime/fp16/loss_scaler.py; apex amp; fairseq fp16 optimizer.
     """
@@ -171,7 +177,8 @@ class LossScaleCollapse(Rule):
         )
 
     def _has_settled(self, hits: Sequence[LogHit], snapshot: TargetSnapshot) -> bool:
-        """Whether the overflows have come to an end: more losses stand behind the last than ever between two."""
+        """Whether the overflows have come to an end: more losses stand behind the last than ever between
+        two."""
         file = hits[-1].file
         losses = sorted(hit.line for hit in hits_of(snapshot, PROGRESS.rule) if hit.file == file)
         num_before = [

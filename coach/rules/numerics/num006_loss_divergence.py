@@ -19,12 +19,14 @@ from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries, courses
 
 _STOPPED = re.compile(
-    r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected|^Loss exploded to \d"
+    r"Divergence threshold reached: \S*loss\S* = |TrainingSpikeException: Training spike detected"
+    r"|^Loss exploded to \d"
 )
 _MAX_BLOCKS = 100
 _FEWEST_BEFORE = 2
 _NEAR_START = 0.25
-"""Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the next fold."""
+"""Of the first losses: a loss that is so near to them may belong to another run in the same log, or to the
+next fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +44,21 @@ class LossDivergence(Rule):
     """The training loss rose far above what it had been, and stays there.
 
     What it sees
-        A series of training losses, from metrics or from the lines of a log, whose newest values all lie above the highest of the stretch
-        before by half, and that lost at least half of the progress since the beginning. In a series of five: three in a
-        row that grow, from ten times the highest before. Lightning's and Tacotron's words where they stop for that.
+        A series of training losses, from metrics or from the lines of a log, whose newest values all lie
+        above the highest of the stretch before by half, and that lost at least half of the progress since the
+        beginning. In a series of five: three in a row that grow, from ten times the highest before.
+        Lightning's and Tacotron's words where they stop for that.
     Why it matters
         Such a run seldom comes back: what it learned is gone, and the hours from the jump on are lost.
     When it stays silent
-        On single spikes, on noise (what came before is judged by its highest value), on restarts of a learning rate schedule, which lose
-        little of the progress, where the steps begin anew (another run or fold in the same log), and on reinforcement or adversarial
-        training, by its words. A loss that is not finite is NUM001.
+        On single spikes, on noise (what came before is judged by its highest value), on restarts of a
+        learning rate schedule, which lose little of the progress, where the steps begin anew (another run or
+        fold in the same log), and on reinforcement or adversarial training, by its words. A loss that is not
+        finite is NUM001.
     What to do
-        Go back to a checkpoint before the jump and go on with a lower learning rate (a third is usual), longer warm-up or gradient
-        clipping at 1.0; skip the batches around the jump if it comes back at the same place.
+        Go back to a checkpoint before the jump and go on with a lower learning rate (a third is usual),
+        longer warm-up or gradient clipping at 1.0; skip the batches around the jump if it comes back at the
+        same place.
     Sources
         OPT-175B and BLOOM training chronicles; Google deep learning tuning playbook: unstable training.
     """
@@ -110,7 +115,10 @@ class LossDivergence(Rule):
 
     def _hit(self, rise: _Rise, evidence: Evidence, time_s: float | None, run: Run | None) -> Hit:
         return Hit(
-            summary=f"The training loss left its course: {rise.highest_before:.4g} at most before, {rise.lowest_after:.4g} at least since",
+            summary=(
+                f"The training loss left its course: {rise.highest_before:.4g} at most before, "
+                f"{rise.lowest_after:.4g} at least since"
+            ),
             evidence=(
                 evidence,
                 Evidence(
@@ -127,7 +135,10 @@ class LossDivergence(Rule):
     def _fixes(self, run: Run | None) -> Iterable[Fix]:
         yield from lower_learning_rate(run, self.values["lr_divisor"], self.values["warmup_steps"])
         yield Fix(
-            "Go back to a checkpoint before the jump, and on with a lower learning rate and gradients clipped at 1.0",
+            (
+                "Go back to a checkpoint before the jump, and on with a lower learning rate and gradients "
+                "clipped at 1.0"
+            ),
             changes_learning=True,
         )
 

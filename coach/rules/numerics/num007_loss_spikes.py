@@ -21,19 +21,21 @@ class LossSpikes(Rule):
     """The training loss jumped far above its course and came back, several times.
 
     What it sees
-        At least `num_spikes` places at which two or more values in a row lie `sigmas` deviations (robust ones, of the logarithm)
-        above the values before and lose half of the progress since the beginning.
+        At least `num_spikes` places at which two or more values in a row lie `sigmas` deviations (robust
+        ones, of the logarithm) above the values before and lose half of the progress since the beginning.
     Why it matters
         Each spike costs the steps until it is recovered, and large models have diverged at one of them.
     When it stays silent
-        On noise, heavy tails included: single values say nothing. On the first tenth of a course, where the loss falls steeply, on small
-        jumps as at restarts of a schedule, on one or two spikes, and on reinforcement or adversarial training. A loss that does not
-        come back is NUM006.
+        On noise, heavy tails included: single values say nothing. On the first tenth of a course, where the
+        loss falls steeply, on small jumps as at restarts of a schedule, on one or two spikes, and on
+        reinforcement or adversarial training. A loss that does not come back is NUM006.
     What to do
-        Clip gradients at 1.0 and lower the peak learning rate. If a spike comes back at the same batches, skip them. Right after a resume,
-        look whether the optimizer's state and the sampler's place were loaded.
+        Clip gradients at 1.0 and lower the peak learning rate. If a spike comes back at the same batches,
+        skip them. Right after a resume, look whether the optimizer's state and the sampler's place were
+        loaded.
     Sources
-        PaLM (spikes, and skipping the batches around them); OPT-175B log; Stas Bekman, Machine Learning Engineering: instabilities.
+        PaLM (spikes, and skipping the batches around them); OPT-175B log; Stas Bekman, Machine Learning
+        Engineering: instabilities.
     """
 
     code = "NUM007"

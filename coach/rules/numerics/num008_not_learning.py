@@ -19,16 +19,19 @@ class NotLearning(Rule):
     """The training loss stays at that of guessing among the classes.
 
     What it sees
-        A long course of training losses that lies, without its first tenth, within one percent of ln 2, ln 10, ln 100 or ln 1000 (what
-        guessing evenly among so many classes gives) and does not fall from its first third to its last.
+        A long course of training losses that lies, without its first tenth, within one percent of ln 2, ln
+        10, ln 100 or ln 1000 (what guessing evenly among so many classes gives) and does not fall from its
+        first third to its last.
     Why it matters
         The model says the same for every input. More time will not change it.
     When it stays silent
-        On any other flat curve: a model that has converged, or begins from a trained one, is flat as well, and only its owner knows.
-        On short courses, on reinforcement and adversarial training (a discriminator that guesses is the aim there).
+        On any other flat curve: a model that has converged, or begins from a trained one, is flat as well,
+        and only its owner knows. On short courses, on reinforcement and adversarial training (a discriminator
+        that guesses is the aim there).
     What to do
-        Overfit one batch first: if that fails, look at the labels (shuffled apart from the inputs?), at frozen parameters, at parameters that
-        the optimizer was not given, at a missing zero_grad or step, and at a learning rate that is far too high or low.
+        Overfit one batch first: if that fails, look at the labels (shuffled apart from the inputs?), at
+        frozen parameters, at parameters that the optimizer was not given, at a missing zero_grad or step, and
+        at a learning rate that is far too high or low.
     Sources
         Karpathy, A Recipe for Training Neural Networks (loss at initialisation, overfit one batch).
     """
@@ -54,12 +57,16 @@ class NotLearning(Rule):
             num_classes = self._guesses_among(points)
             if num_classes is not None and not are_adversaries(snapshot):
                 yield Hit(
-                    summary=f"The training loss stays at ln {num_classes} = {math.log(num_classes):.4g}: guessing among {num_classes} classes",
+                    summary=(
+                        f"The training loss stays at ln {num_classes} = {math.log(num_classes):.4g}: "
+                        f"guessing among {num_classes} classes"
+                    ),
                     evidence=(points[0].evidence, points[-1].evidence),
                     confidence=0.8,
                     fixes=(
                         Fix(
-                            "Overfit a single batch first; if that fails, check labels, frozen parameters and the optimizer's parameters"
+                            "Overfit a single batch first; if that fails, check labels, frozen "
+                            "parameters and the optimizer's parameters"
                         ),
                     ),
                     since_s=points[0].time_s,

@@ -20,18 +20,22 @@ class VanishingGradients(Rule):
     """The gradients are all but zero, though the loss is not, and does not fall.
 
     What it sees
-        In the metrics: the median of `grad_norm` over the newest steps is zero or next to it, the loss is far from zero, and its last quarter is no
-        better than its first.
+        In the metrics: the median of `grad_norm` over the newest steps is zero or next to it, the loss is far
+        from zero, and its last quarter is no better than its first.
     Why it matters
-        The optimizer has nothing to follow: the run computes, and learns nothing. Under fp16 gradients below 6e-8 become exactly zero (underflow).
+        The optimizer has nothing to follow: the run computes, and learns nothing. Under fp16 gradients below
+        6e-8 become exactly zero (underflow).
     When it stays silent
-        On small gradients while the loss falls, or is next to zero, or has come down by a tenth since the first step: that is convergence (under
-        fp16 it is not, whatever was learned before). Where the gradients' norm is not written.
+        On small gradients while the loss falls, or is next to zero, or has come down by a tenth since the
+        first step: that is convergence (under fp16 it is not, whatever was learned before). Where the
+        gradients' norm is not written.
     What to do
-        Under fp16: bf16, or a GradScaler, which lifts the gradients into range. Else residual connections, normalisation, another initialisation or
-        activation, and a look whether the loss is detached from the model.
+        Under fp16: bf16, or a GradScaler, which lifts the gradients into range. Else residual connections,
+        normalisation, another initialisation or activation, and a look whether the loss is detached from the
+        model.
     Sources
-        SageMaker Debugger's VanishingGradient (1e-7); gradsnitch GS007; Micikevicius et al. 2018, "Mixed precision training" (loss scaling).
+        SageMaker Debugger's VanishingGradient (1e-7); gradsnitch GS007; Micikevicius et al. 2018, "Mixed
+        precision training" (loss scaling).
     """
 
     code = "NUM009"
@@ -72,7 +76,10 @@ class VanishingGradients(Rule):
             return
         zeros = sum(norm == 0 for norm in norms)
         yield Hit(
-            summary=f"The gradients are all but zero (norm {median(norms):.1g}), and the loss stays at {parts[-1]:.3g}"
+            summary=(
+                f"The gradients are all but zero (norm {median(norms):.1g}), and the loss stays at "
+                f"{parts[-1]:.3g}"
+            )
             + (": fp16 cannot hold them" if is_half else ""),
             evidence=(
                 Evidence(f"grad_norm, median of {len(norms)} steps of rank {rank}", value=median(norms)),
@@ -85,7 +92,10 @@ class VanishingGradients(Rule):
             if is_half
             else (
                 Fix(
-                    "Look for what lets no gradient through: saturated activations, a detached loss, missing normalisation",
+                    (
+                        "Look for what lets no gradient through: saturated activations, a detached loss, "
+                        "missing normalisation"
+                    ),
                     changes_learning=True,
                 ),
             ),

@@ -20,7 +20,8 @@ from coach.rules.from_logs.quoted_evidence import hits_of, quote
 from coach.rules.from_numbers.loss_course import are_adversaries
 
 _NORM = re.compile(
-    r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
+    r"(?<![\w/])(?:train/)?(?:grad(?:ient)?[_ ]norm|gnorm)[\"']?\s*+(?:[:=|]\s*+"
+    r"|(?<=\s))[\"']?(?P<value>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.%])"
 )
 
 
@@ -35,20 +36,22 @@ class ExplodingGradients(Rule):
     """The gradients grow without bound, and the loss no longer falls.
 
     What it sees
-        The norm of all gradients, from metrics (`grad_norm`) or from the lines of a log ('grad_norm': …, gnorm=…): the newest ones are a hundred
-        times what they were in the first quarter of the run, and the loss is no better than it was then. Or norms that are beyond any model's.
+        The norm of all gradients, from metrics (`grad_norm`) or from the lines of a log ('grad_norm': …,
+        gnorm=…): the newest ones are a hundred times what they were in the first quarter of the run, and the
+        loss is no better than it was then. Or norms that are beyond any model's.
     Why it matters
-        Clipping hides it in the loss for a while: each step then has the full length, in a direction that means nothing. What was learned is
-        lost, and NaN comes next.
+        Clipping hides it in the loss for a while: each step then has the full length, in a direction that
+        means nothing. What was learned is lost, and NaN comes next.
     When it stays silent
-        On single large norms, on norms that fall again, where the loss goes on falling, and on reinforcement or adversarial training. Where the
-        loss itself left its course or is not finite, that is said first.
+        On single large norms, on norms that fall again, where the loss goes on falling, and on reinforcement
+        or adversarial training. Where the loss itself left its course or is not finite, that is said first.
     What to do
-        Go back to a checkpoint before the growth; a lower learning rate (a third is usual) with a longer warm-up. Recurrent and very deep
-        models: normalisation, residual or gated connections, orthogonal initial weights, shorter sequences to go back through.
+        Go back to a checkpoint before the growth; a lower learning rate (a third is usual) with a longer
+        warm-up. Recurrent and very deep models: normalisation, residual or gated connections, orthogonal
+        initial weights, shorter sequences to go back through.
     Sources
-        Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent neural networks"; SageMaker Debugger's ExplodingTensor; the
-        training log of OPT-175B (a norm that drifts up before the loss does).
+        Pascanu, Mikolov, Bengio 2013, "On the difficulty of training recurrent neural networks"; SageMaker
+        Debugger's ExplodingTensor; the training log of OPT-175B (a norm that drifts up before the loss does).
     """
 
     code = "NUM010"
@@ -96,7 +99,10 @@ class ExplodingGradients(Rule):
                             snapshot.run, self.values["lr_divisor"], self.values["warmup_steps"]
                         ),
                         Fix(
-                            "Go back to a checkpoint before it, with a third of the learning rate and a longer warm-up",
+                            (
+                                "Go back to a checkpoint before it, with a third of the learning rate and a "
+                                "longer warm-up"
+                            ),
                             changes_learning=True,
                         ),
                     ),
@@ -105,7 +111,8 @@ class ExplodingGradients(Rule):
                 return
 
     def _measured(self, history: History) -> Iterable[_Series]:
-        """Of the first rank: the gradients of all are the same. A single look at the newest step spares most runs the closer one."""
+        """Of the first rank: the gradients of all are the same. A single look at the newest step spares most
+        runs the closer one."""
         for rank in history.ranks[:1]:
             newest = history.steps(rank)[-1]
             if newest.grad_norm is not None and newest.grad_norm >= self.values["least"]:

@@ -15,18 +15,19 @@ class RateDecayedEarly(Rule):
     """The learning rate was down to nothing long before the training ended.
 
     What it sees
-        On a training that has ended: the learning rate at a hundredth of its peak or less for the last fifth of the steps or more, and a
-        loss that no longer falls there, though it fell before.
+        On a training that has ended: the learning rate at a hundredth of its peak or less for the last fifth
+        of the steps or more, and a loss that no longer falls there, though it fell before.
     Why it matters
         These steps learn next to nothing: the schedule was made for fewer steps than were run.
     When it stays silent
-        While the training runs, on a rate that never changes, on a decay that ends with the training (cosine, linear), while the loss still
-        falls, and where not all steps are known.
+        While the training runs, on a rate that never changes, on a decay that ends with the training (cosine,
+        linear), while the loss still falls, and where not all steps are known.
     What to do
-        Give the scheduler the real number of optimizer steps (epochs times batches, divided by gradient accumulation and ranks), or end
-        the run there.
+        Give the scheduler the real number of optimizer steps (epochs times batches, divided by gradient
+        accumulation and ranks), or end the run there.
     Sources
-        Google deep learning tuning playbook: learning rate decay; torch.optim.lr_scheduler (T_max, total_steps).
+        Google deep learning tuning playbook: learning rate decay; torch.optim.lr_scheduler (T_max,
+        total_steps).
     """
 
     code = "NUM011"
@@ -66,7 +67,10 @@ class RateDecayedEarly(Rule):
         if not (losses[0] > early > 0 and early - late < self.values["fall"] * early):
             return
         yield Hit(
-            summary=f"The learning rate was below a hundredth of its peak for the last {round(100 * num_low / len(steps))} % of the steps",
+            summary=(
+                "The learning rate was below a hundredth of its peak for the last "
+                f"{round(100 * num_low / len(steps))} % of the steps"
+            ),
             evidence=(
                 Evidence("peak of the learning rate", value=peak),
                 Evidence("first step with next to none", value=float(steps[start].step), unit="step"),

@@ -41,15 +41,19 @@ class Overfitting(Rule):
     """The loss on held-out data has risen since its best, while the training loss still falls.
 
     What it sees
-        Evaluations, from metrics or from lines with both losses (`loss: 0.11 - val_loss: 0.62`, `train loss 1.1, val loss 1.9`): all of
-        the newest three lie above the lowest by 15 % and by a twentieth of the progress, and the training loss fell by 3 % since that one.
+        Evaluations, from metrics or from lines with both losses (`loss: 0.11 - val_loss: 0.62`, `train loss
+        1.1, val loss 1.9`): all of the newest three lie above the lowest by 15 % and by a twentieth of the
+        progress, and the training loss fell by 3 % since that one.
     Why it matters
-        What is learned since then is the training data by heart. The best checkpoint lies behind, and the hours since are spent for nothing.
+        What is learned since then is the training data by heart. The best checkpoint lies behind, and the
+        hours since are spent for nothing.
     When it stays silent
-        On fewer than three evaluations after the best, on a rise that noise can make (near zero a loss doubles easily), where the training loss rises as well (that is
-        divergence), and on reinforcement or adversarial training. It never counts as the cause of a failure.
+        On fewer than three evaluations after the best, on a rise that noise can make (near zero a loss
+        doubles easily), where the training loss rises as well (that is divergence), and on reinforcement or
+        adversarial training. It never counts as the cause of a failure.
     What to do
-        Stop at the best evaluation and use its checkpoint; then more or augmented data, weight decay, dropout, or a smaller model.
+        Stop at the best evaluation and use its checkpoint; then more or augmented data, weight decay,
+        dropout, or a smaller model.
     Sources
         SageMaker Debugger Overfit; Goodfellow et al., Deep Learning, 7.8 (early stopping).
     """
@@ -97,7 +101,8 @@ class Overfitting(Rule):
         ):
             return None
         return Hit(
-            summary=f"The loss on held-out data has risen from {best.loss:.4g} to {newest.loss:.4g}, while the training loss fell from"
+            summary=f"The loss on held-out data has risen from {best.loss:.4g} to {newest.loss:.4g}, while "
+            "the training loss fell from"
             f" {best.train:.4g} to {newest.train:.4g}",
             evidence=(best.evidence, newest.evidence),
             confidence=0.85,

@@ -1,4 +1,5 @@
-"""What the rules about jobs that Slurm ended share: its word in the state, its lines in the log, and whether the log went on after them.
+"""What the rules about jobs that Slurm ended share: its word in the state, its lines in the log, and whether
+the log went on after them.
 
 A job that was ended from outside says nothing of itself; what each end means stays in its rule.
 """
@@ -26,18 +27,21 @@ REQUEUES = re.compile(r"\b(?:[Rr]eque(?:ued|u?e?ing)|scontrol requeue|[Rr]esubmi
 _RESUMED = re.compile(r"\b(?:[Rr]esum(?:ed?|ing)|[Rr]estor(?:ed|ing))\b.{0,200}\b(?:from|training)\b")
 
 _STILL_FLUSHED_LINES = 200
-"""The tasks of an ended job print for some seconds more; a log that has losses so far below was written by a later attempt."""
+"""The tasks of an ended job print for some seconds more; a log that has losses so far below was written by a
+later attempt."""
 
 
 def cancelled_signature(code: str, literal: str, due: str) -> Signature:
-    """slurmstepd's line on the end of a job or a step; versions before 14 do not name the node, and two that write at once break it in two."""
+    """slurmstepd's line on the end of a job or a step; versions before 14 do not name the node, and two that
+    write at once break it in two."""
     torn = rf"|^(?:AT \S+ )?{due.lstrip()} \*\*\*" if due.startswith(" DUE TO ") else ""
     return Signature(
         code,
         "ended",
         (literal,),
         re.compile(
-            rf"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED(?: AT (?P<at>\S+))?{due}{torn}"
+            r"\*\*\* (?P<what>JOB|STEP) (?P<id>\S+) (?:ON (?P<node>\S+) )?CANCELLED(?: AT "
+            rf"(?P<at>\S+))?{due}{torn}"
         ),
     )
 

@@ -1,4 +1,5 @@
-"""JOB002: the job reached its time limit. Whether a longer limit would help depends on whether it was still getting on."""
+"""JOB002: the job reached its time limit. Whether a longer limit would help depends on whether it was still
+getting on."""
 
 from __future__ import annotations
 
@@ -22,18 +23,20 @@ class TimeLimit(EndedBySlurm):
     """The job reached its time limit and was ended by Slurm.
 
     What it sees
-        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same. From the
-        run's own steps it tells whether the training was still getting on.
+        The state TIMEOUT or DEADLINE; slurmstepd's "CANCELLED AT … DUE TO TIME LIMIT"; submitit's "this job
+        is timed-out" and "Job not requeued because: timed-out …"; LSF's, PBS's and Flux's words for the same.
+        From the run's own steps it tells whether the training was still getting on.
     Why it matters
-        What was computed since the last checkpoint is lost. A job that hung reaches its limit as well, however long that is: then
-        the hang is to be found, and a longer limit wastes more hours.
+        What was computed since the last checkpoint is lost. A job that hung reaches its limit as well,
+        however long that is: then the hang is to be found, and a longer limit wastes more hours.
     When it stays silent
-        Where something critical came before it (a rank that died, a collective that hung): then that is the cause, and the limit only
-        ended the waiting. On steps whose job completed, and on earlier attempts of a job that was requeued.
+        Where something critical came before it (a rank that died, a collective that hung): then that is the
+        cause, and the limit only ended the waiting. On steps whose job completed, and on earlier attempts of
+        a job that was requeued.
     What to do
-        Still getting on: write checkpoints and go on from the newest in a next job (`--signal=B:USR1@300` leaves time to write one), or
-        ask for the time that the rest needs. Standing still: look for what it waited for (`coach check`, `coach stacks` on the next
-        attempt) before asking for more.
+        Still getting on: write checkpoints and go on from the newest in a next job (`--signal=B:USR1@300`
+        leaves time to write one), or ask for the time that the rest needs. Standing still: look for what it
+        waited for (`coach check`, `coach stacks` on the next attempt) before asking for more.
     Sources
         slurmstepd (req.c, SIG_TIME_LIMIT); sbatch(1), --time and --signal; submitit's signal handler.
     """
@@ -49,7 +52,10 @@ class TimeLimit(EndedBySlurm):
             "standstill_steps",
             10,
             "times the median step",
-            "checkpoints and evaluations take several steps' time; a training that goes on seldom pauses longer",
+            (
+                "checkpoints and evaluations take several steps' time; a training that goes on seldom pauses "
+                "longer"
+            ),
         ),
         Threshold("spare", 1.3, "times the time needed", "the pace varies, and so does the start"),
         Threshold("standstill_s", 300, "s", "shorter pauses are checkpoints, evaluations or compilation"),
@@ -69,7 +75,8 @@ class TimeLimit(EndedBySlurm):
             "submitit",
             ("this job is timed-out", "Job not requeued because: timed-out"),
             re.compile(
-                r"Caught signal \w{1,20} on \S{0,255}: this job is timed-out|Job not requeued because: timed-out"
+                r"Caught signal \w{1,20} on \S{0,255}: this job is timed-out|Job not requeued because: "
+                r"timed-out"
             ),
         ),
         Signature(
@@ -77,7 +84,8 @@ class TimeLimit(EndedBySlurm):
             "other_scheduler",
             ("TERM_RUNLIMIT: ", "PBS: job killed: walltime ", "job.exception type=timeout"),
             re.compile(
-                r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit|^(?:=>> )?(?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
+                r"^TERM_RUNLIMIT: job killed after reaching (?P<by>LSF) run time limit"
+                r"|^(?:=>> )?(?P<pbs>PBS): job killed: walltime \d+ exceeded limit \d+"
                 r"|job\.exception type=timeout (?P<flux>severity=0)"
             ),
         ),
@@ -112,7 +120,8 @@ class TimeLimit(EndedBySlurm):
         standstill_s = self._standstill_s(snapshot, history)
         if standstill_s is not None and standstill_s > self._patience_s(history):
             yield Fix(
-                f"Look for what it waited for: there was no step in the last {standstill_s / 60:.0f} min, and more time would not help"
+                f"Look for what it waited for: there was no step in the last {standstill_s / 60:.0f} "
+                "min, and more time would not help"
             )
             return
         if standstill_s is None:
@@ -123,11 +132,15 @@ class TimeLimit(EndedBySlurm):
             yield more_time(self.values["spare"] * needed_s, why)
         if snapshot.run is not None and snapshot.checkpoints:
             yield Fix("Launch it again: it goes on from its newest checkpoint")
-        title = "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before its limit"
+        title = (
+            "Write checkpoints, go on from the newest in the next job, and let Slurm signal the job before "
+            "its limit"
+        )
         yield from saved_before_limit(snapshot.run, _time_limit_s(snapshot), _step_time_s(history), title)
 
     def _needed_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """What the whole run takes at the pace of its newest steps, its start included; None where its number of steps is not known."""
+        """What the whole run takes at the pace of its newest steps, its start included; None where its number
+        of steps is not known."""
         goal, limit_s = int_parameter(snapshot.run, "max_steps"), _time_limit_s(snapshot)
         if not goal or limit_s is None or not history.ranks:
             return None
@@ -136,7 +149,8 @@ class TimeLimit(EndedBySlurm):
         return None if pace_s is None else limit_s + num_left * pace_s
 
     def _standstill_s(self, snapshot: TargetSnapshot, history: History) -> float | None:
-        """From the last step (or the last loss with a time in the log) to the end; None where no steps or no times are known."""
+        """From the last step (or the last loss with a time in the log) to the end; None where no steps or no
+        times are known."""
         ends = [hit.time_s for hit in hits_of(snapshot, self.code) if hit.time_s is not None]
         steps = [steps[-1].time_s for rank in history.ranks if (steps := history.steps(rank))]
         known = [time_s for time_s in steps if time_s is not None]

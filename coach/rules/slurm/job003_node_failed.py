@@ -17,27 +17,34 @@ from coach.rules.from_logs.quoted_evidence import earliest, hits_of, quote
 
 _STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _UNFIT = (
-    r"(?:Communication connection failure|Job credential expired|Invalid job credential|Error configuring interconnect|Prolog failed"
+    r"(?:Communication connection failure|Job credential expired|Invalid job credential"
+    r"|Error configuring interconnect|Prolog failed"
     r"|Slurmd could not |Zero Bytes were transmitted)"
 )
-"""Why a node started no task, by its own fault: it was not reached, its clock or its key is off, its prolog failed."""
+"""Why a node started no task, by its own fault: it was not reached, its clock or its key is off, its prolog
+failed."""
 
 
 class NodeFailed(Rule):
     """The machine under the run failed, not the run.
 
     What it sees
-        The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it; the words "Node failure on …" of
-        srun, its "Step … missing from node(s)", "DUE TO NODE FAILURE" of slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend NODE_FAIL is a
-        run that was going on when its machine was restarted (the kernel's boot id is another one now), and FAILED with the reason
-        SupervisorDied one whose supervisor was killed, by a person, by the machine's lack of memory or by the end of a session.
+        The state NODE_FAIL or BOOT_FAIL: the controller lost a node of the job, or could not boot it; the
+        words "Node failure on …" of srun, its "Step … missing from node(s)", "DUE TO NODE FAILURE" of
+        slurmstepd, and "Task launch for … failed on node …" where the node is at fault. On the local backend
+        NODE_FAIL is a run that was going on when its machine was restarted (the kernel's boot id is another
+        one now), and FAILED with the reason SupervisorDied one whose supervisor was killed, by a person, by
+        the machine's lack of memory or by the end of a session.
     Why it matters
         Nothing in the program has to be changed, and nothing in its log explains the end: the log just stops.
     When it stays silent
-        On every other end. A local run of another login node is not judged: whether it goes on can be seen there alone.
+        On every other end. A local run of another login node is not judged: whether it goes on can be seen
+        there alone.
     What to do
-        Launch it again. Where the site requeues such jobs, Slurm does it by itself, and the run goes on from its newest checkpoint. A node that fails again is for the site's administrators, and can be left out meanwhile. On a login node, look
-        whether processes are ended with the session (logind's KillUserProcesses), and train under Slurm.
+        Launch it again. Where the site requeues such jobs, Slurm does it by itself, and the run goes on from
+        its newest checkpoint. A node that fails again is for the site's administrators, and can be left out
+        meanwhile. On a login node, look whether processes are ended with the session (logind's
+        KillUserProcesses), and train under Slurm.
     Sources
         squeue(1), JOB STATE CODES; proc(5), /proc/sys/kernel/random/boot_id; logind.conf(5).
     """
@@ -61,7 +68,9 @@ class NodeFailed(Rule):
                 " missing from node(s) ",
             ),
             re.compile(
-                rf"^(?:srun|salloc|sbatch): error: .*?(?:Node failure on (?P<node>\S+)|Task launch for \S+ failed on node (?P<unreached>\S+): {_UNFIT}|Step \S+ missing from node\(s\) (?P<lost>\S+))"
+                r"^(?:srun|salloc|sbatch): error: .*?(?:Node failure on (?P<node>\S+)"
+                rf"|Task launch for \S+ failed on node (?P<unreached>\S+): {_UNFIT}"
+                r"|Step \S+ missing from node\(s\) (?P<lost>\S+))"
                 r"|(?:CANCELLED AT|FAILED) .*?DUE TO NODE FAILURE|ON \S+ UNCORRECTABLE MEMORY ERROR"
             ),
         ),

@@ -1,4 +1,5 @@
-"""JOB005: the job was cancelled by somebody: its user, an administrator, or a tool. Nothing in the program ended it."""
+"""JOB005: the job was cancelled by somebody: its user, an administrator, or a tool. Nothing in the program
+ended it."""
 
 from __future__ import annotations
 
@@ -20,13 +21,16 @@ class Cancelled(EndedBySlurm):
     """The job was cancelled; nothing in the program ended it.
 
     What it sees
-        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason behind it, or with "DUE to SIGNAL
-        Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been revoked".
+        The state CANCELLED; slurmstepd's "*** JOB 17 ON node1 CANCELLED AT … ***" without a reason behind it,
+        or with "DUE to SIGNAL Terminated"; srun's "Force Terminated"; salloc's "Job allocation 17 has been
+        revoked".
     Why it matters
-        Whatever the tasks print after it (KeyboardInterrupt, killed workers, lost connections) are consequences, not faults.
+        Whatever the tasks print after it (KeyboardInterrupt, killed workers, lost connections) are
+        consequences, not faults.
     When it stays silent
-        Where another reason stands in the line (time limit, preemption, node failure, requeue), and where srun ended a step because
-        one of its tasks failed. Where something went wrong before, that is the cause: people cancel jobs that do not train.
+        Where another reason stands in the line (time limit, preemption, node failure, requeue), and where
+        srun ended a step because one of its tasks failed. Where something went wrong before, that is the
+        cause: people cancel jobs that do not train.
     What to do
         Nothing, if you did it: where Slurm's state says CANCELLED, this is told as a fact (info), and so is
         what the tasks printed because of it. Else `sacct -j JOB -o State%30` shows the user id that did
@@ -56,7 +60,8 @@ class Cancelled(EndedBySlurm):
             "revoked",
             ("Force Terminated", "has been revoked", ": Job has been cancelled"),
             re.compile(
-                r"^srun: Force Terminated |^(?:salloc|srun): Job (?:allocation \d+ has been revoked|has been cancelled)"
+                r"^srun: Force Terminated |^(?:salloc|srun): Job (?:allocation \d+ has been revoked"
+                r"|has been cancelled)"
             ),
         ),
         Signature(
@@ -70,7 +75,8 @@ class Cancelled(EndedBySlurm):
             "task_failed",
             (": task",),
             re.compile(
-                r"srun: error: \S+: tasks? [\d,\[\]-]+: (?:Exited with|Aborted|Segmentation|Bus|Floating|Illegal|Out Of)"
+                r"srun: error: \S+: tasks? [\d,\[\]-]+: (?:Exited with|Aborted|Segmentation|Bus|Floating"
+                r"|Illegal|Out Of)"
             ),
         ),
     )
@@ -82,7 +88,8 @@ class Cancelled(EndedBySlurm):
             return False
         if hit.signature == "task_failed":
             return False
-        # srun ends a step soon after one of its tasks failed; a task that goes on for a while and fails then, failed because of the end.
+        # srun ends a step soon after one of its tasks failed; a task that goes on for a while and fails then,
+        # failed because of the end.
         return all(
             failed.file == hit.file and failed.line > hit.line + self.values["lines_until_tasks_fail"]
             for failed in hits_of(snapshot, self.code, "task_failed")

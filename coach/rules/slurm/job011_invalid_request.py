@@ -12,18 +12,27 @@ from coach.rules.from_logs.aftermath import lines_after
 from coach.rules.from_logs.ending_rule import EndingRule
 
 _REFUSED = re.compile(
-    r"^\s*(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry|already completing"
+    r"^\s*(?:\S*(?:Error|Exception): (?:.*[ '\"])?)?(?P<by>sbatch|srun|salloc): (?:error"
+    r"|fatal): (?!.*(?:[Uu]nable to contact|Socket timed out|[Tt]emporarily|[Pp]lease retry"
+    r"|already completing"
     r"|Job/step already|Zero Bytes|Communication connection|[Cc]onnection refused))"
-    r"(?:(?:[Bb]atch job submission failed|Unable to allocate resources|Unable to create (?:step for job \S+|job step)|Job submit/allocate failed"
+    r"(?:(?:[Bb]atch job submission failed|Unable to allocate resources|Unable to create (?:step for job \S+"
+    r"|job step)|Job submit/allocate failed"
     r"|Unable to confirm allocation for job \S+(?=: Invalid job id)"
     r"|Failed to submit job|Task launch for \S+ failed on node \S+(?=: Unable to satisfy)): (?P<why>.+)"
-    r"|(?P<words>(?i:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
-    r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*|Node count specification invalid.*"
+    r"|(?P<words>(?i:QOS(?:Max|Grp|Min)|Assoc(?:Max|Grp))\w+|[Ii]nvalid (?!job id)(?:.*?(?:specif|option"
+    r"|argument|value|directive|partition|account|qos|time|constraint|node|generic|GRES|--)).*"
+    r"|Memory specification can ?not be satisfied.*|CPU count per node can ?not be satisfied.*"
+    r"|Node count specification invalid.*"
     r"|Only allocated \d+ nodes asked for \d+|Asked for \d+ tasks have \d+ in the nodelist.*"
-    r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
-    r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*|Task count specification invalid.*"
-    r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*|(?<=FailedJobError: sbatch: error: ).+))"
-    r"|(?:^|['\"])(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+|option .+ requires an argument.*)"
+    r"|Unable to open file .*|This does not look like a batch script.*|Batch script contains DOS line "
+    r"breaks.*|.*mutually exclusive.*|.*set by two different environment variables.*"
+    r"|Requested (?:node|partition|time|GRES|generic).*|More processors requested than permitted.*"
+    r"|Task count specification invalid.*"
+    r"|.*job_submit.*|You (?:must|need to|did not) specif.*|No partition specified.*"
+    r"|(?<=FailedJobError: sbatch: error: ).+))"
+    r"|(?:^|['\"])(?P<option_of>sbatch|srun|salloc): (?P<option>unrecognized option .+|invalid option .+"
+    r"|option .+ requires an argument.*)"
 )
 
 
@@ -31,17 +40,20 @@ class InvalidRequest(EndingRule):
     """Slurm refused what was asked of it: the job, or a step inside of it, was never started.
 
     What it sees
-        The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate resources: …", "Unable to create
-        step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit, AssocMaxSubmitJobLimit), unknown options, a script that is
-        no batch script; also in the words of an exception of who called them (submitit's FailedJobError, whatever sbatch said).
+        The refusals of sbatch, srun and salloc: "Batch job submission failed: …", "Unable to allocate
+        resources: …", "Unable to create step for job 17: …", limits by name (QOSMaxSubmitJobPerUserLimit,
+        AssocMaxSubmitJobLimit), unknown options, a script that is no batch script; also in the words of an
+        exception of who called them (submitit's FailedJobError, whatever sbatch said).
     Why it matters
         It never runs as it was asked, however often it is submitted.
     When it stays silent
-        Where the controller did not answer or asks to try again later: the request may be in order. Info where a job went on after it.
+        Where the controller did not answer or asks to try again later: the request may be in order. Info
+        where a job went on after it.
     What to do
-        Read the words behind the colon: they name the partition, account, QOS, limit, memory or GPU type. `scontrol show partition`,
-        `sacctmgr show assoc user=$USER` and `sinfo -o "%P %l %G %m %c"` show what there is. "Requested node configuration is not
-        available" is a shape that no node has, or an account or reservation that may not use those that have it.
+        Read the words behind the colon: they name the partition, account, QOS, limit, memory or GPU type.
+        `scontrol show partition`, `sacctmgr show assoc user=$USER` and `sinfo -o "%P %l %G %m %c"` show what
+        there is. "Requested node configuration is not available" is a shape that no node has, or an account
+        or reservation that may not use those that have it.
     Sources
         Slurm's slurm_errno.c; sbatch(1), srun(1); Slurm's page on resource limits.
     """

@@ -1,4 +1,5 @@
-"""JOB014: the program was ended by a signal that somebody sent it: SIGTERM, SIGINT (Ctrl-C) or SIGHUP (a closed terminal)."""
+"""JOB014: the program was ended by a signal that somebody sent it: SIGTERM, SIGINT (Ctrl-C) or SIGHUP (a
+closed terminal)."""
 
 from __future__ import annotations
 
@@ -19,20 +20,26 @@ _SIGNAL = re.compile(
     r"SignalException: Process \d+ got signal: (?P<number>1|2|15)\b"
     r"|Signal (?P<received>1|2|15) \(SIG(?:HUP|INT|TERM)\) received by PID"
     r"|exits with return code = -(?P<deepspeed>1|2|15)$"
-    r"|Received (?:(?P<death>1|2|15)|Signals\.(?P<death_name>SIG(?:TERM|INT|HUP))) death signal, shutting down workers"
+    r"|Received (?:(?P<death>1|2|15)|Signals\.(?P<death_name>SIG(?:TERM|INT|HUP))) death signal, shutting "
+    r"down workers"
     r"|[Rr]eceived (?:signal )?(?P<name>SIGTERM|SIGINT|SIGHUP)\b(?!.*(?:handler|if|when))"
     r"|[Rr]eceived signal (?P<plain>1|2|15)\b"
-    r"|^(?:[\w.]+\.)?(?P<raised>SIGTERM)Exception\b|(?:^|-- )(?:Stop signal|SIGINT) received \(e\.g\. via (?:SIGINT/)?Ctrl\+C\), ending Ray Tune run"
+    r"|^(?:[\w.]+\.)?(?P<raised>SIGTERM)Exception\b|(?:^|-- )(?:Stop signal|SIGINT) received \(e\.g\. via "
+    r"(?:SIGINT/)?Ctrl\+C\), ending Ray Tune run"
     r"|EXIT STRING: (?P<exit_string>Terminated|Hangup|Interrupt) \(signal \d+\)"
-    r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT|SIGHUP)\b"
-    r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful shutdown"
+    r"|(?:terminated with|died with|[Cc]aught) (?:signal )?(?:<Signals\.)?(?P<terminated>SIGTERM|SIGINT"
+    r"|SIGHUP)\b"
+    r"|^(?P<interrupt>KeyboardInterrupt)\b|Detected (?P<lightning>KeyboardInterrupt), attempting graceful "
+    r"shutdown"
     r"|\*\*\* (?P<glog>SIGTERM|SIGINT|SIGHUP) (?:\(@0x\w+\) )?received (?:by PID|at time=)"
     r"|(?:^Command terminated by|exited on) signal (?P<time>1|2|15)\b"
     r"|: line \d+: +\d+ (?P<shell>Terminated|Hangup|Interrupt)\b"
     rf"|{AFTER_A_BAR}(?P<alone>Terminated|Hangup)$"
-    r"|(?:srun: sending Ctrl-C to |(?:srun|pdsh@\S+): interrupt \(one more|\[mpi\w+@\S+\] Sending Ctrl-C to |^\W*C?mpirun: killing job\.\.\.|Abort is in progress\.\.\.hit ctrl-c again)(?P<srun>)"
+    r"|(?:srun: sending Ctrl-C to |(?:srun|pdsh@\S+): interrupt \(one more|\[mpi\w+@\S+\] Sending Ctrl-C to "
+    r"|^\W*C?mpirun: killing job\.\.\.|Abort is in progress\.\.\.hit ctrl-c again)(?P<srun>)"
     r"|exiting program after receiving (?P<megatron>SIGTERM|SIGINT)"
-    r"|(?:srun: error: \S+: tasks? [\d,\[\]-]+: Exited with exit code 143|crashed with exit code -15)(?P<sigterm>)\.?$"
+    r"|(?:srun: error: \S+: tasks? [\d,\[\]-]+: Exited with exit code 143"
+    r"|crashed with exit code -15)(?P<sigterm>)\.?$"
     r"|srun: error: \S+: tasks? [\d,\[\]-]+: (?P<task>Terminated|Hangup|Interrupt)$"
 )
 _SHELL = {"Terminated": "SIGTERM", "Hangup": "SIGHUP", "Interrupt": "SIGINT"}
@@ -42,18 +49,20 @@ class EndedBySignal(EndingRule):
     """The program was ended by a signal from outside.
 
     What it sees
-        torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit codes -15, -2, -1 and 143 of
-        ranks, "Received SIGTERM", Lightning's SIGTERMException, KeyboardInterrupt, the end of a Ray Tune run by Ctrl-C, and what a shell,
-        srun or mpiexec prints of a task that was Terminated.
+        torchrun's SignalException ("Process 17 got signal: 15"), "Signal 15 (SIGTERM) received by PID", exit
+        codes -15, -2, -1 and 143 of ranks, "Received SIGTERM", Lightning's SIGTERMException,
+        KeyboardInterrupt, the end of a Ray Tune run by Ctrl-C, and what a shell, srun or mpiexec prints of a
+        task that was Terminated.
     Why it matters
-        Nothing in the program failed. Who sent it decides what to do: Slurm at a limit, a launcher whose other rank had failed, a
-        person at a keyboard, or a terminal that was closed (SIGHUP).
+        Nothing in the program failed. Who sent it decides what to do: Slurm at a limit, a launcher whose
+        other rank had failed, a person at a keyboard, or a terminal that was closed (SIGHUP).
     When it stays silent
-        Where anything explains it (a time limit, a cancelled or preempted job, another rank's error): then it hangs below that, as a
-        consequence. Info where the program went on.
+        Where anything explains it (a time limit, a cancelled or preempted job, another rank's error): then it
+        hangs below that, as a consequence. Info where the program went on.
     What to do
-        SIGHUP: start long runs by sbatch, or in tmux, not in the terminal itself. SIGTERM: look at the other nodes' logs, and at `sacct -j JOB
-        -o State,ExitCode`. A program that wants to write a checkpoint then handles SIGTERM.
+        SIGHUP: start long runs by sbatch, or in tmux, not in the terminal itself. SIGTERM: look at the other
+        nodes' logs, and at `sacct -j JOB -o State,ExitCode`. A program that wants to write a checkpoint then
+        handles SIGTERM.
     Sources
         torch/distributed/elastic/multiprocessing/api.py; signal(7); srun(1), SIGNALS AND ESCAPE SEQUENCES.
     """
@@ -109,7 +118,8 @@ class EndedBySignal(EndingRule):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended; a job that then requeues itself asked for it."""
+        """A rank that torchrun itself ended is a bystander, and so is a monitor that a script ended; a job
+        that then requeues itself asked for it."""
         if is_monitor(hit) or ("name" in hit.fields and _was_answered(hit, snapshot)):
             return False
         is_told_by_torchrun = "exit_code" in hit.fields or "received" in hit.fields

@@ -15,25 +15,29 @@ from coach.rules.advice.placement import leave_out
 from coach.rules.base import Need, Rule
 
 _STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "LAUNCH_FAILED"})
-"""Bad ends of a job that was started: one that was cancelled or preempted owes no explanation, and lack of memory is one."""
+"""Bad ends of a job that was started: one that was cancelled or preempted owes no explanation, and lack of
+memory is one."""
 
 
 class NoLog(Rule):
     """The job ended badly and left no log.
 
     What it sees
-        A bad end (FAILED, NODE_FAIL, TIMEOUT …) of a job that was started, with no log or an empty one, no metrics, and nothing in
-        exit.json that explains it.
+        A bad end (FAILED, NODE_FAIL, TIMEOUT …) of a job that was started, with no log or an empty one, no
+        metrics, and nothing in exit.json that explains it.
     Why it matters
-        The cause lies before the program's first line, where nobody looks: Slurm could not open the log's file on the node, so that
-        the job died at once (exit code 0:53), the node went down, or the site's prolog failed.
+        The cause lies before the program's first line, where nobody looks: Slurm could not open the log's
+        file on the node, so that the job died at once (exit code 0:53), the node went down, or the site's
+        prolog failed.
     When it stays silent
-        On jobs that completed, were cancelled, preempted or killed for their memory, and where metrics or the job's own words are there; on a job that coach
-        did not launch also where nobody says where it writes, where it writes to /dev/null, and where its log may not be read.
+        On jobs that completed, were cancelled, preempted or killed for their memory, and where metrics or the
+        job's own words are there; on a job that coach did not launch also where nobody says where it writes,
+        where it writes to /dev/null, and where its log may not be read.
     What to do
-        Look whether the folder of the log exists on the node and can be written there: `srun -w NODE ls -ld FOLDER`. Keep logs and runs
-        on a file system that all nodes see. `sacct -j JOB -o State,ExitCode,NodeList,Reason` shows what Slurm knows; a node that fails
-        again is for the site's administrators, and can be left out meanwhile.
+        Look whether the folder of the log exists on the node and can be written there: `srun -w NODE ls -ld
+        FOLDER`. Keep logs and runs on a file system that all nodes see. `sacct -j JOB -o
+        State,ExitCode,NodeList,Reason` shows what Slurm knows; a node that fails again is for the site's
+        administrators, and can be left out meanwhile.
     Sources
         slurmstepd's handling of --output (exit by signal 53); Slurm's job state codes; slurm.conf(5), Prolog.
     """
@@ -94,7 +98,8 @@ def _evidence(snapshot: TargetSnapshot) -> Iterable[Evidence]:
         yield Evidence("here the log would be", str(output))
         yield Evidence("and what it prints as errors here", str(errors))
     yield Evidence(
-        "what leaves no log: the folder of the log is not there or not writable on the node, the node failed, its prolog failed"
+        "what leaves no log: the folder of the log is not there or not writable on the node, the node "
+        "failed, its prolog failed"
     )
 
 

@@ -17,18 +17,20 @@ class Preempted(EndedBySlurm):
     """Slurm ended the job to give its resources to another one.
 
     What it sees
-        The state PREEMPTED; slurmstepd's "CANCELLED AT … DUE TO PREEMPTION"; submitit's "this job is preempted"; LSF's TERM_PREEMPT; and
-        "DUE TO JOB REQUEUE" as the last word of a log.
+        The state PREEMPTED; slurmstepd's "CANCELLED AT … DUE TO PREEMPTION"; submitit's "this job is
+        preempted"; LSF's TERM_PREEMPT; and "DUE TO JOB REQUEUE" as the last word of a log.
     Why it matters
-        Nothing is wrong with the program. What was computed since the last checkpoint is lost, and it happens again in such a
-        partition or QOS.
+        Nothing is wrong with the program. What was computed since the last checkpoint is lost, and it happens
+        again in such a partition or QOS.
     When it stays silent
-        On an attempt that was preempted and requeued, while the job goes on, and on a job that requeued itself. Where something critical came before it.
+        On an attempt that was preempted and requeued, while the job goes on, and on a job that requeued
+        itself. Where something critical came before it.
     What to do
-        Be ready for it: `--requeue`, checkpoints, and a handler for the signal that comes first (SIGTERM, after GraceTime SIGKILL; or
-        `--signal=B:USR1@120`). Or submit where jobs are not preempted.
+        Be ready for it: `--requeue`, checkpoints, and a handler for the signal that comes first (SIGTERM,
+        after GraceTime SIGKILL; or `--signal=B:USR1@120`). Or submit where jobs are not preempted.
     Sources
-        slurmstepd (req.c, SIG_PREEMPTED); Slurm's page on preemption (PreemptMode, GraceTime); submitit's signal handler.
+        slurmstepd (req.c, SIG_PREEMPTED); Slurm's page on preemption (PreemptMode, GraceTime); submitit's
+        signal handler.
     """
 
     code = "JOB018"
@@ -43,7 +45,8 @@ class Preempted(EndedBySlurm):
             "submitit",
             ("this job is preempted", "Job not requeued because: preempted"),
             re.compile(
-                r"Caught signal \w{1,20} on \S{0,255}: this job is preempted|Job not requeued because: preempted"
+                r"Caught signal \w{1,20} on \S{0,255}: this job is preempted|Job not requeued because: "
+                r"preempted"
             ),
         ),
         Signature(
@@ -61,7 +64,8 @@ class Preempted(EndedBySlurm):
     )
 
     def counts(self, hit: LogHit, snapshot: TargetSnapshot) -> bool:
-        """A job that was requeued goes on, into the same log or another: it counts only as the last word, and where the job did not ask for it."""
+        """A job that was requeued goes on, into the same log or another: it counts only as the last word, and
+        where the job did not ask for it."""
         if hit.signature != "requeued":
             return True
         tails = [tail for tail in snapshot.log_tails if tail.file == hit.file]

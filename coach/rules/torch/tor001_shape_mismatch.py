@@ -100,9 +100,9 @@ _WORDINGS = (
 _MISMATCH = re.compile(
     UNHEEDED + r"(?:(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?"
     # TensorFlow says it in a line of its own, below "Graph execution error:".
-    r"|(?=mat1 and mat2 shapes cannot be multiplied \(|The size of tensor a \(\d+\) must match the size of tensor b|Incompatible shapes: \[|required broadcastable shapes|Matrix size-incompatible: ))(?P<words>(?:"
-    + "|".join(pattern for _, pattern in _WORDINGS)
-    + r").*)"
+    r"|(?=mat1 and mat2 shapes cannot be multiplied \(|The size of tensor a \(\d+\) must match the size of "
+    r"tensor b|Incompatible shapes: \[|required broadcastable shapes|Matrix size-incompatible: "
+    r"))(?P<words>(?:" + "|".join(pattern for _, pattern in _WORDINGS) + r").*)"
 )
 
 
@@ -110,17 +110,19 @@ class ShapeMismatch(EndingRule):
     """Shapes of tensors do not fit the operation they are given to.
 
     What it sees
-        The error of the operation with its sizes: "mat1 and mat2 shapes cannot be multiplied", "The size of tensor a (34) must match
-        the size of tensor b (32)", "shape '[…]' is invalid for input of size …", "Given groups=1, weight of size …", stacking samples
-        of unequal size, and the wordings of NumPy, einops, TensorFlow, Keras and JAX.
+        The error of the operation with its sizes: "mat1 and mat2 shapes cannot be multiplied", "The size of
+        tensor a (34) must match the size of tensor b (32)", "shape '[…]' is invalid for input of size …",
+        "Given groups=1, weight of size …", stacking samples of unequal size, and the wordings of NumPy,
+        einops, TensorFlow, Keras and JAX.
     Why it matters
         It is a mistake of the program or of its data: it comes back at the same place each time.
     When it stays silent
-        Where a logger gives it as a warning, and where a checkpoint's sizes do not fit the model (TOR002). Info when it was caught.
+        Where a logger gives it as a warning, and where a checkpoint's sizes do not fit the model (TOR002).
+        Info when it was caught.
     What to do
-        Print the shapes at the line of the own code that is shown. The usual suspects: image size or channels other than the model's,
-        a flatten before the first linear layer, odd sizes beside down- and upsampling, a collate function that does not pad, the last
-        batch being smaller.
+        Print the shapes at the line of the own code that is shown. The usual suspects: image size or channels
+        other than the model's, a flatten before the first linear layer, odd sizes beside down- and
+        upsampling, a collate function that does not pad, the last batch being smaller.
     Sources
         torch aten shape checks (1.x to 2.13); numpy broadcasting; tensorflow and jax shape errors.
     """

@@ -11,14 +11,20 @@ from coach.model.training.log import LogHit, Signature
 from coach.rules.from_logs.ending_rule import UNHEEDED, EndingRule
 
 _FAILED = re.compile(
-    UNHEEDED
-    + r".*?(?P<error>torch\._(?:dynamo|inductor)\.exc\.(?!.*Warning)\w+|\bBackendCompilerFailed|\bInternalTorchDynamoError"
-    r"|triton\.(?:compiler|runtime)\.\w+\.(?:CompilationError|\w*OutOfResources\w*)|\bLoweringException|\bInductorError"
-    r"|torch\._subclasses\.fake_tensor\.\w+Exception|torch\.fx\.experimental\.symbolic_shapes\.[A-Z]\w+|\bOutOfResources(?=: out of resource: )"
-    r"|CalledProcessError: Command '\[(?=.*triton)'[^']*(?:cc|clang|[cg]\+\+)[^'/]*'|Error: `?ptxas`? failed with error code"
-    r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing|PassManager::run failed|\bPTXASError|Internal Triton PTX codegen error|Error: Failed to find C compiler"
+    UNHEEDED + r".*?(?P<error>torch\._(?:dynamo|inductor)\.exc\.(?!.*Warning)\w+|\bBackendCompilerFailed"
+    r"|\bInternalTorchDynamoError"
+    r"|triton\.(?:compiler|runtime)\.\w+\.(?:CompilationError|\w*OutOfResources\w*)|\bLoweringException"
+    r"|\bInductorError"
+    r"|torch\._subclasses\.fake_tensor\.\w+Exception|torch\.fx\.experimental\.symbolic_shapes\.[A-Z]\w+"
+    r"|\bOutOfResources(?=: out of resource: )"
+    r"|CalledProcessError: Command '\[(?=.*triton)'[^']*(?:cc|clang|[cg]\+\+)[^'/]*'|Error: `?ptxas`? failed "
+    r"with error code"
+    r"|(?:Error|Exception): .*?Cannot find a working triton installation|\bTritonMissing"
+    r"|PassManager::run failed|\bPTXASError|Internal Triton PTX codegen error|Error: Failed to find C "
+    r"compiler"
     r"|Error: accessing tensor output of CUDAGraphs"
-    r"|(?:Error|Exception): (?:Dynamo is not supported|Python \S+ not yet supported for torch\.compile|Windows not yet supported for torch\.compile"
+    r"|(?:Error|Exception): (?:Dynamo is not supported|Python \S+ not yet supported for torch\.compile"
+    r"|Windows not yet supported for torch\.compile"
     r"|torch\.compile is not supported))(?P<words>:.*)?"
 )
 
@@ -27,18 +33,18 @@ class CompileFailed(EndingRule):
     """torch.compile, or a part of it (dynamo, inductor, Triton), could not compile the model.
 
     What it sees
-        The exceptions of torch._dynamo and torch._inductor (BackendCompilerFailed, InternalTorchDynamoError, Unsupported,
-        InductorError, LoweringException), Triton's CompilationError and OutOfResources, the C compiler that failed on Triton's launcher, and
-        "Cannot find a working triton installation".
+        The exceptions of torch._dynamo and torch._inductor (BackendCompilerFailed, InternalTorchDynamoError,
+        Unsupported, InductorError, LoweringException), Triton's CompilationError and OutOfResources, the C
+        compiler that failed on Triton's launcher, and "Cannot find a working triton installation".
     Why it matters
-        The model runs without compilation: the error is in the compiler, in what it needs (a C++ compiler, Triton), or in code that it
-        cannot trace.
+        The model runs without compilation: the error is in the compiler, in what it needs (a C++ compiler,
+        Triton), or in code that it cannot trace.
     When it stays silent
         Where dynamo falls back to eager and only warns. Info when the program went on.
     What to do
-        Run once without torch.compile: if that works, compile a smaller part, mark the function with `torch.compiler.disable`, or update
-        torch and Triton together. `TORCH_LOGS=+dynamo` says what it was at. A missing compiler: load a gcc module in the job.
-        `suppress_errors` hides the loss of speed.
+        Run once without torch.compile: if that works, compile a smaller part, mark the function with
+        `torch.compiler.disable`, or update torch and Triton together. `TORCH_LOGS=+dynamo` says what it was
+        at. A missing compiler: load a gcc module in the job. `suppress_errors` hides the loss of speed.
     Sources
         torch._dynamo.exc, torch._inductor.exc; torch.compile troubleshooting; triton.compiler.errors.
     """
@@ -81,7 +87,10 @@ class CompileFailed(EndingRule):
     )
 
     def summary(self, hit: LogHit, snapshot: TargetSnapshot) -> str:
-        return f"torch.compile failed: {hit.fields.get('error', '').rpartition('.')[2]}{(hit.fields.get('words') or '')[:140]}"
+        return (
+            "torch.compile failed: "
+            f"{hit.fields.get('error', '').rpartition('.')[2]}{(hit.fields.get('words') or '')[:140]}"
+        )
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         if snapshot.run is not None and snapshot.run.parameters.get("compile") is True:

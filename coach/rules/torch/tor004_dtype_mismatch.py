@@ -15,7 +15,8 @@ _MISMATCH = re.compile(
     UNHEEDED + r"(?>.*?(?:Error: |Exception: |what\(\): |Failed running)).*?(?P<words>\b.{0,60}?(?:"
     r"expected scalar type \w+ but found \w+"
     r"|Expected object of scalar type \w+ but got scalar type \w+"
-    r"|to have (?:one of the following scalar types: [\w, ]+|scalar type \w+); but got (?:torch\.[\w.]+|[A-Z]\w+Type(?<!CUDAType)(?<!CPUType)) instead"
+    r"|to have (?:one of the following scalar types: [\w, ]+|scalar type \w+); but got (?:torch\.[\w.]+"
+    r"|[A-Z]\w+Type(?<!CUDAType)(?<!CPUType)) instead"
     r"|(?:must|to) have the same dtype|are not the same dtype|source and destination dtypes match"
     r"|Found dtype \w+ but expected \w+|[Ee]xpected dtype [\w:.]+ for \S+ but got dtype"
     r"|to have dtype [\w:.]+, but got [\w:.]+ instead"
@@ -80,5 +81,6 @@ class DtypeMismatch(EndingRule):
 
     def fixes(self, hit: LogHit | None, snapshot: TargetSnapshot) -> Iterable[Fix]:
         yield Fix(
-            "Give that operation one dtype: autocast around the forward pass, or x.to(layer.weight.dtype) at that line"
+            "Give that operation one dtype: autocast around the forward pass, or "
+            "x.to(layer.weight.dtype) at that line"
         )

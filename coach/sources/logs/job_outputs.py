@@ -1,7 +1,8 @@
 """Where jobs that coach did not launch write their output, as far as anybody still knows it.
 
-The rows of the user's own queue tell it, so that mostly nothing is asked at all. What they do not tell is asked of squeue for all the jobs in
-question at once; of a job that Slurm has forgotten, coach's own memory of the queue tells it, and then the accounting database.
+The rows of the user's own queue tell it, so that mostly nothing is asked at all. What they do not tell is
+asked of squeue for all the jobs in question at once; of a job that Slurm has forgotten, coach's own memory of
+the queue tells it, and then the accounting database.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def accounting_query(job_ids: Iterable[str], fields: Sequence[str] = _TOLD) -> Q
 
 
 def parse_accounting(text: str, separator: str, fields: Sequence[str] = _TOLD) -> list[Job]:
-    """Jobs with their paths as they were given; without, where these are not told: then the default name counts."""
+    """Jobs with their paths as they were given; without, where these are not told: then the default name
+    counts."""
     words, jobs = text.split(separator), []
     for start in range(0, len(words) - len(fields), len(fields)):
         row = dict(zip(fields, words[start : start + len(fields)], strict=True))
@@ -82,7 +84,8 @@ def _of_columns(row: dict[str, str]) -> dict[str, str]:
 
 
 def _of_submit_line(line: str) -> dict[str, str]:
-    """The options before the script, whose own arguments follow it. Accounting keeps no quotes, so words are told apart by blanks.
+    """The options before the script, whose own arguments follow it. Accounting keeps no quotes, so words are
+    told apart by blanks.
 
     Nothing where the output is not among them: then it may stand in the script, which nobody kept.
     """
@@ -108,7 +111,8 @@ def _of_submit_line(line: str) -> dict[str, str]:
 
 
 def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) -> Iterable[Job]:
-    """The jobs in an answer to one of the questions of this module, whichever it was. Old recordings have others, which are not read."""
+    """The jobs in an answer to one of the questions of this module, whichever it was. Old recordings have
+    others, which are not read."""
     text = out.decode("utf-8", "surrogateescape")
     if not separator:
         return ()
@@ -118,7 +122,8 @@ def jobs_told(argv: Sequence[str], out: bytes, separator: str, record_end: str) 
 
 
 class OutputPaths:
-    """The logs of a user's jobs. Rows of the queue may be told it by one thread while others ask it for paths.
+    """The logs of a user's jobs. Rows of the queue may be told it by one thread while others ask it for
+    paths.
 
     `remembered` gives the jobs that coach saw in the queue, the newest first.
     """
@@ -133,7 +138,8 @@ class OutputPaths:
         self._turn = threading.Lock()
 
     def learn(self, jobs: Iterable[Job]) -> None:
-        """Rows of the queue. Those of everybody's do not tell the paths, but the nodes on which a job has started since."""
+        """Rows of the queue. Those of everybody's do not tell the paths, but the nodes on which a job has
+        started since."""
         for job in jobs:
             known = self._rows.get(job.job_id)
             if job.stdout is not None:
@@ -144,7 +150,8 @@ class OutputPaths:
                 self._rows[job.job_id] = replace(known, nodes=job.nodes)
 
     def of(self, job_id: str) -> tuple[Path, ...]:
-        """Empty while the job has not started, where the paths depend on that. Raises OSError when nobody knows them."""
+        """Empty while the job has not started, where the paths depend on that. Raises OSError when nobody
+        knows them."""
         if "[" in job_id:
             return ()
         # The script of a heterogeneous job runs in its first component, and its output is the output of all.
@@ -154,7 +161,8 @@ class OutputPaths:
         return output_paths(row) or ()
 
     def row(self, job_id: str) -> Job | None:
-        """The job, of whoever knows it best: the queue, coach's memory, the accounting database. None when nobody does."""
+        """The job, of whoever knows it best: the queue, coach's memory, the accounting database. None when
+        nobody does."""
         if job_id not in self._rows:
             self._wanted.add(job_id)
             with self._turn:
@@ -163,18 +171,21 @@ class OutputPaths:
         return self._rows.get(job_id)
 
     def parts(self, job_id: str) -> list[Job]:
-        """The tasks of an array, or the components of a heterogeneous job, in their order: of the newest that had this number."""
+        """The tasks of an array, or the components of a heterogeneous job, in their order: of the newest that
+        had this number."""
         self.row(job_id)
         found = [row for row in self._rows.values() if _is_part_of(row.job_id, job_id)]
         newest = max(found, key=lambda row: row.submit_time_s or 0.0, default=None)
-        # Another cluster, or one that was set up anew, gives the same numbers; what was submitted together is one script's.
+        # Another cluster, or one that was set up anew, gives the same numbers; what was submitted together is
+        # one script's.
         alike = [
             row for row in found if newest and (row.name, row.work_dir) == (newest.name, newest.work_dir)
         ]
         return sorted(alike, key=_part_order)
 
     def beside(self, job: Job) -> list[Job]:
-        """Other jobs whose working directory is the same, lies in it or holds it, as far as they are known."""
+        """Other jobs whose working directory is the same, lies in it or holds it, as far as they are
+        known."""
         rows = list(self._rows.values())
         return [row for row in rows if _is_within_reach(row, job) and row.job_id != job.job_id]
 

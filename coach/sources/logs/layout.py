@@ -16,7 +16,8 @@ from coach.sources.logs.line_text import ANSI, PREFIX, decode
 
 _MIN_LINES = 4
 _STRANGERS = 10
-"""Up to one line in this many may lack the prefix, at either end of the sort order: banners, Slurm's messages."""
+"""Up to one line in this many may lack the prefix, at either end of the sort order: banners, Slurm's
+messages."""
 _MIN_WIDTH, _MAX_WIDTH = 60, 250
 _NEARLY = 8
 _MAX_BROKEN = 50

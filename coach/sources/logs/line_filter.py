@@ -184,7 +184,8 @@ class _Probes(dict[int, Probe | None]):
 
     @cached_property
     def _automaton(self) -> BytesAhoCorasick:
-        """Finds all literals but those looked for by themselves: these get a zero in front, which no log holds."""
+        """Finds all literals but those looked for by themselves: these get a zero in front, which no log
+        holds."""
         literals = [
             b"\0" * (number in self._often) + literal for number, literal in enumerate(self._literals)
         ]

@@ -25,8 +25,11 @@ PREFIX = re.compile(
     r"|\((?:[\w.-]+ )?(?:rank=(?P<worker>\d{1,6}) )?pid=\d+(?:, ip=[\d.]+)?\) ?"  # Ray, vLLM
     r"|\[rank: (?P<lightning>\d{1,6})\] "
     r"|(?!python|slurm)[a-z][\w.-]*\d: "  # pdsh, DeepSpeed's launcher: the node
-    r"|(?:(?:ERROR|CRITICAL) )?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"  # containers
-    r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"  # vLLM's logger, before each line of a traceback
+    # containers
+    r"|(?:(?:ERROR|CRITICAL) )?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d) (?:std(?:out"
+    r"|err) [FP] )?"
+    # vLLM's logger, before each line of a traceback
+    r"|(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)"
 )
 MAX_PREFIXES = 3
 

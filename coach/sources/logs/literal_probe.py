@@ -1,7 +1,9 @@
-"""What must stand around a literal where a pattern holds: a cheap look at the bytes beside it, before a line is decoded and searched.
+"""What must stand around a literal where a pattern holds: a cheap look at the bytes beside it, before a line
+is decoded and searched.
 
-A log may hold a literal in every line, and patterns are dear. What is asked here is implied by the pattern and derived from it, so that
-rules say each thing once. Wherever a pattern is too clever less is asked, never more. Pure.
+A log may hold a literal in every line, and patterns are dear. What is asked here is implied by the pattern
+and derived from it, so that rules say each thing once. Wherever a pattern is too clever less is asked, never
+more. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 _ASCII = "".join(map(chr, range(128))).translate({ord("\n"): None, ord("\r"): None})
 _MAX_BYTES_PER_CHAR = 4
 _MAX_WIDE = 120
-"""What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is asked."""
+"""What takes more of the ASCII characters than so many is nearly anything: behind any number of it nothing is
+asked."""
 _MAX_BEFORE = 8
 """So many characters before a literal are looked at,"""
 _MAX_BEFORES = 16
@@ -68,7 +71,8 @@ _PLACES = {"AT_BEGINNING": [_BEGIN], "AT_END": [_Piece(rb"(?![^\r\n])")]}
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What a line says that a signature's pattern matches, as patterns over its bytes; it passes at one of the literals at least."""
+    """What a line says that a signature's pattern matches, as patterns over its bytes; it passes at one of
+    the literals at least."""
 
     behind: dict[str, bytes]
     """For each literal that counts, what holds where it ends: what stands behind it, and next before it."""
@@ -120,7 +124,8 @@ def probes_of(signature: Signature) -> Probes:
 
 
 def _divided(path: tuple[_Piece, ...], literals: Sequence[str]) -> list[tuple[_Piece, ...]]:
-    """The path once for each alternative of one of its pieces: of the first that brings a literal to light, else of the first that may.
+    """The path once for each alternative of one of its pieces: of the first that brings a literal to light,
+    else of the first that may.
 
     What a pattern looks ahead for is a path of its own, which ends there.
     """
@@ -162,7 +167,8 @@ def _found(path: Sequence[_Piece], literals: Iterable[str]) -> list[tuple[int, s
 
 
 def _needed(path: Sequence[_Piece], found: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """The first of the literals, up to a place where one of them stands for certain, whichever characters the path takes."""
+    """The first of the literals, up to a place where one of them stands for certain, whichever characters the
+    path takes."""
     for at in sorted({at for at, _ in found}):
         if _is_certain(path[at:], [literal for place, literal in found if place == at]):
             return [(place, literal) for place, literal in found if place <= at]
@@ -189,7 +195,8 @@ def _asked(path: Iterable[_Piece]) -> tuple[bytes, bool]:
 
 
 def _words_apart(path: Sequence[_Piece], start: int, end: int) -> _Words:
-    """Words that a line holds beside the literal at this place of the path, further off than what is asked next to it."""
+    """Words that a line holds beside the literal at this place of the path, further off than what is asked
+    next to it."""
     nearest = takewhile(lambda piece: piece.is_one_byte, reversed(path[max(0, start - _MAX_BEFORE) : start]))
     before = start - len([*nearest]) if start < len(path) else start
     behind = next((at for at in range(end, len(path)) if path[at].asked is None), len(path))
@@ -211,7 +218,8 @@ def _words(path: Iterable[_Piece]) -> _Words:
 
 
 def _any_of(ways: Sequence[_Words]) -> _Words:
-    """The words of one way or another, but those in which another stands; none where there is a way without."""
+    """The words of one way or another, but those in which another stands; none where there is a way
+    without."""
     words = _NO_WORDS.union(*ways) if all(ways) else _NO_WORDS
     return frozenset(word for word in words if not any(other in word for other in words - {word}))
 

@@ -15,7 +15,8 @@ from coach.sources.logs.scanner import LogScanner
 
 INTERVAL_S = 1.0
 BITE_BYTES = 3 << 20
-"""With more, the memory of each piece goes back to the system and is asked for anew, which took a third of the time of a large log."""
+"""With more, the memory of each piece goes back to the system and is asked for anew, which took a third of
+the time of a large log."""
 FAR_BYTES = 64 << 20
 """Who is further behind than this shows the end of the log at once, long before all of it was read."""
 
@@ -62,8 +63,8 @@ class _FollowedLog:
             hits, self._is_flushed = self._scanner.flush(), True
         if self._tail is None:
             self._tail = self._far_end() or self._scanner.tail()
-        # The end of a log that is whole may still be held, as more of its last error may come. A second look at
-        # once takes it: an ended job must not be judged without its last words.
+        # The end of a log that is whole may still be held, as more of its last error may come. A second look
+        # at once takes it: an ended job must not be judged without its last words.
         is_caught_up = bite.is_caught_up and not (self._is_first_look and bite.data)
         self._is_first_look = self._is_first_look and not bite.is_caught_up
         return LogChunk(target, tuple(hits), self._tail, bite.is_restart), is_caught_up, True
@@ -105,7 +106,8 @@ class _FollowedLog:
 
 
 class LogSource:
-    """Follows the logs of one target. `files` is asked at each look, because a foreign job's paths are learned late."""
+    """Follows the logs of one target. `files` is asked at each look, because a foreign job's paths are
+    learned late."""
 
     name = "log"
 

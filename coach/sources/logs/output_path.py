@@ -1,7 +1,8 @@
 """Where a job writes its output: Slurm's file name patterns, expanded as slurmd expands them.
 
-Slurm itself tells the paths half expanded, each version and each client in its own way (22.05's `scontrol show job` leaves %N, %J and %5j as they
-are, its `squeue` everything); what slurmd makes of them was the same in all versions that were tried. All functions are pure.
+Slurm itself tells the paths half expanded, each version and each client in its own way (22.05's `scontrol
+show job` leaves %N, %J and %5j as they are, its `squeue` everything); what slurmd makes of them was the same
+in all versions that were tried. All functions are pure.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Names:
 
 
 def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
-    """sbatch(1), "filename pattern"; None where it depends on what is not known yet. A backslash takes the meaning from all patterns."""
+    """sbatch(1), "filename pattern"; None where it depends on what is not known yet. A backslash takes the
+    meaning from all patterns."""
     if "\\" in pattern:
         return work_dir / _ESCAPED.sub(r"\1", pattern)
     values = _values(names)
@@ -54,7 +56,8 @@ def expand(pattern: str, names: Names, work_dir: Path) -> Path | None:
 
 
 def output_paths(job: Job) -> tuple[Path, ...] | None:
-    """The logs of a job, its output first; none where it writes to /dev/null. None where they are not known, or not yet."""
+    """The logs of a job, its output first; none where it writes to /dev/null. None where they are not known,
+    or not yet."""
     names = names_of(job)
     if names is None or job.work_dir is None:
         return None

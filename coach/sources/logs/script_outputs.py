@@ -1,7 +1,8 @@
 """Which logs a batch script names beside the job's own: by `srun -o`, by redirection, by `tee`. Pure.
 
-Slurm tells where a job writes, and not where its steps do. A script is a program, and nobody can say for certain what it does: so each name
-becomes a pattern, in which what is not known stands for anything, and whoever finds a file by it looks at its time as well.
+Slurm tells where a job writes, and not where its steps do. A script is a program, and nobody can say for
+certain what it does: so each name becomes a pattern, in which what is not known stands for anything, and
+whoever finds a file by it looks at its time as well.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _ASSIGNED = re.compile(
 _SRUN = re.compile(r"(?:^|[\s;|&(])srun\s")
 _OUTPUT = re.compile(r"(?:--(?:output|error)(?:=(?P<long>.*))?|-[oe](?P<short>.*))$")
 _SWITCH = re.compile(
-    r"--(?:label|unbuffered|overlap|exact|exclusive|pty|verbose|quiet|no-kill|kill-on-bad-exit|overcommit|multi-prog"
+    r"--(?:label|unbuffered|overlap|exact|exclusive|pty|verbose|quiet|no-kill|kill-on-bad-exit|overcommit"
+    r"|multi-prog"
     r"|preserve-env|contiguous|disable-status|spread-job)$|-[luvQkKOXEZs]+$"
 )
 _UNKNOWN = re.compile(r"%\d*[\w%]|\$\([^)]{0,500}\)|`[^`]{0,500}`|\$\{?\w{1,100}+[^}/]{0,200}\}|\$\w+|[*?]")

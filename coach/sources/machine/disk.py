@@ -1,7 +1,7 @@
 """Whether a directory can be written, and how much room its file system has.
 
-Asked on the login node before anything is launched: a full scratch or a home that is read-only should cost a second here, not an hour
-in the queue. Nothing is written to find out, so that every command may ask.
+Asked on the login node before anything is launched: a full scratch or a home that is read-only should cost a
+second here, not an hour in the queue. Nothing is written to find out, so that every command may ask.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def is_writable_or_creatable(path: Path) -> bool:
 
 
 def why_not_writable(path: Path) -> str | None:
-    """Why no file can be made in this directory; None when it can. A directory that is not there yet is judged by its nearest parent."""
+    """Why no file can be made in this directory; None when it can. A directory that is not there yet is
+    judged by its nearest parent."""
     try:
         existing = _nearest_existing(path)
         if not existing.is_dir():
@@ -53,7 +54,8 @@ def why_not_writable(path: Path) -> str | None:
 def choose_root(
     candidates: Sequence[tuple[Path, str]], why_not: Callable[[Path], str | None] = why_not_writable
 ) -> RootChoice:
-    """The first candidate that can be written; without any the last, so that the error names a place the user knows.
+    """The first candidate that can be written; without any the last, so that the error names a place the user
+    knows.
 
     Each candidate comes with its origin: FILE:LINE, `$SCRATCH`, `home`.
     """

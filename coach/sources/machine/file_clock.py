@@ -1,7 +1,7 @@
 """How far the clock of a file server is from this machine's.
 
-Ages of files are the difference of two clocks. On a shared file system they are not the same clock, so whoever reads an age should
-know by how much it is off.
+Ages of files are the difference of two clocks. On a shared file system they are not the same clock, so
+whoever reads an age should know by how much it is off.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Training environments that lie about: module systems, conda's prefixes, venvs, container images.
 
-Found by looking at files only: nothing is activated and no interpreter is started, because on a login node each of them may take
-seconds and a shared file system may hang.
+Found by looking at files only: nothing is activated and no interpreter is started, because on a login node
+each of them may take seconds and a shared file system may hang.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MAX_PREFIXES = 20
 
 @dataclass(frozen=True, slots=True)
 class ModuleSystem:
-    """What provides `module`. `init` is what a script sources to get it; None when the login shell did that already."""
+    """What provides `module`. `init` is what a script sources to get it; None when the login shell did that
+    already."""
 
     name: str
     version: str | None
@@ -57,7 +58,8 @@ def find_programs(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def find_conda_prefixes(home: Path, env: Mapping[str, str]) -> tuple[list[Path], int]:
-    """conda's own list of the environments it made, the active one first; and how many more there are than are named."""
+    """conda's own list of the environments it made, the active one first; and how many more there are than
+    are named."""
     said = [env["CONDA_PREFIX"]] if env.get("CONDA_PREFIX") else []
     with contextlib.suppress(OSError):
         said += (home / ".conda" / "environments.txt").read_text(errors="surrogateescape").splitlines()

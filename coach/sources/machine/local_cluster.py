@@ -1,8 +1,9 @@
 """This machine as a cluster of one node: the local backend's answer to squeue and scontrol.
 
-Local runs are jobs whose queue is the run directories, so the screens and commands that show a cluster need not know which backend
-they show. A run that can still change is read again each time; one that has ended is read once. A run that another machine with the
-same runs root has started is shown for as long as it may be alive, with the last word known, and takes nothing of this machine.
+Local runs are jobs whose queue is the run directories, so the screens and commands that show a cluster need
+not know which backend they show. A run that can still change is read again each time; one that has ended is
+read once. A run that another machine with the same runs root has started is shown for as long as it may be
+alive, with the last word known, and takes nothing of this machine.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ KEEP_ENDED_S = 86400.0
 """How long an ended run stays in the queue: for a day, because no accounting remembers it later."""
 
 KEEP_ORPHAN_S = 86400.0
-"""A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this. Nor is a run of another
-machine that has said nothing for so long."""
+"""A run whose supervisor died has no end that anybody recorded; its launch is not shown for longer than this.
+Nor is a run of another machine that has said nothing for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,8 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
 
 
 def occupied(machine: Node, running: list[Run]) -> Node:
-    """The machine with what its running runs asked for. A run that asked for no memory is given none of its own, as Slurm would count."""
+    """The machine with what its running runs asked for. A run that asked for no memory is given none of its
+    own, as Slurm would count."""
     cpus = sum(whole(run.resources.get("cpus_per_task")) or 0 for run in running)
     memory_mib = sum(parse_memory_mib(str(run.resources.get("mem") or "")) or 0 for run in running)
     gpus_left = sum(whole(run.resources.get("gpus_per_node")) or 0 for run in running)

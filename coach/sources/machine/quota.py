@@ -1,7 +1,8 @@
 """What a user's quota leaves: `quota` for local and NFS file systems, `lfs quota` for Lustre.
 
-A file system with room for petabytes may still refuse the next byte of this user, and statvfs does not say so. Both tools may hang on a
-file server that is slow, so they get two seconds; where they are missing, or do not know the place, nothing is known, and nothing said.
+A file system with room for petabytes may still refuse the next byte of this user, and statvfs does not say
+so. Both tools may hang on a file server that is slow, so they get two seconds; where they are missing, or do
+not know the place, nothing is known, and nothing said.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _LUSTRE = re.compile(rf"{_COUNT}\s++(\d++)\s++(\d++)\s++\S++\s++{_COUNT}\s++(\d+
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one user has, and may have, on one file system. A limit is None where there is none; hard limits before soft ones."""
+    """What one user has, and may have, on one file system. A limit is None where there is none; hard limits
+    before soft ones."""
 
     used_bytes: int
     limit_bytes: int | None
@@ -52,7 +54,8 @@ class Mount:
 
 
 def parse_quota(text: str) -> Mapping[str, Quota]:
-    """The answer of `quota -w -p`: device → quota. Eight columns follow the device; a star marks what is over."""
+    """The answer of `quota -w -p`: device → quota. Eight columns follow the device; a star marks what is
+    over."""
     found: dict[str, Quota] = {}
     for line in text.splitlines():
         device, *columns = line.split()[-9:] or [""]
@@ -63,7 +66,8 @@ def parse_quota(text: str) -> Mapping[str, Quota]:
 
 
 def parse_lustre_quota(text: str) -> Quota | None:
-    """The answer of `lfs quota -q`: one row, whose path may stand on a line of its own; brackets mark what some servers did not tell."""
+    """The answer of `lfs quota -q`: one row, whose path may stand on a line of its own; brackets mark what
+    some servers did not tell."""
     row = _LUSTRE.search(text)
     return _quota(*map(int, row.groups())) if row else None
 
@@ -74,7 +78,8 @@ def _quota(kib: int, soft_kib: int, hard_kib: int, files: int, soft_files: int, 
 
 
 def find_mount(path: str, mounts: str) -> Mount | None:
-    """The mount in which a path lies, from the text of /proc/self/mounts. Of two at one place the later hides the earlier."""
+    """The mount in which a path lies, from the text of /proc/self/mounts. Of two at one place the later hides
+    the earlier."""
     best: Mount | None = None
     for line in mounts.splitlines():
         fields = [_ESCAPED.sub(lambda found: chr(int(found[1], 8)), field) for field in line.split(" ")]
@@ -97,12 +102,14 @@ def read_mount(io: Io, path: Path) -> Mount | None:
 
 
 def read_quota(io: Io, mount: Mount, user: str) -> Quota | None:
-    """Ask once; None when nobody knows. What is neither a disk nor a file server has no quota, and is not asked about."""
+    """Ask once; None when nobody knows. What is neither a disk nor a file server has no quota, and is not
+    asked about."""
     if mount.kind == "lustre":
         result = io.run(Query("quota", ("lfs", "quota", "-q", "-u", user, mount.point)), TIMEOUT_S)
         return parse_lustre_quota(result.stdout.decode("utf-8", "replace"))
     if not (mount.device.startswith("/") or ":" in mount.device):
         return None
-    # -p prints the time of grace as a number, so that every row has all columns. A user over quota makes the status 1.
+    # -p prints the time of grace as a number, so that every row has all columns. A user over quota makes the
+    # status 1.
     result = io.run(Query("quota", ("quota", "-w", "-p")), TIMEOUT_S)
     return parse_quota(result.stdout.decode("utf-8", "replace")).get(mount.device)

@@ -1,4 +1,5 @@
-"""The terminal that coach would open its screens on: what it calls itself, its colours, its letters, its size.
+"""The terminal that coach would open its screens on: what it calls itself, its colours, its letters, its
+size.
 
 Apart from the screens, which must not be loaded to find out that they would not open.
 """
@@ -50,7 +51,8 @@ def read_terminal(env: Mapping[str, str]) -> Terminal:
 def count_colours(env: Mapping[str, str]) -> int | None:
     """How many colours the terminal says it has, by its name; None when the name is not known.
 
-    The terminfo database is not asked: curses reads it once per process, and login nodes lack the newer entries.
+    The terminfo database is not asked: curses reads it once per process, and login nodes lack the newer
+    entries.
     """
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return 2**24

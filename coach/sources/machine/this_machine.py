@@ -1,6 +1,7 @@
 """This machine as a node: its CPUs, memory and GPUs.
 
-Apart from the runs on it, because asking the GPU driver is slow and its answer does not change while coach is open.
+Apart from the runs on it, because asking the GPU driver is slow and its answer does not change while coach is
+open.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ PARTITION = "local"
 
 
 def read_machine() -> Node:
-    """What this process may use: the CPUs of its affinity, the machine's memory, and the GPUs of an NVIDIA driver if there is one."""
+    """What this process may use: the CPUs of its affinity, the machine's memory, and the GPUs of an NVIDIA
+    driver if there is one."""
     import psutil
 
     return Node(

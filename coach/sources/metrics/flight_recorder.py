@@ -1,7 +1,9 @@
-"""The dumps that torch's flight recorder leaves when a collective times out: one file per rank, a pickle or JSON.
+"""The dumps that torch's flight recorder leaves when a collective times out: one file per rank, a pickle or
+JSON.
 
-A pickle can run anything and claim any amount of memory, so it is read by the interpreter's own reader in Python, which is slower and
-holds what is there, and which is allowed no name at all: numbers, text and their containers need none.
+A pickle can run anything and claim any amount of memory, so it is read by the interpreter's own reader in
+Python, which is slower and holds what is there, and which is allowed no name at all: numbers, text and their
+containers need none.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class FlightRecorderSource:
 
 
 def parse_dump(data: bytes, path: Path) -> tuple[FlightRecord, ...] | None:
-    """What one rank called, a record for each process group; None for what is no dump, or not whole. The rank stands in the file's name."""
+    """What one rank called, a record for each process group; None for what is no dump, or not whole. The rank
+    stands in the file's name."""
     found = _RANK.search(path.name)
     dump = _load(data)
     entries = dump.get("entries") if isinstance(dump, Mapping) else None
@@ -107,7 +110,8 @@ def _load(data: bytes) -> Any:
 
 
 def _group_of(entry: Mapping[Any, Any]) -> str:
-    """Only what is plain is turned into text: a few bytes can hold lists within lists that fill any memory as text."""
+    """Only what is plain is turned into text: a few bytes can hold lists within lists that fill any memory as
+    text."""
     group = entry.get("process_group")
     name = group[0] if isinstance(group, list | tuple) and group else entry.get("pg_id")
     return name[:80] if isinstance(name, str) else str(name) if _is_count(name) else ""

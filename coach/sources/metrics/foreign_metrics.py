@@ -1,7 +1,9 @@
-"""The metrics of a training that knows nothing of coach: TensorBoard events, CSV, JSON lines and `trainer_state.json`.
+"""The metrics of a training that knows nothing of coach: TensorBoard events, CSV, JSON lines and
+`trainer_state.json`.
 
-A training often writes the same numbers to several files, and each rank or restart to one of its own. One of them is followed, the
-newest of the format that tells most, and then for as long as it is there; mixing them would make a curve that nobody trained.
+A training often writes the same numbers to several files, and each rank or restart to one of its own. One of
+them is followed, the newest of the format that tells most, and then for as long as it is there; mixing them
+would make a curve that nobody trained.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ INTERVAL_S = 10.0
 MAX_STATE_BYTES = 64 << 20
 _MAX_LINE_BYTES = 1 << 20
 _STALE_S = 60.0
-"""A file that was last written so long before another one of its format is an earlier attempt's, and not another rank's."""
+"""A file that was last written so long before another one of its format is an earlier attempt's, and not
+another rank's."""
 _NUM_FIRST_ROWS = 8
 """By so many a file that was written anew is told from that of another attempt."""
 _MAX_ROWS_PER_BITE = 512
@@ -87,7 +90,8 @@ class _CsvReader(_Reader):
     def _records(self, path: Path) -> Iterable[Record]:
         bite = self._follower.read()
         if bite.is_restart:
-            # Lightning writes the file anew when a column is added: the same rows, and then more. Another attempt has other rows.
+            # Lightning writes the file anew when a column is added: the same rows, and then more. Another
+            # attempt has other rows.
             self._rest, self._columns, self._num_read = b"", [], 0
         whole, newline, self._rest = (self._rest + bite.data).rpartition(b"\n")
         self._rest = self._rest[:_MAX_LINE_BYTES]
@@ -164,7 +168,8 @@ _FORMATS: tuple[tuple[re.Pattern[str], Callable[[Io, Path], _Reader]], ...] = (
 
 
 class ForeignMetricsSource:
-    """Follows the metrics of one foreign target. `files` is asked at each look: they appear when the training has begun."""
+    """Follows the metrics of one foreign target. `files` is asked at each look: they appear when the training
+    has begun."""
 
     name = "metrics"
 
@@ -218,7 +223,8 @@ class ForeignMetricsSource:
         )
 
     def _choose(self, paths: Iterable[Path]) -> tuple[list[Step], list[MetricEvent]]:
-        """Follow the first that has a training loss, or else the first that has anything; what is followed goes before its like."""
+        """Follow the first that has a training loss, or else the first that has anything; what is followed
+        goes before its like."""
         found = [(order, -self._io.modified_s(path), path) for path in paths for order in _order_of(path)]
         self._places = {}
         for _, _, path in sorted(found):
@@ -245,7 +251,8 @@ class ForeignMetricsSource:
         return second[2] if second else ([], [])
 
     def _read_later_attempt(self, followed: Path) -> tuple[list[Step], list[MetricEvent]] | None:
-        """A requeued training writes a file of its own: follow the newest of the same format, once it has a loss."""
+        """A requeued training writes a file of its own: follow the newest of the same format, once it has a
+        loss."""
         stale_s = self._io.modified_s(followed) + _STALE_S
         for place, path in self._places.items():
             if _order_of(path) != _order_of(followed) or self._io.modified_s(path) < stale_s:
@@ -290,7 +297,8 @@ def parse_rows(text: str) -> list[list[str]]:
 
 
 def thinned(rows: Sequence[list[str]]) -> list[list[str]]:
-    """Of very many rows, evenly, what a curve needs; also the first of those that hold a number that is not finite."""
+    """Of very many rows, evenly, what a curve needs; also the first of those that hold a number that is not
+    finite."""
     stride = -(-len(rows) // _MAX_ROWS_PER_BITE) or 1
     broken = (n for n, row in enumerate(rows) if not _NOT_FINITE.isdisjoint(row))
     kept = {*range(0, len(rows), stride), *islice(broken, _MAX_ROWS_PER_BITE)}

@@ -1,6 +1,7 @@
 """What frameworks call the same numbers: from names and values of any training to steps and evaluations.
 
-Each framework has names of its own for the loss, the step and the rest; they are known here, whatever file they stood in.
+Each framework has names of its own for the loss, the step and the rest; they are known here, whatever file
+they stood in.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def quantity_of(name: str) -> Quantity | None:
 
 
 class Course:
-    """One training's records in their order. Of several training losses the one that came first is followed."""
+    """One training's records in their order. Of several training losses the one that came first is
+    followed."""
 
     def __init__(self) -> None:
         self.has_loss = False
@@ -117,7 +119,8 @@ class Course:
         return steps, events
 
     def _learn(self, record: Mapping[str, Any]) -> list[str]:
-        """The names told for the first time. Those that mean nothing here never take the place of one that does."""
+        """The names told for the first time. Those that mean nothing here never take the place of one that
+        does."""
         new_names = []
         for name in record:
             if name in self._known or name in self._strange:

@@ -1,4 +1,5 @@
-"""What `coach/node/stacks.py` has written on the nodes, read tolerantly: a node may run another version of it."""
+"""What `coach/node/stacks.py` has written on the nodes, read tolerantly: a node may run another version of
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the sampler measured beside the training: telemetry/<node>.jsonl, and its rotated parts in telemetry/old/."""
+"""What the sampler measured beside the training: telemetry/<node>.jsonl, and its rotated parts in
+telemetry/old/."""
 
 from __future__ import annotations
 
@@ -181,7 +182,8 @@ class TelemetrySource:
         return [name for name in names if ".jsonl" in name and not name.startswith(".")]
 
     def _adopt(self, path: Path) -> RecordFollower:
-        """The follower of a new rotated part: the live one whose file this was, or one that starts at its beginning."""
+        """The follower of a new rotated part: the live one whose file this was, or one that starts at its
+        beginning."""
         head = self._io.read(path, 0, HEAD_BYTES)
         follower = RecordFollower(self._io, path)
         for name, live in list(self._live.items()):

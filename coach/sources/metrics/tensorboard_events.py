@@ -1,6 +1,7 @@
 """TensorBoard's event files, as far as scalars go: length-framed protobuf, read without tensorboard.
 
-Training environments have tensorboard, coach's does not: the few fields that a scalar takes are worth no dependency.
+Training environments have tensorboard, coach's does not: the few fields that a scalar takes are worth no
+dependency.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class EventsDecoder:
 
 
 def _scalars(event: bytes) -> Iterator[Scalar]:
-    """tensorflow.Event: 1 wall_time, 2 step, 5 summary; Summary: 1 value; Value: 1 tag, 2 simple_value, 8 tensor."""
+    """tensorflow.Event: 1 wall_time, 2 step, 5 summary; Summary: 1 value; Value: 1 tag, 2 simple_value, 8
+    tensor."""
     time_s, step, summaries = 0.0, 0, []
     for field, value in _fields(event):
         if field == 1 and isinstance(value, bytes):

@@ -1,8 +1,9 @@
 """The loop that every polling source runs in: ask, emit, wait; and the pace that all loops of one coach keep.
 
-How often to ask is one decision, so it stands once: politely while answers come, slower when they come slowly or when nobody looks, and
-ever more rarely while they fail. The loop asks again only after the last answer came, so a slow controller never gets two questions at
-once. What is asked of Slurm has a budget of its own (`rpc_budget`); what is asked of the file server is paced here.
+How often to ask is one decision, so it stands once: politely while answers come, slower when they come slowly
+or when nobody looks, and ever more rarely while they fail. The loop asks again only after the last answer
+came, so a slow controller never gets two questions at once. What is asked of Slurm has a budget of its own
+(`rpc_budget`); what is asked of the file server is paced here.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from coach.model.reading import Reading
 from coach.sources.base import Emit, PollingSource
 
 MAX_SHARE = 0.05
-"""Share of time that a source may spend asking: an answer that took 1 s is followed by a pause of 20 s at least."""
+"""Share of time that a source may spend asking: an answer that took 1 s is followed by a pause of 20 s at
+least."""
 
 FIRST_RETRY_S = 2.0
 MAX_BACK_OFF_S = 60.0
-"""However slow or dead a controller was, it is looked at again after this: nobody shall have to press a key to see that it is well."""
+"""However slow or dead a controller was, it is looked at again after this: nobody shall have to press a key
+to see that it is well."""
 
 IDLE_STRETCH = 3.0
 """Slurm is asked this much more rarely while nobody touches coach, or its terminal has not the focus."""
@@ -45,7 +48,8 @@ def next_pause(interval_s: float, duration_s: float, num_failures: int) -> float
 
 @dataclass(slots=True)
 class _Turn:
-    """What the loop in one thread asked of the file server: since its last pause, and in the poll before that."""
+    """What the loop in one thread asked of the file server: since its last pause, and in the poll before
+    that."""
 
     num_ops: int = 0
     last_num_ops: int = 0
@@ -91,8 +95,9 @@ class Pace:
     def pause_s(self, interval_s: float, duration_s: float, num_failures: int) -> float:
         """How long the loop of this thread has to wait after its last look, as things are now.
 
-        Looks at files are spread so that all together stay in the budget, and what is dear to look at waits longer than what is cheap: by
-        the square root of what it costs, which makes the sum of all waiting the least.
+        Looks at files are spread so that all together stay in the budget, and what is dear to look at waits
+        longer than what is cheap: by the square root of what it costs, which makes the sum of all waiting the
+        least.
         """
         pause_s = next_pause(interval_s, duration_s, num_failures)
         attention = self._attention
@@ -122,10 +127,11 @@ def poll_loop(
     pace: Pace | None = None,
     may_poll: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Poll until `stop` is set, which ends a pause at once. Setting `wake` ends the pause too: the next poll comes soon.
+    """Poll until `stop` is set, which ends a pause at once. Setting `wake` ends the pause too: the next poll
+    comes soon.
 
-    A reading that is not caught up is followed by the next bite without a pause. A poll that raises becomes a Reading with an error.
-    Nothing is asked while `may_poll` says no, or nobody looks any more.
+    A reading that is not caught up is followed by the next bite without a pause. A poll that raises becomes a
+    Reading with an error. Nothing is asked while `may_poll` says no, or nobody looks any more.
     """
     pace = pace or Pace()
     num_failures = 0
@@ -157,7 +163,8 @@ def _readings(source: PollingSource) -> Iterator[Reading]:
     try:
         yield from source.poll()
     except Exception as problem:
-        # A thread that dies would freeze its part of the screen without a word; a flaw in a parser must be seen instead.
+        # A thread that dies would freeze its part of the screen without a word; a flaw in a parser must be
+        # seen instead.
         yield Reading(source.name, time.time(), 0.0, None, error=f"{type(problem).__name__}: {problem}")
 
 
@@ -173,7 +180,8 @@ def _pause(
     pace.rest()
     start_s, attention = time.monotonic(), pace.attention
     pause_s = pace.pause_s(source.interval_s, duration_s, num_failures)
-    # Nothing waits for several events at once; `stop` is the one that must be prompt, the others are looked at often enough.
+    # Nothing waits for several events at once; `stop` is the one that must be prompt, the others are looked
+    # at often enough.
     while (left_s := start_s + pause_s - time.monotonic()) > 0 and not (wake is not None and wake.is_set()):
         if stop.wait(min(left_s, _WAKE_CHECK_S)):
             return

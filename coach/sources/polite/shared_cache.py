@@ -1,8 +1,9 @@
 """What one coach of a user has asked of Slurm answers the others, too: several coaches cost one.
 
-People leave coach open in three terminals, on two login nodes. So an answer is kept as it came, with its time, in a folder that only its
-user can enter, and whoever would ask the same again soon takes that instead. One asks at a time; the others wait for what he gets. What
-is torn, old, of another question or of another schema is as good as not there. It is a cache: it may be removed at any moment.
+People leave coach open in three terminals, on two login nodes. So an answer is kept as it came, with its
+time, in a folder that only its user can enter, and whoever would ask the same again soon takes that instead.
+One asks at a time; the others wait for what he gets. What is torn, old, of another question or of another
+schema is as good as not there. It is a cache: it may be removed at any moment.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ _MAX_HEAD_BYTES = 1 << 20
 
 
 def shared_folder(env: Mapping[str, str], cache_dir: Path) -> Path | None:
-    """Where the answers of this user lie: in memory where the machine has a place for it, else in coach's cache. None: nowhere safely."""
+    """Where the answers of this user lie: in memory where the machine has a place for it, else in coach's
+    cache. None: nowhere safely."""
     runtime = env.get("XDG_RUNTIME_DIR")
     for parent in (Path(runtime) / "coach" if runtime else None, cache_dir / "answers"):
         if parent is not None and _is_private(parent):
@@ -74,7 +76,8 @@ def _is_private(folder: Path) -> bool:
 class SharedIo:
     """Wraps an Io: questions of the shared kinds are answered by what any coach of the user was told lately.
 
-    `context` is what else makes two questions the same: which cluster is asked. Everything but these questions passes through.
+    `context` is what else makes two questions the same: which cluster is asked. Everything but these
+    questions passes through.
     """
 
     def __init__(self, io: Io, folder: Path, context: str, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
@@ -239,7 +242,8 @@ def _decode_head(line: bytes, query: Query) -> _Head | None:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """In one step, for its owner alone. It is not forced to the disk: after a crash of the machine it would be old anyway."""
+    """In one step, for its owner alone. It is not forced to the disk: after a crash of the machine it would
+    be old anyway."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
@@ -252,7 +256,8 @@ def _write(file: Path, data: bytes) -> None:
 
 
 class _Lock:
-    """The right to ask: a file that only one process can make. It is never waited for here; who finds it looks again later."""
+    """The right to ask: a file that only one process can make. It is never waited for here; who finds it
+    looks again later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -275,7 +280,8 @@ class _Lock:
         self._own = None
 
     def break_(self, stale: tuple[int, int]) -> None:
-        """Remove a lock that was left behind. It is moved away first: a waiter who is late sees that he caught a living one's, and gives it back."""
+        """Remove a lock that was left behind. It is moved away first: a waiter who is late sees that he
+        caught a living one's, and gives it back."""
         moved = self._path.with_name(f"{self._path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             self._path.rename(moved)

@@ -1,7 +1,8 @@
 """Which files of a directory are checkpoints, of which framework, and whether they are whole.
 
-A checkpoint is judged by its ends alone: formats say at one end how long they are, or close with a mark, so that a file of many GB costs
-two small reads. Nothing of it is unpickled: other people's checkpoints may run code.
+A checkpoint is judged by its ends alone: formats say at one end how long they are, or close with a mark, so
+that a file of many GB costs two small reads. Nothing of it is unpickled: other people's checkpoints may run
+code.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _LIGHTNING = re.compile(
 
 
 def groups(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Path of each checkpoint → its files. A directory of a known kind takes all that lies in it; other files are one each."""
+    """Path of each checkpoint → its files. A directory of a known kind takes all that lies in it; other files
+    are one each."""
     known = sorted(set(paths))
     folders = {path for path in known if _HUGGING_FACE.search(path)}
     for path in known:
@@ -171,7 +173,8 @@ def _gap(files: Iterable[str]) -> str | None:
 
 
 def _is_not_latest(io: Io, folder: Path) -> str | None:
-    """DeepSpeed names a checkpoint in `latest` when all ranks have written theirs: one with a later step was not finished."""
+    """DeepSpeed names a checkpoint in `latest` when all ranks have written theirs: one with a later step was
+    not finished."""
     try:
         latest = io.read(folder.parent / "latest", 0, 200).decode("utf-8", "replace").strip()
     except OSError:

@@ -1,7 +1,9 @@
-"""The directory in which a cohort shares: its files read, with who they belong to, and the names of who is expected.
+"""The directory in which a cohort shares: its files read, with who they belong to, and the names of who is
+expected.
 
-Everybody may write there, so every file is hostile until it has proven otherwise: only plain files of a few bytes are opened, nothing is
-followed, whose file it is is asked of the kernel, and what does not have exactly the expected form is named and left out.
+Everybody may write there, so every file is hostile until it has proven otherwise: only plain files of a few
+bytes are opened, nothing is followed, whose file it is is asked of the kernel, and what does not have exactly
+the expected form is named and left out.
 """
 
 from __future__ import annotations

@@ -106,7 +106,8 @@ def may_be_launching(run_json: Mapping[str, Any], now_s: float) -> bool:
 
 
 def find_supervisor(run_json: Mapping[str, Any]) -> psutil.Process | None:
-    """The supervisor's process on this machine, None when it has ended, runs elsewhere or was never started."""
+    """The supervisor's process on this machine, None when it has ended, runs elsewhere or was never
+    started."""
     return _find(_supervisor(run_json))
 
 
@@ -175,7 +176,8 @@ def processes_of_runs() -> dict[str, int]:
 
 
 def is_to_be_waited_for(run_json: Mapping[str, Any]) -> bool:
-    """Whether a run that starts after this one has to wait: here until its supervisor has gone, elsewhere until its end was written."""
+    """Whether a run that starts after this one has to wait: here until its supervisor has gone, elsewhere
+    until its end was written."""
     seen = look(run_json)
     return is_alive(run_json) if seen.is_visible else not is_final(seen.state)
 

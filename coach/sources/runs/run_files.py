@@ -1,7 +1,8 @@
 """run.json, exit.json and the checkpoints of one run, read tolerantly.
 
-The run directory is where coach meets trainers, supervisor and batch script, so its files may be missing, torn or from another
-version. The parsers are pure: a dictionary in, a value of the model out, None for what is not there.
+The run directory is where coach meets trainers, supervisor and batch script, so its files may be missing,
+torn or from another version. The parsers are pure: a dictionary in, a value of the model out, None for what
+is not there.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _MAX_BELOW = 8
 
 
 def parse_run(value: Mapping[str, Any], run_dir: str) -> Run:
-    """run.json as a value. Only its own directory is trusted for the place, and for the id when none is said."""
+    """run.json as a value. Only its own directory is trusted for the place, and for the id when none is
+    said."""
     run_id = text(value.get("run_id")) or Path(run_dir).name
     job_id = value.get("job_id")
     if isinstance(job_id, int) and not isinstance(job_id, bool):
@@ -155,7 +157,8 @@ def _parse_rank(row: Mapping[str, Any]) -> RankExit | None:
 
 
 def parse_checkpoint_names(names: Iterable[str]) -> list[tuple[int, str]]:
-    """(step, name) of complete checkpoints, oldest first. Others, also a writer's temporary files, are passed over."""
+    """(step, name) of complete checkpoints, oldest first. Others, also a writer's temporary files, are passed
+    over."""
     found = ((match, name) for name in names if (match := _CHECKPOINT.match(name)))
     return sorted((int(match[1]), name) for match, name in found)
 
@@ -175,7 +178,8 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def read_run(io: Io, run_dir: Path, look: Look = look) -> Run:
-    """The run in this directory, a local one as it really is. Raises OSError when it has no run.json, UserError when that is torn."""
+    """The run in this directory, a local one as it really is. Raises OSError when it has no run.json,
+    UserError when that is torn."""
     path = runs.RunPaths(run_dir).run_json
     value = parse_json(read_whole(io, path), path)
     run = parse_run(value, str(run_dir))
@@ -206,7 +210,8 @@ def read_answer(io: Io, run_dir: Path) -> Answer | None:
 
 
 def as_seen(io: Io, run: Run, seen: Sighting) -> Run:
-    """A local run with what a look at its supervisor told; one of another machine with the time of its last word."""
+    """A local run with what a look at its supervisor told; one of another machine with the time of its last
+    word."""
     last_word_time_s = None if seen.is_visible else read_last_word_time_s(io, Path(run.run_dir))
     return replace(
         run,

@@ -1,7 +1,8 @@
 """What ended runs were, in one file: a root with 10,000 runs is known after one read, not after 20,000.
 
-An ended run does not change, unless its job is requeued, which whoever uses this looks for now and then. It is a cache beside coach's
-others, not in the runs root, which would look changed each time: a line that is torn or strange is passed over, and its run is read anew.
+An ended run does not change, unless its job is requeued, which whoever uses this looks for now and then. It
+is a cache beside coach's others, not in the runs root, which would look changed each time: a line that is
+torn or strange is passed over, and its run is read anew.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MIN_RUNS = 100
 """Fewer runs are read as fast without an index."""
 
 _LEFT_OUT = frozenset({"run_dir", "parameter_info", "host", "is_visible", "last_word_time_s", "drill_answer"})
-"""Fields of a run that its place tells, that only its own screen needs, that an ended run does not have, or that come after its end."""
+"""Fields of a run that its place tells, that only its own screen needs, that an ended run does not have, or
+that come after its end."""
 _KEPT = tuple(item.name for item in fields(Run) if item.name not in _LEFT_OUT)
 
 

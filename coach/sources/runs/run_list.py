@@ -1,8 +1,8 @@
 """All runs under the runs root.
 
-A directory per run, thousands of them on a network file system: the root is listed when it has changed, each run.json is read once, and
-again only while its run can still change. One that has ended may go on all the same, when its job is requeued: so now and then some are
-asked for their age, the newest first.
+A directory per run, thousands of them on a network file system: the root is listed when it has changed, each
+run.json is read once, and again only while its run can still change. One that has ended may go on all the
+same, when its job is requeued: so now and then some are asked for their age, the newest first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ BITE_RUNS = 250
 
 
 class RunListSource:
-    """Lists run directories, newest first. What has no run.json is not a run; what has a torn one is a problem, in one line."""
+    """Lists run directories, newest first. What has no run.json is not a run; what has a torn one is a
+    problem, in one line."""
 
     name = "runs"
 
@@ -118,7 +119,8 @@ class RunListSource:
             modified_s = self._io.modified_s(self._root)
         except OSError:
             modified_s = None  # the listing says what that means
-        # A change within the same tick of the file server's clock may not show: what changed just now is listed once more.
+        # A change within the same tick of the file server's clock may not show: what changed just now is
+        # listed once more.
         is_settled = modified_s is not None and self._io.now() - modified_s > RECHECK_INTERVAL_S
         if modified_s is None or modified_s != self._names_modified_s or not is_settled:
             self._names = [name for name in self._io.list_dir(self._root) if not name.startswith(".")]

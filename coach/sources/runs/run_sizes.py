@@ -1,7 +1,8 @@
 """How much a run directory holds: one walk per run, kept for those that have ended.
 
-A walk is thousands of questions to a file server that serves everybody, so a command may ask only so many; what it could not look at
-is not known, and the next command goes on from there. Sizes are those of the files, not of the blocks that a file system gives them.
+A walk is thousands of questions to a file server that serves everybody, so a command may ask only so many;
+what it could not look at is not known, and the next command goes on from there. Sizes are those of the files,
+not of the blocks that a file system gives them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class RunSizes:
         return size_bytes
 
     def save(self) -> None:
-        """Keep the sizes of ended runs, without those that are gone. Where nothing can be kept, the next command walks again."""
+        """Keep the sizes of ended runs, without those that are gone. Where nothing can be kept, the next
+        command walks again."""
         if not self._is_changed:
             return
         kept = {key: entry for key, entry in self._kept.items() if os.path.isdir(key)}  # noqa: PTH112 (keys are texts)

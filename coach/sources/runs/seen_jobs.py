@@ -1,8 +1,9 @@
-"""Own jobs that were ever seen in the queue, kept in the cache: where there is no accounting, nothing else remembers them.
+"""Own jobs that were ever seen in the queue, kept in the cache: where there is no accounting, nothing else
+remembers them.
 
-Slurm forgets a job minutes after its end. A line per change of a job is appended to one JSON Lines file, under a lock, because several
-coaches of one user write to it; from time to time the last lines of the newest jobs replace it. A line that cannot be read is passed
-over.
+Slurm forgets a job minutes after its end. A line per change of a job is appended to one JSON Lines file,
+under a lock, because several coaches of one user write to it; from time to time the last lines of the newest
+jobs replace it. A line that cannot be read is passed over.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class SeenJobs:
         """What the file says already: a queue that does not change costs nothing."""
 
     def remember(self, jobs: Iterable[Job], user: str, now_s: float) -> int:
-        """Keep what changed of this user's jobs; how many that were. Raises OSError when the cache cannot be written."""
+        """Keep what changed of this user's jobs; how many that were. Raises OSError when the cache cannot be
+        written."""
         if self._told is None:
             self._told = {_key(seen.job): _changing(seen.job) for seen in self.read()[0]}
         lines = []
@@ -122,7 +124,8 @@ def _completed(seen: PastJob, before: PastJob | None) -> PastJob:
 
 
 def _key(job: Job) -> _Key:
-    """Numbers begin anew on a cluster that was set up anew: the time of submission tells the jobs apart; requeueing sets it anew as well."""
+    """Numbers begin anew on a cluster that was set up anew: the time of submission tells the jobs apart;
+    requeueing sets it anew as well."""
     return job.cluster, job.job_id, job.submit_time_s
 
 
@@ -165,7 +168,8 @@ def _parse(record: Mapping[str, Any]) -> PastJob | None:
 
 
 def remember_jobs(seen: SeenJobs, jobs: Iterable[Job], user: str, now_s: float) -> str | None:
-    """Keep own jobs as the queue shows them. What went wrong, if anything: a full disk is no reason to show no queue."""
+    """Keep own jobs as the queue shows them. What went wrong, if anything: a full disk is no reason to show
+    no queue."""
     try:
         seen.remember(jobs, user, now_s)
     except OSError as error:

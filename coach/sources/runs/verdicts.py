@@ -1,7 +1,8 @@
 """What came of the runs and jobs that coach has judged, a line for each, kept in the cache.
 
-Whether something happens again and again is asked each time that a job is looked at: by this, no log is read twice for it, and it is known
-also when the logs are gone. Several coaches of one user append to the one file, under a lock; a line that cannot be read is passed over.
+Whether something happens again and again is asked each time that a job is looked at: by this, no log is read
+twice for it, and it is known also when the logs are gone. Several coaches of one user append to the one file,
+under a lock; a line that cannot be read is passed over.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Verdicts:
         self._read_bytes: int | None = None
 
     def read(self) -> Mapping[_Key, PastRun]:
-        """All that are remembered, by target and time of submission; the file is read again when it has changed."""
+        """All that are remembered, by target and time of submission; the file is read again when it has
+        changed."""
         try:
             size = self._file.stat().st_size
             if size != self._read_bytes:
@@ -49,9 +51,11 @@ class Verdicts:
         return self._known
 
     def keep(self, *ended: PastRun) -> None:
-        """Note how these ended, unless that is known already. Where nothing can be written, it is not remembered.
+        """Note how these ended, unless that is known already. Where nothing can be written, it is not
+        remembered.
 
-        What a later look does not tell, an earlier one may have: accounting knows the memory, and the log the cause.
+        What a later look does not tell, an earlier one may have: accounting knows the memory, and the log the
+        cause.
         """
         known, news = self.read(), []
         for past in ended:
@@ -87,7 +91,8 @@ class Verdicts:
 
 
 def _key(past: PastRun) -> _Key:
-    """A job's number is given anew on a cluster that was set up anew; requeueing sets the time of submission anew as well."""
+    """A job's number is given anew on a cluster that was set up anew; requeueing sets the time of submission
+    anew as well."""
     return past.target, past.submitted_s
 
 

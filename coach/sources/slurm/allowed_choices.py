@@ -1,7 +1,7 @@
 """What Slurm lets a user choose from: accounts, QOS and reservations. Asked only after a refusal.
 
-None of the three is polled: the accounting database is another server, which may be slow, absent or closed to users, and what it says
-is of interest only when a submission was refused for the lack of it.
+None of the three is polled: the accounting database is another server, which may be slow, absent or closed to
+users, and what it says is of interest only when a submission was refused for the lack of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def parse_associations(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def parse_reservations(text: str, user: str) -> tuple[str, ...]:
-    """Names of `scontrol show reservation -o` that a user may run in, as far as its users say; maintenance is for nobody."""
+    """Names of `scontrol show reservation -o` that a user may run in, as far as its users say; maintenance is
+    for nobody."""
     names = []
     for line in text.splitlines():
         fields = dict(_FIELD.findall(line))

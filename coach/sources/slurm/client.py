@@ -1,9 +1,10 @@
 """Slurm as a source: it asks, waits, says in Slurm's own words what failed, and never asks twice at once.
 
-A full picture takes three commands, each at its own pace: `squeue` (2 RPCs), `scontrol show nodes` (2) and, every other minute,
-`scontrol show partitions` (1). Nothing is asked per job or per node. What takes the controller longer the larger the cluster is, is asked
-once a minute, and more rarely while nothing changes; in between, the user's own jobs are asked for alone (3). After a failure a probe
-that answers within two seconds comes before the next question, which could hang for nine.
+A full picture takes three commands, each at its own pace: `squeue` (2 RPCs), `scontrol show nodes` (2) and,
+every other minute, `scontrol show partitions` (1). Nothing is asked per job or per node. What takes the
+controller longer the larger the cluster is, is asked once a minute, and more rarely while nothing changes; in
+between, the user's own jobs are asked for alone (3). After a failure a probe that answers within two seconds
+comes before the next question, which could hang for nine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from coach.sources.slurm.queue import jobs_query, parse_jobs
 from coach.sources.slurm.text import failure_words, is_torn
 
 PARTITIONS_INTERVAL_S = 120.0
-"""What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each time."""
+"""What a partition is changes rarely; how many of its nodes and GPUs are free comes from the nodes each
+time."""
 
 CLUSTER_INTERVAL_S = 60.0
 """Between two questions whose answer grows with the cluster, at least."""
@@ -28,7 +30,8 @@ MAX_STRETCH = 4.0
 """While nothing changes, they are asked this much more rarely at most."""
 
 FRESH_INTERVAL_S = 3.0
-"""A job that has just come into the queue mostly starts within seconds, so it is looked at once more so soon."""
+"""A job that has just come into the queue mostly starts within seconds, so it is looked at once more so
+soon."""
 
 PING_TIMEOUT_S = 2.0
 
@@ -92,10 +95,11 @@ class _Stretch:
 
 
 class JobsSource:
-    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is cheap on any cluster.
+    """The queue: everybody's active jobs and all own ones, or with `is_all=False` only the own, which is
+    cheap on any cluster.
 
-    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too). A job that has just come shortens
-    the pause, but not below `least_interval_s`.
+    Own jobs are asked for at every poll, everybody's every `cluster_interval_s` (0: at every poll, too). A
+    job that has just come shortens the pause, but not below `least_interval_s`.
     """
 
     name = "jobs"
@@ -144,7 +148,8 @@ class JobsSource:
         yield Reading(self.name, answer.time_s, answer.duration_s, payload, num_bad_rows=num_bad)
 
     def _has_fresh(self, own: Iterable[Job], now_s: float) -> bool:
-        """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows how long."""
+        """Whether one of these waits that did not a moment ago. Those of the first look have waited who knows
+        how long."""
         known, first_s = (self._waiting, now_s) if self._waiting is not None else ({}, 0.0)
         self._waiting = {job.job_id: known.get(job.job_id, first_s) for job in own if job.state == "PENDING"}
         fresh_s = self._fresh_interval_s

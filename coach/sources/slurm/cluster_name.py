@@ -1,6 +1,7 @@
 """The cluster's name, without asking the controller.
 
-Answers are remembered by cluster, and the screens show which one they look at; neither is worth a call that can hang.
+Answers are remembered by cluster, and the screens show which one they look at; neither is worth a call that
+can hang.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ VARIABLE = "SLURM_CLUSTER_NAME"
 
 
 def cluster_name(env: Mapping[str, str]) -> str | None:
-    """By the variable that a module or a job sets, else ClusterName in the configuration; None where nothing says it."""
+    """By the variable that a module or a job sets, else ClusterName in the configuration; None where nothing
+    says it."""
     if env.get(VARIABLE):
         return env[VARIABLE]
     for file in conf_files(env):

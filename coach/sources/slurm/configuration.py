@@ -1,8 +1,8 @@
 """What Slurm says of its own configuration: its version, how fast it may be asked, what it keeps.
 
-`scontrol show config` is one cheap call that every user may make. It stands apart from the sources of the queue and the nodes, because
-a live screen needs nothing of it but the rate limit, once. All functions
-are pure.
+`scontrol show config` is one cheap call that every user may make. It stands apart from the sources of the
+queue and the nodes, because a live screen needs nothing of it but the rate limit, once. All functions are
+pure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class RateLimit:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Key → value; a key that is not set is left out. What follows the configuration proper (plugins' own tables) is left out, too."""
+    """Key → value; a key that is not set is left out. What follows the configuration proper (plugins' own
+    tables) is left out, too."""
     values: dict[str, str] = {}
     for line in text.split("\n"):
         match = _PAIR.match(line)

@@ -1,7 +1,9 @@
-"""Ended jobs from the accounting database: what is asked of sacct, and its answer as past jobs with their efficiency.
+"""Ended jobs from the accounting database: what is asked of sacct, and its answer as past jobs with their
+efficiency.
 
-One call tells all of a user's jobs with their steps: memory and CPU time are only known by step. Each line ends with a separator, so
-that a record is a fixed number of fields whatever a job's name contains. All functions are pure but for the random separator.
+One call tells all of a user's jobs with their steps: memory and CPU time are only known by step. Each line
+ends with a separator, so that a record is a fixed number of fields whatever a job's name contains. All
+functions are pure but for the random separator.
 """
 
 from __future__ import annotations
@@ -175,7 +177,8 @@ def _usage(tres: str, name: str) -> str | None:
 
 
 def parse_size_mib(text: str) -> float | None:
-    """`3120K`, `1.5G`, `4Gn`, in MiB; None when not set or 0 (Slurm's word for a step that was not sampled)."""
+    """`3120K`, `1.5G`, `4Gn`, in MiB; None when not set or 0 (Slurm's word for a step that was not
+    sampled)."""
     match = _SIZE.match(text.strip())
     if match is None or float(match[1]) == 0:
         return None

@@ -1,7 +1,7 @@
 """GPUs, and what else is counted by name, out of Slurm's GRES and TRES expressions.
 
-The same GPUs are spelt differently by every command, version and way of asking; a count that is wrong here makes the whole cluster
-look free or full, so all spellings meet in this one pure module.
+The same GPUs are spelt differently by every command, version and way of asking; a count that is wrong here
+makes the whole cluster look free or full, so all spellings meet in this one pure module.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ class Gres:
 
 @lru_cache(maxsize=4096)
 def parse_gres(expression: str) -> tuple[Gres, ...]:
-    """All items of an expression, in order. What is no GRES (`cpu=2`, `mem=8G`) is among them by its own name, `N/A` and `(null)` are not.
+    """All items of an expression, in order. What is no GRES (`cpu=2`, `mem=8G`) is among them by its own
+    name, `N/A` and `(null)` are not.
 
-    Understands `gpu:a100:2(IDX:0-1)`, `gpu:(null):4`, `gpu:a100:8(S:0-1)`, `gpu:1g.5gb:7`, `shard:a100:4(0/8,4/8)`, `gres:gpu:2`,
-    `gres/gpu:2` and `cpu=2,gres/gpu=4,gres/gpu:a100=4`.
+    Understands `gpu:a100:2(IDX:0-1)`, `gpu:(null):4`, `gpu:a100:8(S:0-1)`, `gpu:1g.5gb:7`,
+    `shard:a100:4(0/8,4/8)`, `gres:gpu:2`, `gres/gpu:2` and `cpu=2,gres/gpu=4,gres/gpu:a100=4`.
     """
     found = []
     for item in _COMMA_OUTSIDE_PARENTHESES.split(expression.strip()):
@@ -119,7 +120,8 @@ def count_gpus(expression: str) -> int | None:
 
 
 def gpu_indices(expression: str) -> tuple[int, ...] | None:
-    """The indices of all GPUs of an expression such as GresUsed; None where one that is in use has no index."""
+    """The indices of all GPUs of an expression such as GresUsed; None where one that is in use has no
+    index."""
     indices: list[int] = []
     for item in parse_gres(expression):
         if item.name != "gpu" or item.count == 0:

@@ -1,7 +1,7 @@
 """What one running job has on its nodes, and what its steps have used of it so far.
 
-Asked for one job by hand, before a step is put into it: `scontrol -d show job` tells of memory and GPUs per node, `sstat` of the peaks. What
-the two do not say is None. All functions are pure.
+Asked for one job by hand, before a step is put into it: `scontrol -d show job` tells of memory and GPUs per
+node, `sstat` of the peaks. What the two do not say is None. All functions are pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Allocation:
     memory_mib: int | None
     """On the node where it has least; None: all of the node's, or not told."""
     num_gpus_untold: int | None
-    """GPUs on each node where the job did not ask for them, but has them with the whole node: a step gets them only when it asks."""
+    """GPUs on each node where the job did not ask for them, but has them with the whole node: a step gets
+    them only when it asks."""
 
 
 def allocation_query(raw_job_id: str) -> Query:
@@ -93,7 +94,8 @@ def _step(step_id: str, num_tasks: str, max_rss: str, used: str) -> StepUse:
 
 
 def memory_peak_mib(steps: Sequence[StepUse], num_nodes: int) -> float | None:
-    """At most so much was used on one node, if all steps had their peaks at once; None when a step was not measured."""
+    """At most so much was used on one node, if all steps had their peaks at once; None when a step was not
+    measured."""
     peaks = []
     for step in steps:
         if step.max_rss_mib is None:

@@ -1,8 +1,8 @@
 """The limits of a user's associations and of QOS, as the accounting database has them.
 
-They explain the reasons that name a limit (`QOSMaxJobsPerUserLimit`), and nothing else tells them. Two calls in all, both answered by
-the database and not by the controller; where there is none, this part says so. Columns are read by their headings. All functions are
-pure.
+They explain the reasons that name a limit (`QOSMaxJobsPerUserLimit`), and nothing else tells them. Two calls
+in all, both answered by the database and not by the controller; where there is none, this part says so.
+Columns are read by their headings. All functions are pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ QOS_QUERY = Query("qos", ("sacctmgr", "-P", "show", "qos", f"format={_OF_QOS}"))
 
 
 def parse_limits(text: str, kind: str) -> tuple[tuple[Limits, ...], int]:
-    """Limits that are set. `kind` is `association` or `qos`. The second is the number of lines that could not be read."""
+    """Limits that are set. `kind` is `association` or `qos`. The second is the number of lines that could not
+    be read."""
     heading, *lines = text.split("\n")
     columns = heading.split("|")
     key = "Name" if kind == "qos" else "Account"

@@ -1,7 +1,7 @@
 """Rows of the queue for what somebody is about to do: whose a job is, how it stands, what its limit is.
 
-Asked anew before every action, because what a screen shows may be a minute old. No field of these can hold other people's text, so a
-fixed separator is enough; the reason, which a site's plugin may word, stands last.
+Asked anew before every action, because what a screen shows may be a minute old. No field of these can hold
+other people's text, so a fixed separator is enough; the reason, which a site's plugin may word, stands last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _SEPARATOR = "|"
 
 
 def job_rows_query(job_ids: Iterable[str]) -> Query:
-    """All rows of these jobs and arrays, by one call; jobs that have just ended as well. Ids of whole arrays, not of tasks."""
+    """All rows of these jobs and arrays, by one call; jobs that have just ended as well. Ids of whole arrays,
+    not of tasks."""
     columns = ",".join(f"{field}:{_SEPARATOR}" for field in _FIELDS)
     argv = ("squeue", "-h", "-a", "-t", "all", "-j", ",".join(job_ids), "-O", columns)
     return Query("job-rows", argv)

@@ -1,6 +1,7 @@
 """Slurm's node set expressions as names, and back: by ClusterShell, which knows every spelling of them.
 
-Apart from who uses it, because ClusterShell takes `@name` for a group that it looks up by running commands: here it never does.
+Apart from who uses it, because ClusterShell takes `@name` for a group that it looks up by running commands:
+here it never does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Nodes and partitions: what is asked of scontrol, and its answers as values.
 
-`scontrol show nodes` answers for 10,000 nodes in a twentieth of a second where `sinfo -N` takes seconds, but prints `key=value` pairs
-with free text among them. The keys that count come before the free text, so the first of two equal keys is the true one. Partitions
-are what the configuration says, filled with the sums of their nodes. All functions are pure.
+`scontrol show nodes` answers for 10,000 nodes in a twentieth of a second where `sinfo -N` takes seconds, but
+prints `key=value` pairs with free text among them. The keys that count come before the free text, so the
+first of two equal keys is the true one. Partitions are what the configuration says, filled with the sums of
+their nodes. All functions are pure.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ def _parse_allowed(text: str) -> tuple[str, ...] | None:
 
 
 def is_idle(node: Node) -> bool:
-    """Whether a whole node is free for a job: powered down counts, drained, reserved or planned for another job does not."""
+    """Whether a whole node is free for a job: powered down counts, drained, reserved or planned for another
+    job does not."""
     flags = node.state.split("+")
     return flags[0] == "idle" and _STATES_WITH_WORK_TO_GIVE.issuperset(flags)
 
@@ -191,7 +193,8 @@ def sum_gpus(nodes: Iterable[Node]) -> tuple[GpuCount, ...]:
 
 
 def _is_cpu_side_of_gpu_nodes(name: str, members: Mapping[str, Sequence[Node]]) -> bool:
-    """Sites put the spare CPUs of GPU nodes into a partition of their own: it says cpu in its name, and another offers the same GPUs."""
+    """Sites put the spare CPUs of GPU nodes into a partition of their own: it says cpu in its name, and
+    another offers the same GPUs."""
     if not _says_cpu(name):
         return False
     elsewhere = {

@@ -1,7 +1,9 @@
-"""The sampler of a step that overlaps a running job's own: one srun for all nodes, which streams for as long as it is wanted.
+"""The sampler of a step that overlaps a running job's own: one srun for all nodes, which streams for as long
+as it is wanted.
 
-For jobs that coach did not launch. It is one long-lived step, never one per look: each costs the controller a step and the accounting a
-row. A stream that has ended is not begun again by itself, because entering somebody's job is asked for each time.
+For jobs that coach did not launch. It is one long-lived step, never one per look: each costs the controller a
+step and the accounting a row. A stream that has ended is not begun again by itself, because entering
+somebody's job is asked for each time.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _BATCH_S = 0.25
 def step_command(
     job_id: str, num_nodes: int, num_gpus_to_ask: int | None, sampler: Sequence[str]
 ) -> tuple[str, ...]:
-    """The exact srun. `job_id` is a number, srun takes no other. Without the numbers of nodes and tasks it would run on the first node only.
+    """The exact srun. `job_id` is a number, srun takes no other. Without the numbers of nodes and tasks it
+    would run on the first node only.
 
     Not `--unbuffered`: it glues the lines of two nodes together.
     """
@@ -57,12 +60,16 @@ def step_command(
 
 
 def why_no_step(version: str) -> str | None:
-    """Why no step can run beside a job's own, by what `srun --version` printed; None where it can, or the version is not told."""
+    """Why no step can run beside a job's own, by what `srun --version` printed; None where it can, or the
+    version is not told."""
     number = parse_version(version)
     if number is None or number >= SHARES_ALL:
         return None
     said = version.split()[-1]
-    return f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them from starting"
+    return (
+        f"this is Slurm {said}: before 22.05 a step beside the job's own waits until they end, or keeps them "
+        "from starting"
+    )
 
 
 def ask_why_no_step(io: Io) -> str | None:

@@ -1,8 +1,8 @@
 """What makes up the priority of pending jobs (sprio), and a user's fair share (sshare).
 
-Both are missing at many sites: sprio without the multifactor plugin, sshare without accounting. Then that part says so. The columns of
-sshare are read by their headings, because versions and fair-share algorithms differ in them. All functions are pure but for the
-random separators.
+Both are missing at many sites: sprio without the multifactor plugin, sshare without accounting. Then that
+part says so. The columns of sshare are read by their headings, because versions and fair-share algorithms
+differ in them. All functions are pure but for the random separators.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The queue: what is asked of squeue, and its answer as jobs.
 
-One call serves every screen. `-t all` costs the controller nothing more (squeue filters states itself) and shows jobs that ended
-within MinJobAge; GPUs are read from four columns, because without slurmdbd the allocated TRES have no GPUs, and what was asked by
---gpus stands in another column than what was asked by --gres. All functions are pure but for the random separators.
+One call serves every screen. `-t all` costs the controller nothing more (squeue filters states itself) and
+shows jobs that ended within MinJobAge; GPUs are read from four columns, because without slurmdbd the
+allocated TRES have no GPUs, and what was asked by --gpus stands in another column than what was asked by
+--gres. All functions are pure but for the random separators.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _CLUSTER = re.compile(r"^CLUSTER: (\S+)(?:\n+|$)")
 
 
 def jobs_query(user: str | None, cluster: str | None = None) -> Query:
-    """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the queue is).
+    """Everybody's jobs in all partitions, or one user's (which the controller filters: cheap however long the
+    queue is).
 
     `cluster` asks another cluster that the accounting database knows.
     """
@@ -78,7 +80,8 @@ def jobs_by_id_query(job_ids: Sequence[str]) -> Query:
 def parse_jobs(
     text: str, separator: str, record_end: str, cluster: str | None = None
 ) -> tuple[tuple[Job, ...], int]:
-    """The jobs, and the number of records that could not be read. `cluster` is the one that was asked by name."""
+    """The jobs, and the number of records that could not be read. `cluster` is the one that was asked by
+    name."""
     jobs: list[Job] = []
     num_bad = 0
     for record in split_records(text, separator, record_end):
@@ -150,7 +153,8 @@ def _parse_job_exit_code(text: str, state: str) -> int | None:
 
 
 def _count_job_gpus(row: dict[str, str]) -> int | None:
-    """GPUs of a whole job: allocated if the site accounts for them, else what was asked per job, node or task; 0 when none was."""
+    """GPUs of a whole job: allocated if the site accounts for them, else what was asked per job, node or
+    task; 0 when none was."""
     for column, multiplier in (
         ("tres-alloc", None),
         ("tres-per-job", None),

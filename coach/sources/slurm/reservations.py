@@ -1,7 +1,7 @@
 """Reservations: which nodes are kept for whom, and from when to when.
 
-A waiting job often waits for one of these, a maintenance above all; the nodes themselves only say that they are reserved now.
-One call tells all of them. All functions are pure.
+A waiting job often waits for one of these, a maintenance above all; the nodes themselves only say that they
+are reserved now. One call tells all of them. All functions are pure.
 """
 
 from __future__ import annotations

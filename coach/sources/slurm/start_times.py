@@ -1,8 +1,8 @@
 """When pending jobs are expected to start, and which GPUs running ones have.
 
-Two questions that the queue alone does not answer: `sbatch --test-only` tells when a job of some shape would start, and only `scontrol
-show job -d` tells which GPU of a node is whose. The second is dear (3 RPCs, and long where the queue is), so it is asked once for all
-jobs, and only on demand. All functions are pure.
+Two questions that the queue alone does not answer: `sbatch --test-only` tells when a job of some shape would
+start, and only `scontrol show job -d` tells which GPU of a node is whose. The second is dear (3 RPCs, and
+long where the queue is), so it is asked once for all jobs, and only on demand. All functions are pure.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def parse_test_only(stderr: str) -> StartEstimate | None:
 def parse_allocations(text: str) -> tuple[tuple[GpuAllocation, ...], int]:
     """The GPUs of all running jobs, and the number of jobs that are told twice.
 
-    A job's name stands at the beginning of its record and may imitate whole records; the true one has the same number then, and neither
-    is believed. What a name claims for its own job is checked against the nodes, by analysis.free_gpus.
+    A job's name stands at the beginning of its record and may imitate whole records; the true one has the
+    same number then, and neither is believed. What a name claims for its own job is checked against the
+    nodes, by analysis.free_gpus.
     """
     starts = list(_RECORD.finditer(text))
     seen: dict[str, list[GpuAllocation] | None] = {}

@@ -1,7 +1,7 @@
 """Words of Slurm's text output as values: records, durations, times, counts, and why a command failed.
 
-Slurm escapes nothing and has a dozen ways to say "not set", so the reading of single words stands apart from what is asked, where it
-can be tried on every odd word that was ever seen. All functions are pure.
+Slurm escapes nothing and has a dozen ways to say "not set", so the reading of single words stands apart from
+what is asked, where it can be tried on every odd word that was ever seen. All functions are pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class BadRow(ValueError):
 
 
 def split_records(text: str, separator: str, record_end: str) -> Iterator[list[str]]:
-    """The fields of each record, one record after the other: a queue of tens of thousands is not taken apart in one piece.
+    """The fields of each record, one record after the other: a queue of tens of thousands is not taken apart
+    in one piece.
 
     The client ends each record with a newline of its own, which is not part of the next one's first field.
     """
@@ -43,7 +44,8 @@ def split_records(text: str, separator: str, record_end: str) -> Iterator[list[s
 
 
 def is_torn(text: str, record_end: str) -> bool:
-    """Whether an answer ends in the middle of a record: its client was ended, or a wrapper lost the rest. Without a record end, lines count."""
+    """Whether an answer ends in the middle of a record: its client was ended, or a wrapper lost the rest.
+    Without a record end, lines count."""
     end = record_end or "\n"
     at = text.rfind(end)
     rest = (text if at < 0 else text[at + len(end) :]).strip()
@@ -53,7 +55,8 @@ def is_torn(text: str, record_end: str) -> bool:
 
 @lru_cache(maxsize=_NUM_WORDS)
 def optional(text: str) -> str | None:
-    """A word, or None for each of Slurm's spellings of "not set". The same word is the same object, however many rows say it."""
+    """A word, or None for each of Slurm's spellings of "not set". The same word is the same object, however
+    many rows say it."""
     return None if text.strip() in _UNSET else text
 
 
@@ -90,7 +93,8 @@ def parse_time(text: str) -> float | None:
 
 
 def parse_exit_code(text: str) -> int | None:
-    """Exit status of a batch script: from `42:0` (newer versions) or the raw wait status `10752` (22.05). Killed by signal N is 128 + N."""
+    """Exit status of a batch script: from `42:0` (newer versions) or the raw wait status `10752` (22.05).
+    Killed by signal N is 128 + N."""
     code_text, colon, signal_text = text.strip().partition(":")
     if not code_text.isdecimal() or (colon and not signal_text.isdecimal()):
         return None
@@ -102,12 +106,13 @@ def parse_exit_code(text: str) -> int | None:
 
 
 def failure_words(stderr: str) -> str:
-    """The line of stderr that says why, without the program's name in front: `Unable to contact slurm controller (connect failure)`."""
+    """The line of stderr that says why, without the program's name in front: `Unable to contact slurm
+    controller (connect failure)`."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     if not lines:
         return ""
-    # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error", and where there is no
-    # accounting only which plugin would do.
+    # The last line is the verdict, but behind a dead munged it only says "Protocol authentication error", and
+    # where there is no accounting only which plugin would do.
     cause = next((line for line in lines if "Munge " in line or line.startswith(_NOT_HERE)), lines[-1])
     return _PREFIX.sub("", cause)
 

@@ -1,4 +1,5 @@
-"""What the screens share that may change something: a question, a guard, and a place where a refusal is shown whole."""
+"""What the screens share that may change something: a question, a guard, and a place where a refusal is shown
+whole."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _MAX_ERROR_LINES = 8
 
 
 class DecisionScreen(CoachScreen):
-    """A screen whose one key does something. The key counts only when it arrived after the question was painted."""
+    """A screen whose one key does something. The key counts only when it arrived after the question was
+    painted."""
 
     def __init__(self, context: Context, crumbs: tuple[str, ...], busy: str) -> None:
         """`busy` says what is being done until the question can be asked."""

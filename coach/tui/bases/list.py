@@ -1,6 +1,8 @@
-"""What the screens share that are one table with a filter line below: `/` asks for words, Enter opens a row, Esc shows all again.
+"""What the screens share that are one table with a filter line below: `/` asks for words, Enter opens a row,
+Esc shows all again.
 
-Screens whose filters are kept from one start to the next, with columns and an order, are of another kind (table_views.py).
+Screens whose filters are kept from one start to the next, with columns and an order, are of another kind
+(table_views.py).
 """
 
 from __future__ import annotations

@@ -111,7 +111,8 @@ class CoachScreen(Screen[None]):
         return worst_line(worst(found, now_s), is_elsewhere=True)
 
     def _concerning(self) -> Snapshot:
-        """Without the troubles of foreign jobs that are followed beside it: their logs may be nobody's to read."""
+        """Without the troubles of foreign jobs that are followed beside it: their logs may be nobody's to
+        read."""
         snapshot = self.context.snapshot
         foreign = {name for name, target in snapshot.targets.items() if target.run is None} - {*self.targets}
         kept = {
@@ -165,7 +166,8 @@ class CoachScreen(Screen[None]):
 
     @property
     def _is_composed(self) -> bool:
-        """Whether there is something to draw on. The clock ticks, and keys arrive, also while a screen opens or closes."""
+        """Whether there is something to draw on. The clock ticks, and keys arrive, also while a screen opens
+        or closes."""
         return bool(self.query(KeyBar))
 
     def pane(self, selector: str) -> LinesView:

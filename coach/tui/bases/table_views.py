@@ -1,4 +1,5 @@
-"""What the screens share whose tables are filtered, sorted and cut to columns by the words of the command line.
+"""What the screens share whose tables are filtered, sorted and cut to columns by the words of the command
+line.
 
 The views belong to the person, not to the screen: they are kept from one start to the next.
 """

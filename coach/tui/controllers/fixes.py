@@ -1,4 +1,5 @@
-"""Fixes: what one would change, as a plan of a child run or as a diff of a foreign script, and the relaunch."""
+"""Fixes: what one would change, as a plan of a child run or as a diff of a foreign script, and the
+relaunch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The stacks of a job's ranks: the command that takes them, and the stacks. They take long and change nothing, so no launch waits."""
+"""The stacks of a job's ranks: the command that takes them, and the stacks. They take long and change
+nothing, so no launch waits."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ PANE_KEYS: tuple[Key, ...] = (
         label="v",
         word="view",
         description="The next view",
-        tooltip="Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, processes",
+        tooltip=(
+            "Of a recipe: lesson, diff against the step before, script; of GPUs: now, their past, processes"
+        ),
         places=frozenset({"gpus", "recipes"}),
         action="view",
     ),

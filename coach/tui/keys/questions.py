@@ -1,4 +1,5 @@
-"""Keys of the screens that ask before something is done: a plan, a command, a fix, the short list of a drill."""
+"""Keys of the screens that ask before something is done: a plan, a command, a fix, the short list of a
+drill."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ QUESTION_KEYS: tuple[Key, ...] = (
         label="b",
         word="try",
         description="Try the fix for a few steps",
-        tooltip="A short run with a time limit of its own, to be compared before the whole is launched again; b once more: the whole",
+        tooltip=(
+            "A short run with a time limit of its own, to be compared before the whole is launched again; b "
+            "once more: the whole"
+        ),
         places=frozenset({"fix"}),
         action="toggle_trial",
     ),

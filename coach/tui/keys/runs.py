@@ -11,7 +11,10 @@ RUN_KEYS: tuple[Key, ...] = (
         label="F",
         word="fix",
         description="Show what a fix would change",
-        tooltip="The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its script as a diff; advice where no change mends it",
+        tooltip=(
+            "The changed launch as a diff, nothing happens before y; of a job that coach did not launch, its "
+            "script as a diff; advice where no change mends it"
+        ),
         places=frozenset({"finding", "foreign_fix", "job", "run"}),
         action="fix",
         is_change=True,

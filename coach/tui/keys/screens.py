@@ -77,7 +77,10 @@ SCREEN_KEYS: tuple[Key, ...] = (
         key="L",
         label="L",
         description="How everybody of the course stands",
-        tooltip="What their runs share: state, samples/s, finding, drills solved; who waits too long, who has nothing",
+        tooltip=(
+            "What their runs share: state, samples/s, finding, drills solved; who waits too long, who has "
+            "nothing"
+        ),
         places=frozenset({Kind.LIST}),
         action="app.open_screen('cohort')",
         opens="cohort",

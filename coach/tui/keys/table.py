@@ -1,6 +1,7 @@
 """Every key, once: what it does, where it works, and why it is off.
 
-Footer, help and palette are made of this table, so they cannot disagree; a letter has one meaning on every screen.
+Footer, help and palette are made of this table, so they cannot disagree; a letter has one meaning on every
+screen.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def bindings_of(spec: ScreenSpec) -> list[BindingType]:
 
 
 def reason_off(key: Key, mode: Mode, why_readonly: str | None = None) -> str | None:
-    """Why a key does nothing; None when it works. `why_readonly` is the reason if the settings allow no change."""
+    """Why a key does nothing; None when it works. `why_readonly` is the reason if the settings allow no
+    change."""
     if not key.is_change or mode is Mode.LIVE:
         return None
     if mode is Mode.READONLY:

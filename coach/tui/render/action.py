@@ -1,4 +1,5 @@
-"""What is about to be done to jobs, as the question shows it: commands, what is left out and why, what to know, the script."""
+"""What is about to be done to jobs, as the question shows it: commands, what is left out and why, what to
+know, the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One node as lines: its state in words, each of its GPUs with the job that has it, and why the idle ones are not free."""
+"""One node as lines: its state in words, each of its GPUs with the job that has it, and why the idle ones are
+not free."""
 
 from __future__ import annotations
 
@@ -95,7 +96,10 @@ def node_job_lines(jobs: Sequence[Job], width: int) -> list[Line]:
                 line(
                     f"   {fit(printable(job.job_id), 10)}  {fit(printable(job.user), 8)}  ",
                     Span(fit(printable(job.state), 11), job_state_tone(job.state)),
-                    f"  {whole(job.num_cpus):<5}  {clock(job.time_used_s):<10}  {clock(job.time_left_s):<10}  ",
+                    (
+                        f"  {whole(job.num_cpus):<5}  {clock(job.time_used_s):<10}  "
+                        f"{clock(job.time_left_s):<10}  "
+                    ),
                     Span(printable(job.name)),
                 ),
                 width,

@@ -1,6 +1,7 @@
 """Plots in braille dots, and several of them above one time axis.
 
-The dots are set by plotille; scales, labels and tones are coach's own, because lines here carry tones and never terminal codes.
+The dots are set by plotille; scales, labels and tones are coach's own, because lines here carry tones and
+never terminal codes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _MIDDLE = 0x12
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """How a line is drawn: which of eight dots along it are set, so that lines are told apart in black and white too."""
+    """How a line is drawn: which of eight dots along it are set, so that lines are told apart in black and
+    white too."""
 
     dots: str
     tone: Tone
@@ -57,7 +59,8 @@ STROKES = (
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Some lines on one scale. `top` ends a scale that starts at 0; without, the scale is that of the values."""
+    """Some lines on one scale. `top` ends a scale that starts at 0; without, the scale is that of the
+    values."""
 
     title: str
     told: str
@@ -71,7 +74,8 @@ class Chart:
 def plot(
     lines: Sequence[Sequence[Point]], width: int, height: int, x: tuple[float, float], y: tuple[float, float]
 ) -> list[str]:
-    """Points joined by straight lines between the ends of both scales. A value that is not finite breaks its line."""
+    """Points joined by straight lines between the ends of both scales. A value that is not finite breaks its
+    line."""
     if width <= 0 or height <= 0:
         return []
     last_column, last_row = width * 2 - 1, height * 4 - 1
@@ -106,7 +110,8 @@ def legend_line(names: Sequence[str], width: int) -> Line:
 def chart_lines(
     charts: Sequence[Chart], width: int, height: int, start_s: float, end_s: float, names: Sequence[str] = ()
 ) -> list[Line]:
-    """The charts one above the other in `width` × `height` cells, or more lines where there is no room; below them their time axis.
+    """The charts one above the other in `width` × `height` cells, or more lines where there is no room; below
+    them their time axis.
 
     `names` are of the lines that each chart has, where it has several.
     """

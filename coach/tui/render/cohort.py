@@ -1,4 +1,5 @@
-"""A cohort as rows: one for each person's newest run of every recipe and drill, and one for who has nothing."""
+"""A cohort as rows: one for each person's newest run of every recipe and drill, and one for who has
+nothing."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ def curve_lines(
     unit: str = "",
     starts_at_zero: bool = False,
 ) -> list[Line]:
-    """A titled curve in `width` × `height` cells: the newest value in the title, the range at the left edge."""
+    """A titled curve in `width` × `height` cells: the newest value in the title, the range at the left
+    edge."""
     values = [y for _, y in points if y is not None]
     finite = [y for y in values if math.isfinite(y)]
     newest = values[-1] if values else None
@@ -58,7 +59,8 @@ def curve_lines(
 
 
 def bar(share: float | None, width: int) -> str:
-    """A horizontal bar of a share between 0 and 1, filled to an eighth of a cell; dots where nothing was measured."""
+    """A horizontal bar of a share between 0 and 1, filled to an eighth of a cell; dots where nothing was
+    measured."""
     if share is None or not math.isfinite(share):
         return "·" * width
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)

@@ -34,7 +34,8 @@ def fix_word(findings: Iterable[Finding]) -> str | None:
 
 
 def findings_lines(diagnosis: Diagnosis | None, width: int, can_fix: bool) -> list[Line]:
-    """The top of the Run screen: the primary finding with its proof, the others below it, or that there is none."""
+    """The top of the Run screen: the primary finding with its proof, the others below it, or that there is
+    none."""
     if diagnosis is None:
         return [look_line(None)]
     if withheld := why_withheld(diagnosis):

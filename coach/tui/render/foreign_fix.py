@@ -1,4 +1,5 @@
-"""What would mend a job that coach did not launch, as its script would have it: to be read, and done by whoever wrote the script."""
+"""What would mend a job that coach did not launch, as its script would have it: to be read, and done by
+whoever wrote the script."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ _OF_MANY = ("median", "most", "least")
 def history_lines(
     history: History, gpus: Sequence[GpuKey], now_s: float, width: int, height: int
 ) -> list[Line]:
-    """Charts of the loss and of each quantity: of a few GPUs each, of more the median, the most and the least."""
+    """Charts of the loss and of each quantity: of a few GPUs each, of more the median, the most and the
+    least."""
     firsts = [history.gpu(*key)[0].time_s for key in gpus]
     timed = [point for point in history.curve if point.time_s is not None]
     firsts = firsts or [point.time_s for point in timed[:1] if point.time_s is not None]

@@ -1,4 +1,5 @@
-"""The GPUs of one job as they are now: where the numbers come from, each GPU, how they spread, and what their hardware reports."""
+"""The GPUs of one job as they are now: where the numbers come from, each GPU, how they spread, and what their
+hardware reports."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def heading_line(
     ended_s: float | None,
     width: int,
 ) -> Line:
-    """How many, the views with the one that is shown, and what they are. `ended_s`: how long ago the job told its last."""
+    """How many, the views with the one that is shown, and what they are. `ended_s`: how long ago the job told
+    its last."""
     names = sorted({sample.name for key in gpus if (sample := history.gpu(*key)[-1]).name is not None})
     num_nodes = len({node for node, _ in gpus})
     parts = [strong(f" {plural(len(gpus), 'GPU')}"), Span(f" on {plural(num_nodes, 'node')}" if gpus else "")]
@@ -96,7 +98,8 @@ def heading_line(
 
 
 def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, now_s: float) -> list[Line]:
-    """Each way the numbers took, with its nodes and ages; nodes that are silent; nodes that do not show all GPUs of the job."""
+    """Each way the numbers took, with its nodes and ages; nodes that are silent; nodes that do not show all
+    GPUs of the job."""
     rows: list[Line] = []
     by_rung: dict[Rung, list[float]] = {}
     silent: list[tuple[str, float]] = []

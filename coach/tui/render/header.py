@@ -23,7 +23,8 @@ _KEPT_HINTS = ("help", "quit")
 CLUSTER_SOURCES = ("jobs", "nodes", "partitions", "runs")
 _SLURM_SOURCES = ("jobs", "nodes", "partitions")
 SLOW_S = 3.0
-"""An answer that takes longer is not the size of the cluster, but a controller at its limit, or one that makes this user wait."""
+"""An answer that takes longer is not the size of the cluster, but a controller at its limit, or one that
+makes this user wait."""
 
 
 def data_age(status: SourceStatus, now_s: float) -> float | None:
@@ -45,7 +46,8 @@ def ages_line(sources: Mapping[str, SourceStatus], now_s: float) -> Line:
 
 
 def top_line(crumbs: Sequence[str], place: str, watermark: str, right: Line, width: int) -> Line:
-    """Where one is on the left, the watermark beside it, the ages on the right: cut from the left part first."""
+    """Where one is on the left, the watermark beside it, the ages on the right: cut from the left part
+    first."""
     left: list[Span] = [Span(" coach", "accent"), muted("  ")]
     if place:
         left.extend((Span(printable(place)), muted("  ")))
@@ -82,7 +84,8 @@ def _shorter(right: Line, room: int) -> Line:
 
 
 def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 3) -> list[Line]:
-    """One line per distinct trouble: the source's own words, then the age of what is still shown; then rows that were not readable."""
+    """One line per distinct trouble: the source's own words, then the age of what is still shown; then rows
+    that were not readable."""
     by_error: dict[str, list[SourceStatus]] = {}
     for status in snapshot.sources.values():
         if status.error:
@@ -139,7 +142,8 @@ def asleep_line(asleep_s: float, width: int) -> Line:
 
 
 def footer_line(hints: Sequence[tuple[str, str, str, bool]], note: Line, width: int) -> Line:
-    """Keys with their words, as many as fit: (id, key, word, is on). A note stands at the right end and wins."""
+    """Keys with their words, as many as fit: (id, key, word, is on). A note stands at the right end and
+    wins."""
     room = width - (line_width(note) + 2 if note else 0)
     shown = list(hints)
     while len(shown) > 2 and 1 + sum(len(key) + len(word) + 3 for _, key, word, _ in shown) > room:

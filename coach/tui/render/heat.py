@@ -1,4 +1,5 @@
-"""One quantity of many GPUs on one screen: a node's GPUs side by side, as numbers, the nodes below and beside each other."""
+"""One quantity of many GPUs on one screen: a node's GPUs side by side, as numbers, the nodes below and beside
+each other."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class HeatRow:
 
 
 def heat_lines(rows: Sequence[HeatRow], quantity: Quantity, width: int, height: int) -> list[Line]:
-    """As much of each number as fits: the widest form in which all nodes are within `height`, else the shortest, which scrolls.
+    """As much of each number as fits: the widest form in which all nodes are within `height`, else the
+    shortest, which scrolls.
 
     The last line says how to read it.
     """

@@ -1,4 +1,5 @@
-"""Jobs that have ended, as rows and at length: how they ended, how well they used what they had, and who says so."""
+"""Jobs that have ended, as rows and at length: how they ended, how well they used what they had, and who says
+so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the nodes and ranks of a run do: each value with its age, and what was not measured with its reason."""
+"""What the nodes and ranks of a run do: each value with its age, and what was not measured with its
+reason."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _RECENT_STEPS = 50
 def node_lines(
     history: History, gaps: Sequence[SensorGap], has_gpus: bool | None, now_s: float, width: int
 ) -> list[Line]:
-    """CPU, memory and each GPU per node with the age of the value; what was not measured is said once, with its reason."""
+    """CPU, memory and each GPU per node with the age of the value; what was not measured is said once, with
+    its reason."""
     rows: list[Line] = []
     nodes = sorted({*history.nodes, *(node for node, _ in history.gpus)})
     for node in nodes:
@@ -47,7 +49,8 @@ def node_lines(
 
 
 def gap_lines(gaps: Sequence[SensorGap], has_gpus: bool | None, width: int) -> list[Line]:
-    """What was not measured, each reason once with the nodes it holds for. GPUs that nobody asked for are no gap."""
+    """What was not measured, each reason once with the nodes it holds for. GPUs that nobody asked for are no
+    gap."""
     rows: list[Line] = []
     seen: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:

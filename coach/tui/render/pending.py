@@ -1,4 +1,5 @@
-"""Why a job waits, in a few words beside its row and at length on its screen; the kind of reason by its sign, not by colour alone."""
+"""Why a job waits, in a few words beside its row and at length on its screen; the kind of reason by its sign,
+not by colour alone."""
 
 from __future__ import annotations
 
@@ -110,7 +111,8 @@ def _few_words(why: PendingReason, job: Job) -> str:
 
 
 def start_words(job: Job, now_s: float) -> str:
-    """When Slurm expects it to start, marked as the estimate it is: `~in 3 h`; empty where it does not say."""
+    """When Slurm expects it to start, marked as the estimate it is: `~in 3 h`; empty where it does not
+    say."""
     start_s = job.estimated_start_s
     if start_s is None:
         return ""
@@ -118,7 +120,8 @@ def start_words(job: Job, now_s: float) -> str:
 
 
 def why_lines(job: Job, now_s: float, width: int) -> list[Line]:
-    """Why it waits, what can be done, and when Slurm expects it to start; nothing for a job that does not wait."""
+    """Why it waits, what can be done, and when Slurm expects it to start; nothing for a job that does not
+    wait."""
     why = explain_job(job)
     if why is None:
         return []

@@ -66,7 +66,8 @@ _OF_SLURM: Mapping[str, str] = MappingProxyType(
 
 
 def plan_fields(plan: Plan) -> tuple[Field, ...]:
-    """What can be changed, as it stands: sizes, the recipe's parameters, then what a site may demand of every launch."""
+    """What can be changed, as it stands: sizes, the recipe's parameters, then what a site may demand of every
+    launch."""
     fields = _fields(plan.resources, plan.request, plan.parameters, plan.backend == "slurm")
     fields = _with_sweep(fields, [each.request.sweep_point for each in (plan, *plan.others)])
     return tuple(replace(field, lock=plan.locked.get(field.name)) for field in fields)
@@ -122,7 +123,8 @@ def _editable(value: object) -> str:
 
 
 def edited(request: LaunchRequest, name: str, text: str) -> LaunchRequest:
-    """The request with one field changed; an empty text goes back to the default. Raises UserError for what is no number or time."""
+    """The request with one field changed; an empty text goes back to the default. Raises UserError for what
+    is no number or time."""
     text = text.strip()
     if name.startswith(PARAMETER):
         parameters = dict(request.set)
@@ -162,9 +164,10 @@ def _sbatch_options(text: str) -> dict[str, str]:
 
 
 def answered(request: LaunchRequest, choice: Choice) -> LaunchRequest:
-    """The request with one of a refusal's choices taken. What it takes out stays out, whatever the config says."""
+    """The request with one of a refusal's choices taken. What it takes out stays out, whatever the config
+    says."""
     for name, text in choice.changes.items():
-        request = edited(request, name, text) if text else replace(request, **{name: ""})  # type: ignore[arg-type]  # a name of a text field
+        request = edited(request, name, text) if text else replace(request, **{name: ("")})  # type: ignore[arg-type]  # a name of a text field
     return request
 
 
@@ -215,7 +218,8 @@ def error_lines(error: UserError, width: int) -> list[Line]:
 
 
 def refusal_lines(refused: Refused, label: str | None, width: int, max_lines: int) -> list[Line]:
-    """Slurm's words, then the marked field and the ways to answer. `label` names the field, None when there is none to set."""
+    """Slurm's words, then the marked field and the ways to answer. `label` names the field, None when there
+    is none to set."""
     asked = (
         _answers(refused, label, width)
         if label is not None

@@ -81,7 +81,8 @@ def row_key(row: QueueRow) -> str:
 
 
 def target_of(row: QueueRow, jobs: Iterable[Job]) -> str | None:
-    """What names exactly the jobs that a row stands for: the array's number only if no task of `jobs` is hidden.
+    """What names exactly the jobs that a row stands for: the array's number only if no task of `jobs` is
+    hidden.
 
     None where Slurm did not print all of the row's tasks, or no expression names just these parts.
     """
@@ -114,7 +115,8 @@ def in_place(jobs: Iterable[Job], user: str | None) -> list[Job]:
 def arranged(
     jobs: Iterable[Job], unfolded: Collection[str] = (), orders: Sequence[Order[Job]] = ()
 ) -> list[QueueRow]:
-    """The rows of these jobs: by `orders`, and where that leaves it open as they come. `unfolded` are the keys of unfolded rows."""
+    """The rows of these jobs: by `orders`, and where that leaves it open as they come. `unfolded` are the
+    keys of unfolded rows."""
     rows = in_order(fold_rows(jobs), orders, lambda row: row if isinstance(row, Job) else row.job)
     if not unfolded:
         return [*rows]
@@ -197,7 +199,8 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
 
 
 def _counted(folded: FoldedJob, reason: str) -> str:
-    """How many tasks are in which state, where not all are in the same, and why the others wait: `2 R 6 PD · in line`."""
+    """How many tasks are in which state, where not all are in the same, and why the others wait: `2 R 6 PD ·
+    in line`."""
     if len(folded.states) < 2:
         return reason
     waiting = next((job for job in folded.parts if job.state == "PENDING"), None)
@@ -216,7 +219,8 @@ def state_words(job: Job, now_s: float | None) -> tuple[str, str, Tone]:
 
 
 def queue_title(queue: Queue, num_jobs: int | None, are_all_shown: bool, query: str) -> str:
-    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None as long as only the own ones are known."""
+    """For example `queue · 19 jobs, 3 yours · filter "ddp": 2 of 19`. `num_jobs` is None as long as only the
+    own ones are known."""
     if are_all_shown and num_jobs is None:
         title = f"queue · {queue.num_own:,} yours, asking for everybody's…"
     elif are_all_shown:

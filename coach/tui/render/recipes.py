@@ -45,7 +45,8 @@ def lesson_lines(page: Page, width: int) -> list[Line]:
 
 
 def markdown_lines(text: str, width: int) -> list[Line]:
-    """Markdown as far as lessons use it: headings, bold, lists, code. Paragraphs are wrapped anew, code is left as it is."""
+    """Markdown as far as lessons use it: headings, bold, lists, code. Paragraphs are wrapped anew, code is
+    left as it is."""
     rows: list[Line] = []
     paragraph: list[str] = []
 

@@ -18,7 +18,8 @@ _DIGITS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Columns with the highest `priority` numbers are dropped first; `grow` shares what is left over.
+    """One column. Columns with the highest `priority` numbers are dropped first; `grow` shares what is left
+    over.
 
     An extra one is shown only to whom asks for it.
     """
@@ -165,7 +166,8 @@ class RowLines(Sequence[Line]):
 
 
 def matching(rows: Rows, query: str) -> Rows:
-    """Rows that contain every word of the query. It makes every row: what is many is filtered before it becomes rows."""
+    """Rows that contain every word of the query. It makes every row: what is many is filtered before it
+    becomes rows."""
     words = query.lower().split()
     if not words:
         return rows

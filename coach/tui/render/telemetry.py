@@ -1,4 +1,5 @@
-"""What a job's GPUs do now, in a few lines: each node with where its numbers come from, how old they are, and what they do not show."""
+"""What a job's GPUs do now, in a few lines: each node with where its numbers come from, how old they are, and
+what they do not show."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def telemetry_lines(
         rows.append(
             line(
                 muted(
-                    "   not measured: no sampler in this job has been read · t measures inside of it, after asking"
+                    "   not measured: no sampler in this job has been read · t measures inside of it, "
+                    "after asking"
                 )
             )
         )

@@ -1,7 +1,7 @@
 """Spans, lines and numbers: what every renderer returns.
 
-Other people's text passes through `printable` here, and lines carry text beside a tone, never markup, so that no name can become a style,
-an action or a terminal control. Widgets turn tones into theme colours.
+Other people's text passes through `printable` here, and lines carry text beside a tone, never markup, so that
+no name can become a style, an action or a terminal control. Widgets turn tones into theme colours.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def line_width(row: Line) -> int:
 
 
 def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """Exactly `width` cells: padded, or cut with an ellipsis. Counts cells, so wide characters do not shift columns."""
+    """Exactly `width` cells: padded, or cut with an ellipsis. Counts cells, so wide characters do not shift
+    columns."""
     if width <= 0:
         return ""
     size = cell_len(text)

@@ -1,4 +1,5 @@
-"""Where a job could start now: each partition with its free GPUs by type, the most that one node has, and who may use it."""
+"""Where a job could start now: each partition with its free GPUs by type, the most that one node has, and who
+may use it."""
 
 from __future__ import annotations
 

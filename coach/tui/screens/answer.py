@@ -1,4 +1,5 @@
-"""The short list of a drill: the learner names a cause, and is told what speaks against it, or shown the proof and the lesson."""
+"""The short list of a drill: the learner names a cause, and is told what speaks against it, or shown the
+proof and the lesson."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ MAX_VERDICTS = 5
 
 
 class ClusterScreen(JobKeys, TableViewScreen, screen="cluster"):
-    """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes its room from the nodes, and
-    neither focus nor cursor from anybody."""
+    """Home. On top stands what `coach check` says of one's own jobs, as soon as anything is wrong: it takes
+    its room from the nodes, and neither focus nor cursor from anybody."""
 
     def __init__(self, context: Context) -> None:
         self._queue_view: TableView[Job] = TableView(

@@ -1,4 +1,5 @@
-"""The Cohort screen: the runs that people share in the directory of the config, and the people without any."""
+"""The Cohort screen: the runs that people share in the directory of the config, and the people without
+any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The Drills screen: planted faults to practise on, each under the complaint of whoever has it. Enter opens the plan."""
+"""The Drills screen: planted faults to practise on, each under the complaint of whoever has it. Enter opens
+the plan."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from coach.tui.widgets.keyed_table import KeyedTable
 
 
 class FindingsScreen(ListScreen, screen="findings"):
-    """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while it is on top."""
+    """The same list as `coach check` prints. Jobs that ended within a day are read one after the other while
+    it is on top."""
 
     questions = (Question.PAST_JOBS,)
 

@@ -1,4 +1,5 @@
-"""What would mend a job that coach did not launch: its batch script as it would have to be. Here is nothing to confirm: it is somebody's own."""
+"""What would mend a job that coach did not launch: its batch script as it would have to be. Here is nothing
+to confirm: it is somebody's own."""
 
 from __future__ import annotations
 

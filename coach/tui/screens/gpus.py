@@ -1,4 +1,5 @@
-"""The GPUs screen: what the GPUs of one job do, each or all of them, now and in the past hour, and its processes."""
+"""The GPUs screen: what the GPUs of one job do, each or all of them, now and in the past hour, and its
+processes."""
 
 from __future__ import annotations
 

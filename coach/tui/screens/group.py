@@ -16,7 +16,8 @@ from coach.tui.render.text import line, muted
 from coach.tui.widgets.lines import LinesView
 
 MAX_FOLLOWED = 12
-"""Each run that is followed is several files that are read again and again; the command shows larger groups."""
+"""Each run that is followed is several files that are read again and again; the command shows larger
+groups."""
 
 
 class GroupScreen(CoachScreen, screen="group"):

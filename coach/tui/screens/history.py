@@ -25,7 +25,8 @@ from coach.workflows.jobs.ended_jobs import PastJobs
 
 
 class HistoryScreen(TableViewScreen, screen="history"):
-    """Asked once when it opens: accounting where it answers, else the run directories and what was seen in the queue."""
+    """Asked once when it opens: accounting where it answers, else the run directories and what was seen in
+    the queue."""
 
     questions = (Question.PAST_JOBS,)
 

@@ -1,4 +1,5 @@
-"""One job as the queue sees it: why it waits and what to do, its tasks, which GPUs it has, and what its place in the queue is made of."""
+"""One job as the queue sees it: why it waits and what to do, its tasks, which GPUs it has, and what its place
+in the queue is made of."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class JobScreen(JobKeys, CoachScreen, screen="job"):
         self.query_one("#body").focus()
 
     def _ask(self, folded: FoldedJob) -> None:
-        """What is worth asking changes with the job's state; of what it was not in before, an older answer knows nothing."""
+        """What is worth asking changes with the job's state; of what it was not in before, an older answer
+        knows nothing."""
         wanted = self._questions_about(folded)
         for question in wanted:
             if question not in self.questions:

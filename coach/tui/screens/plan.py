@@ -1,4 +1,5 @@
-"""The plan of a launch: what will be asked for, what was decided, the exact script. Enter submits, once it was seen."""
+"""The plan of a launch: what will be asked for, what was decided, the exact script. Enter submits, once it
+was seen."""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ class PlanScreen(DecisionScreen, screen="plan"):
     """Every edit makes the plan again; what is submitted is what is shown."""
 
     def __init__(self, context: Context, title: str, draft: LaunchRequest | None = None) -> None:
-        """`draft` is what is asked for at first. When no plan can be made of it, it can be changed all the same."""
+        """`draft` is what is asked for at first. When no plan can be made of it, it can be changed all the
+        same."""
         super().__init__(context, ("cluster", title), "making the plan…")
         self.plan: Plan | None = None
         self._request = draft
@@ -169,7 +171,8 @@ class PlanScreen(DecisionScreen, screen="plan"):
             row.input.focus()
 
     def _show_draft(self, error: UserError) -> None:
-        """No plan could be made of the defaults: the fields that were to make it, at the one that the refusal names."""
+        """No plan could be made of the defaults: the fields that were to make it, at the one that the refusal
+        names."""
         if self._request is None:
             self.query_one("#plan").display = False
             return

@@ -1,4 +1,5 @@
-"""The Recipes screen: the whole ladder, each step with its lesson, what it changes, and a form for its parameters. Enter opens the plan."""
+"""The Recipes screen: the whole ladder, each step with its lesson, what it changes, and a form for its
+parameters. Enter opens the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where every rank of a running job stands. The stacks of a run are taken at once, those of another job after `y`."""
+"""Where every rank of a running job stands. The stacks of a run are taken at once, those of another job after
+`y`."""
 
 from __future__ import annotations
 

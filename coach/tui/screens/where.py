@@ -1,4 +1,5 @@
-"""Where a job could start now: what is free in each partition, how long a job may run there, and whether one may use it."""
+"""Where a job could start now: what is free in each partition, how long a job may run there, and whether one
+may use it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from coach.workflows.jobs.place_in_queue import PlaceInQueue
 
 
 class WhereScreen(CoachScreen, screen="where"):
-    """What is free comes with the nodes; one's accounts are asked only where a partition is not open to all."""
+    """What is free comes with the nodes; one's accounts are asked only where a partition is not open to
+    all."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, ("cluster", "where"))

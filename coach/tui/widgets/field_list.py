@@ -1,7 +1,8 @@
 """Fields with their labels, one below the other, that scroll.
 
-Textual compares a layout with the one before to know what to paint. Where it was asked for a region between a scroll and the layout that
-follows, the one before is already scrolled, and nothing is painted: labels then stand beside the values of other fields.
+Textual compares a layout with the one before to know what to paint. Where it was asked for a region between a
+scroll and the layout that follows, the one before is already scrolled, and nothing is painted: labels then
+stand beside the values of other fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A table whose rows have keys: new rows are compared with the old ones, never cleared, so that cursor and scroll stay.
+"""A table whose rows have keys: new rows are compared with the old ones, never cleared, so that cursor and
+scroll stay.
 
 Only the rows in sight are made and compared: a queue of tens of thousands costs what a screenful of it costs.
 """
@@ -120,7 +121,8 @@ class KeyedTable(LinesView):
         return [column.name for _, column, _ in self._layout.columns]
 
     def lay_out(self, chosen: Sequence[str], order: tuple[str, bool] | None) -> None:
-        """Show only these columns (none named: all but the extra ones), and a sign at the one that the rows are sorted by."""
+        """Show only these columns (none named: all but the extra ones), and a sign at the one that the rows
+        are sorted by."""
         if (chosen, order) != (self._chosen, self._order):
             self._chosen, self._order = chosen, order
             self._fit(self.room.width)

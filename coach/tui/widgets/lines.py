@@ -1,6 +1,7 @@
 """A pane of lines that repaints only the lines that changed.
 
-Everything coach shows is made of such lines, so that a quiet screen sends nothing over a slow link, and text is never read as markup.
+Everything coach shows is made of such lines, so that a quiet screen sends nothing over a slow link, and text
+is never read as markup.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class LinesView(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, width - 1), Strip([sign])])
 
     def strip_of(self, row: Line, base: Style | None = None) -> Strip:
-        """Spans in the theme's colours for their tones. What a renderer has forgotten to make harmless ends here."""
+        """Spans in the theme's colours for their tones. What a renderer has forgotten to make harmless ends
+        here."""
         style = base or self.rich_style
         return Strip(
             [

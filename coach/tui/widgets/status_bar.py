@@ -33,7 +33,8 @@ class Banner(LinesView):
 
 
 class KeyBar(LinesView):
-    """The keys that work here, and a note at the right end; without a note, what Slurm is asked. A click on a key presses it."""
+    """The keys that work here, and a note at the right end; without a note, what Slurm is asked. A click on a
+    key presses it."""
 
     class Pressed(Message):
         def __init__(self, key_id: str) -> None:

@@ -1,7 +1,7 @@
 """What works here and what does not, before anybody waits in a queue to find out.
 
-One report for the screen, the text and the JSON. Everything is asked side by side, each question once and with a limit, so that a
-dead controller or file server costs seconds and shows as itself.
+One report for the screen, the text and the JSON. Everything is asked side by side, each question once and
+with a limit, so that a dead controller or file server costs seconds and shows as itself.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def examine(
     limit_s: float = LIMIT_S,
     within_s: float = DEADLINE_S,
 ) -> Report:
-    """Look at everything. `settings.launch.backend` says at which backend; `config_problem` is why they are not the user's own."""
+    """Look at everything. `settings.launch.backend` says at which backend; `config_problem` is why they are
+    not the user's own."""
     started_s = time.monotonic()
     deadline_s = started_s + within_s
     hurried = HurriedIo(io, limit_s, deadline_s - LEFT_TO_READ_S)

@@ -1,6 +1,8 @@
-"""Training environments: those that were configured, checked as far as a login node can; and what else lies about to be used.
+"""Training environments: those that were configured, checked as far as a login node can; and what else lies
+about to be used.
 
-What was configured and is not there is a fault. What was merely found is an offer: it says how it would be used, and nothing hangs on it.
+What was configured and is not there is a fault. What was merely found is an offer: it says how it would be
+used, and nothing hangs on it.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ def _look_into(prefixes: Iterable[Path]) -> list[Prefix]:
 
 
 def judge_configured(environment: Environment, check: EnvironmentCheck, is_used: bool) -> Check:
-    """An environment of the config. One that launches use by themselves has to work; another one only should."""
+    """An environment of the config. One that launches use by themselves has to work; another one only
+    should."""
     what, value = environment.name or spelling_of(environment), spelling_of(environment)
     if check.problem is not None:
         state = CheckState.WRONG if is_used else CheckState.WARNING

@@ -1,6 +1,8 @@
-"""What can be said without asking anybody: the terminal, the Python, the configuration, the permission to change something.
+"""What can be said without asking anybody: the terminal, the Python, the configuration, the permission to
+change something.
 
-Pure judgements of values that were read before, so that every odd terminal and every odd clock can be tried in a test.
+Pure judgements of values that were read before, so that every odd terminal and every odd clock can be tried
+in a test.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ MAX_SKEW_S = 2.0
 
 
 def judge_permission(settings: Settings, why_not_here: str | None = None) -> Check:
-    """Whether a launch would be allowed at all. `why_not_here` is why the site has no training on this machine."""
+    """Whether a launch would be allowed at all. `why_not_here` is why the site has no training on this
+    machine."""
     why = why_readonly(settings)
     if why is None and why_not_here is not None:
         todo = "open coach where Slurm is"

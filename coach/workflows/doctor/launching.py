@@ -1,4 +1,5 @@
-"""Would the main job work: the plan of the recipe of key 1, and Slurm's own word on it, with nothing submitted.
+"""Would the main job work: the plan of the recipe of key 1, and Slurm's own word on it, with nothing
+submitted.
 
 The same functions make it that a launch uses, so the doctor cannot be of another opinion than Enter.
 """

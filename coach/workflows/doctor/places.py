@@ -1,6 +1,8 @@
-"""Where coach would write: which of the candidates is taken, whether it can be written, how much room is left.
+"""Where coach would write: which of the candidates is taken, whether it can be written, how much room is
+left.
 
-Each place is looked at in a thread of its own, because each may lie on another file server, and one that hangs must not hide the others.
+Each place is looked at in a thread of its own, because each may lie on another file server, and one that
+hangs must not hide the others.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def _probe_of(what: str, path: Path, key: str, chosen: str | None, io: Io) -> Pr
 
 
 def judge_place(what: str, room: Room, problem: str | None, chosen: str | None = None) -> Check:
-    """A directory that has to be written, by the same measure as a launch. `chosen` says why it is this one."""
+    """A directory that has to be written, by the same measure as a launch. `chosen` says why it is this
+    one."""
     if problem is not None:
         todo = f"set {room.key} in config.toml to a directory of yours"
         return Check(AREA, what, CheckState.WRONG, room.path, chosen or problem, todo)

@@ -1,7 +1,8 @@
 """Look at several things side by side, and wait for none of them longer than the deadline.
 
-A dead controller keeps a client for seconds and a dead file server keeps a system call for ever. So every look has a thread of its own
-that nobody joins at exit, and what has not answered when the time is up is reported as just that.
+A dead controller keeps a client for seconds and a dead file server keeps a system call for ever. So every
+look has a thread of its own that nobody joins at exit, and what has not answered when the time is up is
+reported as just that.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class _Asked:
 
 
 class HurriedIo:
-    """An Io whose commands are asked once, whoever wants the answer, and get at most `limit_s` each, and nothing beyond `deadline_s` on the monotonic clock."""
+    """An Io whose commands are asked once, whoever wants the answer, and get at most `limit_s` each, and
+    nothing beyond `deadline_s` on the monotonic clock."""
 
     def __init__(self, inner: Io, limit_s: float, deadline_s: float) -> None:
         self._inner = inner
@@ -99,7 +101,8 @@ class _Running:
 
 
 def side_by_side(probes: Mapping[tuple[str, str], Probe], deadline_s: float) -> list[Check]:
-    """The checks of all probes, in the order of the probes. A probe is named by its area and by what it looks at."""
+    """The checks of all probes, in the order of the probes. A probe is named by its area and by what it looks
+    at."""
     running = [_Running(area, name, probe) for (area, name), probe in probes.items()]
     checks: list[Check] = []
     for each in running:

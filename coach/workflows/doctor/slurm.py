@@ -1,7 +1,7 @@
 """What Slurm's answers mean for coach: which of its uses work here, and from which version on.
 
-Apart from the asking, so that every odd answer can be tried without a cluster. coach reads Slurm's text by its shape, never by its
-version; so what can be tried is tried here, and the version only decides what cannot.
+Apart from the asking, so that every odd answer can be tried without a cluster. coach reads Slurm's text by
+its shape, never by its version; so what can be tried is tried here, and the version only decides what cannot.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def judge_config(config: Mapping[str, str]) -> list[Check]:
         return checks
     missing = [use for use in _USES if version < use.since]
     because = (
-        f"tested with {' and '.join(TESTED)}; --gpus-per-node works from 19.05 on, rate limits exist from 23.02 on; "
+        f"tested with {' and '.join(TESTED)}; --gpus-per-node works from 19.05 on, rate limits exist from "
+        "23.02 on; "
         "what squeue and scontrol print is read as text, their JSON is not used"
     )
     checks.append(
@@ -96,7 +97,8 @@ def judge_pace(config: Mapping[str, str]) -> Check:
 
 
 def judge_accounting(config: Mapping[str, str] | None, error: str | None) -> Check:
-    """Whether ended jobs can be asked for. coach's own runs are told from their directories, with it or without."""
+    """Whether ended jobs can be asked for. coach's own runs are told from their directories, with it or
+    without."""
     own = "coach knows its own runs from their directories"
     kind = (config or {}).get("AccountingStorageType", "")
     kept = (config or {}).get("MinJobAge", "")

@@ -1,6 +1,7 @@
 """Which ways lead here to numbers from inside of a job, best first, and why the others are closed.
 
-Nothing is put into a job to find that out: a step is only judged by the version, because to try it would be to enter somebody's job.
+Nothing is put into a job to find that out: a step is only judged by the version, because to try it would be
+to enter somebody's job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Measure inside a job that coach did not launch: first the question with all that it costs, then one step that streams.
+"""Measure inside a job that coach did not launch: first the question with all that it costs, then one step
+that streams.
 
-It is the one way in which coach enters somebody's allocation while it runs, so everything that could harm the job is looked at before:
-the version, the memory that is left, and whether a sampler is there already.
+It is the one way in which coach enters somebody's allocation while it runs, so everything that could harm the
+job is looked at before: the version, the memory that is left, and whether a sampler is there already.
 """
 
 from __future__ import annotations
@@ -40,14 +41,21 @@ _SILENT_S = 60.0
 """A sampler that has written nothing for so long does not write any more."""
 _MAX_SSH_NODES = 8
 
-_COST = "it costs one job step and one row in the accounting; the job's own steps start and go on beside it, and it ends with the job"
-_SSH_COST = "it costs the job nothing in Slurm; what it sees is what the site shows to an ssh: all GPUs of the node, the job's, or none"
+_COST = (
+    "it costs one job step and one row in the accounting; the job's own steps start and go on beside it, and "
+    "it ends with the job"
+)
+_SSH_COST = (
+    "it costs the job nothing in Slurm; what it sees is what the site shows to an ssh: all GPUs of the node, "
+    "the job's, or none"
+)
 
 
 def plan_attach(
     target: str, settings: Settings, env: Mapping[str, str], io: Io, python: str = sys.executable
 ) -> JobAction:
-    """The exact command for one running job of one's own. Raises UserError where it must not, or cannot, be done."""
+    """The exact command for one running job of one's own. Raises UserError where it must not, or cannot, be
+    done."""
     refuse_if_readonly(settings, "starts no step in a job")
     named, row = _one_running(target, settings, env, io)
     _refuse_if_sampled(named, settings, io)
@@ -146,18 +154,21 @@ def _memory_note(row: QueuedJob, allocation: Allocation, io: Io) -> str:
     if peak is None:
         why = result.error or failure_words(result.stderr) or "its steps are not measured yet"
         return (
-            f"how much is left of the job's {allocation.memory_mib} MiB on each node is not known (sstat: {why}); "
+            f"how much is left of the job's {allocation.memory_mib} MiB on each node is not known (sstat: "
+            f"{why}); "
             "the sampler takes about 40"
         )
     left = allocation.memory_mib - peak
     if left < LEAST_MEMORY_MIB:
         raise UserError(
-            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB that it has on a node: "
+            f"job {row.job_id}: its steps have used up to {peak:.0f} of the {allocation.memory_mib} MiB that "
+            "it has on a node: "
             "a sampler beside them might have it killed",
             f"{LEAST_MEMORY_MIB:.0f} MiB must be left; give the next one more with --mem",
         )
     return (
-        f"{left:.0f} MiB of the job's {allocation.memory_mib} are left at least (sstat: the peaks of all steps); "
+        f"{left:.0f} MiB of the job's {allocation.memory_mib} are left at least (sstat: the peaks of all "
+        "steps); "
         "the sampler takes about 40 on each node"
     )
 

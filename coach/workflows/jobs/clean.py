@@ -1,7 +1,8 @@
 """Remove runs: first what would go and how much, then, when it was confirmed, the deed.
 
-Two steps, because nothing irreversible happens without its text shown; the second does what the first said and nothing else. What may be
-alive is never removed, nor what another run starts from, nor anything outside of the runs root, whatever a link says.
+Two steps, because nothing irreversible happens without its text shown; the second does what the first said
+and nothing else. What may be alive is never removed, nor what another run starts from, nor anything outside
+of the runs root, whatever a link says.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def plan_clean(selection: Selection, settings: Settings, io: Io, user: str) -> C
 
 
 def clean(plan: CleanPlan, settings: Settings, on_problem: Callable[[str], None]) -> int:
-    """Do it, as far as it goes. Returns how many bytes are gone. Raises UserError where coach may not change anything."""
+    """Do it, as far as it goes. Returns how many bytes are gone. Raises UserError where coach may not change
+    anything."""
     refuse_if_readonly(settings, "removes nothing")
     gone_bytes = 0
     for paths, size_bytes in [
@@ -106,7 +108,8 @@ def clean(plan: CleanPlan, settings: Settings, on_problem: Callable[[str], None]
 
 
 def still_meant(plan: CleanPlan, again: CleanPlan) -> CleanPlan:
-    """What both say, and what stays against the first: between question and answer a run may have come back to life."""
+    """What both say, and what stays against the first: between question and answer a run may have come back
+    to life."""
     removals = {removal.run.run_id: removal for removal in again.removals}
     leftovers = {leftover.path for leftover in again.leftovers}
     meant = {removal.run.run_id for removal in plan.removals}
@@ -206,7 +209,8 @@ def _total(sizes: Iterable[int | None]) -> int | None:
 
 
 def _remove(path: Path, root: Path) -> str | None:
-    """Remove a file or a directory below the runs root; the problem if there is one. Links are removed, never followed."""
+    """Remove a file or a directory below the runs root; the problem if there is one. Links are removed, never
+    followed."""
     if root not in path.parents or not path.parent.resolve().is_relative_to(root.resolve()):
         return f"{path}: outside of {root}: not removed"
     problems: list[str] = []

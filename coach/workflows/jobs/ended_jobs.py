@@ -1,7 +1,8 @@
-"""Ended jobs from everything that remembers them: accounting where it answers, the run directories, and what was seen in the queue.
+"""Ended jobs from everything that remembers them: accounting where it answers, the run directories, and what
+was seen in the queue.
 
-A site without accounting forgets a job minutes after its end. Each source tells what it can, the best one wins for a job, and what one
-could not tell is said beside the others' answers.
+A site without accounting forgets a job minutes after its end. Each source tells what it can, the best one
+wins for a job, and what one could not tell is said beside the others' answers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class PastJobs:
 def read_past_jobs(
     settings: Settings, io: Io, user: str, backend: str, *, past_s: float, limit: int
 ) -> PastJobs:
-    """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. Asks the database once and the queue once."""
+    """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. Asks the database once
+    and the queue once."""
     from coach.workflows.judging.earlier_runs import (
         note_accounting,  # not for the first frame: it brings the rules along
     )
@@ -104,7 +106,8 @@ def _ask_queue(io: Io, user: str, memory: SeenJobs) -> tuple[frozenset[_Identity
 
 
 def _gone(remembered: Sequence[PastJob], is_alive: frozenset[_Identity]) -> tuple[PastJob, ...]:
-    """What the queue no longer has. `17_[3-8]` is not gone when its tasks were seen since: the queue tells each by itself, once it starts."""
+    """What the queue no longer has. `17_[3-8]` is not gone when its tasks were seen since: the queue tells
+    each by itself, once it starts."""
     seen_s: dict[str, float] = {group_id(job_id): math.inf for job_id, _ in is_alive}
     for each in remembered:
         array = group_id(each.job.job_id)

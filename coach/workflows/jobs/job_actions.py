@@ -1,6 +1,7 @@
 """What a person does to own jobs: first the exact commands, then, when they were confirmed, the deed.
 
-Two steps, because nothing irreversible happens without its text shown; the second does what the first said and nothing else.
+Two steps, because nothing irreversible happens without its text shown; the second does what the first said
+and nothing else.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def plan_action(
     io: Io,
     time_limit_s: int | None = None,
 ) -> JobAction:
-    """Run ids and job ids of one's own. Raises UserError when there is none among them to which it can be done."""
+    """Run ids and job ids of one's own. Raises UserError when there is none among them to which it can be
+    done."""
     refuse_if_readonly(settings, _REFUSED_WORDS.get(verb, "changes no job"))
     found, wrong = look_up(targets, settings, env, io)
     left_out = list(wrong)

@@ -1,8 +1,8 @@
 """The runs as their directories and the queue tell them together, for commands that look once.
 
-A run whose node died says RUNNING for ever: nobody was left to write otherwise. The queue is asked once for all runs, and only if one of
-them could be corrected by it. Whether a run may still be alive is decided here, for whoever wants to remove it: what cannot be known
-counts as alive.
+A run whose node died says RUNNING for ever: nobody was left to write otherwise. The queue is asked once for
+all runs, and only if one of them could be corrected by it. Whether a run may still be alive is decided here,
+for whoever wants to remove it: what cannot be known counts as alive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from coach.sources.slurm.client import JobsSource
 from coach.workflows.jobs.lost_submits import Standing, find_jobs
 
 SILENT_S = 24 * 3600.0
-"""A run that nobody can ask about counts as alive until it has written nothing for so long: the sampler writes every second."""
+"""A run that nobody can ask about counts as alive until it has written nothing for so long: the sampler
+writes every second."""
 _JUST_LAUNCHED = "it was launched a moment ago"
 _MAX_SUBMIT_SKEW_S = 300.0
 
@@ -62,12 +63,14 @@ def may_be_corrected(run: Run) -> bool:
 def read_known_runs(
     settings: Settings, io: Io, user: str, is_asked_about: Callable[[Run], bool] = may_be_corrected
 ) -> KnownRuns:
-    """Read all runs; the queue is asked if it is about one of them. Raises UserError when the runs root cannot be read."""
+    """Read all runs; the queue is asked if it is about one of them. Raises UserError when the runs root
+    cannot be read."""
     source = RunListSource(io, settings.runs_root)
     listed = _list(source)
     queue, error = _ask_queue(io, user) if any(map(is_asked_about, listed.runs)) else (None, None)
     if queue is not None:
-        # A job that ended in between has written so by now; the other way round it would be in neither answer.
+        # A job that ended in between has written so by now; the other way round it would be in neither
+        # answer.
         listed = _list(source)
     lost = [run for run in listed.runs if has_lost_its_job(run) and not _other_cluster(run, settings)]
     standing = find_jobs(lost, queue.values() if queue is not None else None, error, settings, io, user)

@@ -1,6 +1,8 @@
-"""What lies in the runs root and belongs to no run: logs whose run is gone, code that no run starts from, dry runs long forgotten.
+"""What lies in the runs root and belongs to no run: logs whose run is gone, code that no run starts from, dry
+runs long forgotten.
 
-Apart from the runs themselves, because here nobody chooses: a leftover is what nothing can need any more. In doubt it is not one.
+Apart from the runs themselves, because here nobody chooses: a leftover is what nothing can need any more. In
+doubt it is not one.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from coach.launch.snapshot import code_dir, snapshot_files
 from coach.sources.runs.run_sizes import size_of_file, size_of_tree
 
 FRESH_S = 24 * 3600.0
-"""What is younger may belong to a launch that goes on at this moment, or to a script that was just printed."""
+"""What is younger may belong to a launch that goes on at this moment, or to a script that was just
+printed."""
 DRY_RUN_S = 30 * 24 * 3600.0
 _MAX_SCRIPT_BYTES = 64 << 10
 
@@ -98,7 +101,8 @@ def _code(root: Path, run_ids: list[str], now_s: float) -> list[Leftover]:
 
 
 def _code_of(run_dir: Path) -> str | None:
-    """The name of the snapshot that a run starts from, empty where it has none (`coach run`); None when that cannot be read."""
+    """The name of the snapshot that a run starts from, empty where it has none (`coach run`); None when that
+    cannot be read."""
     script = runs.RunPaths(run_dir).job_script
     try:
         with open(script, encoding="utf-8", errors="replace") as file:

@@ -64,7 +64,10 @@ class Standing:
             return "its launch was interrupted and never reached Slurm: it was never submitted"
         if self.submission is Submission.UNKNOWN:
             return f"its launch was interrupted and it may be queued: Slurm does not answer: {self.doubt}"
-        return f"its launch was interrupted and no job of it is in the queue; accounting does not tell: {self.doubt}"
+        return (
+            "its launch was interrupted and no job of it is in the queue; accounting does not tell: "
+            f"{self.doubt}"
+        )
 
     def hint(self, now_s: float) -> str | None:
         """What to do about it."""
@@ -160,7 +163,10 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
     if one.job is not None:
         if is_final(one.job.state):
             return None
-        words = f"a run of this recipe is queued as job {one.job.job_id} ({one.job.state}): its launch was interrupted"
+        words = (
+            f"a run of this recipe is queued as job {one.job.job_id} ({one.job.state}): its launch was "
+            "interrupted"
+        )
         return f"{words}; `coach cancel {run_id}` ends it"
     match one.submission:
         case Submission.NEVER if _age_s(one.run, now_s) < _TOLD_FOR_S:
@@ -171,7 +177,8 @@ def _line_for_launch(one: Standing, now_s: float) -> str | None:
 
 
 def _recent(recipe: str, settings: Settings, io: Io, now_s: float) -> list[Run]:
-    """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are read."""
+    """The newest runs of a recipe, read one by one: a launch must not wait until thousands of runs are
+    read."""
     oldest = runs.new_run_id(recipe, now_s - MAX_AGE_S)
     try:
         names = io.list_dir(settings.runs_root)

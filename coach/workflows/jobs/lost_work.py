@@ -1,4 +1,5 @@
-"""What would be lost if a running job were ended now: looked up when a person is about to end it, never before.
+"""What would be lost if a running job were ended now: looked up when a person is about to end it, never
+before.
 
 One directory is looked through, bounded as for its logs; Slurm is asked nothing more than where that is.
 """
@@ -34,14 +35,16 @@ def find_saved(io: Io, directory: Path, from_s: float) -> SavedFound:
 
 
 def lost_of_run(io: Io, run: Run) -> tuple[str, ...]:
-    """What ending this run of coach's own loses, in lines, wherever it runs; none where it has ended or has not begun."""
+    """What ending this run of coach's own loses, in lines, wherever it runs; none where it has ended or has
+    not begun."""
     if is_final(run.state) or run.started_time_s is None:
         return ()
     return _lost(io, Path(run.run_dir), run.started_time_s, run.num_gpus)
 
 
 def lost_of_job(io: Io, job_id: str, run_dir: Path | None) -> tuple[str, ...]:
-    """What ending this running job loses, in lines; of coach's own from the run's directory, of another from its working directory."""
+    """What ending this running job loses, in lines; of coach's own from the run's directory, of another from
+    its working directory."""
     job = OutputPaths(io).row(job_id)
     if job is None or job.start_time_s is None:
         return ()
@@ -76,7 +79,8 @@ _HOUR_S = 3600.0
 def lost_lines(
     found: SavedFound, start_s: float | None, num_gpus: int | None, now_s: float
 ) -> tuple[str, ...]:
-    """What is lost of a job that began at `start_s` with so many GPUs, and which checkpoints cannot be counted on."""
+    """What is lost of a job that began at `start_s` with so many GPUs, and which checkpoints cannot be
+    counted on."""
     if found.problem is not None:
         return (f"whether a checkpoint is there is not known: {found.directory}: {found.problem}",)
     torn = tuple(f"torn: {_named(each, found)}: {each.torn}" for each in found.torn)
@@ -87,7 +91,10 @@ def lost_lines(
         old = format_time(max(0, round(now_s - newest.time_s)))
         if newest.time_s != since_s:  # it was put back into the queue since
             return (
-                f"lost: {cost} since it began again from {_named(newest, found)}, the newest complete checkpoint, {old} old",
+                (
+                    f"lost: {cost} since it began again from {_named(newest, found)}, the newest complete "
+                    f"checkpoint, {old} old"
+                ),
                 *torn,
             )
         return (

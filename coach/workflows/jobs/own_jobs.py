@@ -1,6 +1,8 @@
-"""What a person names when he wants something done: runs and jobs of his own, as the queue has them at this moment.
+"""What a person names when he wants something done: runs and jobs of his own, as the queue has them at this
+moment.
 
-A number is no identity, and a screen may be a minute old: so Slurm is asked once more, by one call for all that was named.
+A number is no identity, and a screen may be a minute old: so Slurm is asked once more, by one call for all
+that was named.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Named:
 def look_up(
     targets: Sequence[str], settings: Settings, env: Mapping[str, str], io: Io
 ) -> tuple[list[Named | Step], list[tuple[str, UserError]]]:
-    """Each target as a job of Slurm's or, for a run of this machine, as the step that ends it; and why others are neither."""
+    """Each target as a job of Slurm's or, for a run of this machine, as the step that ends it; and why others
+    are neither."""
     found: list[Named | Step | None] = []
     wrong: list[tuple[str, UserError]] = []
     asked: list[tuple[str, str, Run | None]] = []
@@ -86,7 +89,8 @@ def look_up(
 
 
 def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> Run | None:
-    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for another job.
+    """The run of coach's that is named by its id, or by its job's, which may have been forgotten; None for
+    another job.
 
     Of the runs with a job's number, the newest that can be the job's.
     """
@@ -101,7 +105,8 @@ def run_of(target: str, settings: Settings, env: Mapping[str, str], io: Io) -> R
 
 
 def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
-    """Job id → the newest run of coach whose job this can be; job ids begin again when a cluster is set up anew."""
+    """Job id → the newest run of coach whose job this can be; job ids begin again when a cluster is set up
+    anew."""
     found = {each.job_id: Path(each.run.run_dir) for each in named if each.run is not None}
     missing = {each.job_id: each.rows for each in named if each.run is None}
     names = (
@@ -230,7 +235,8 @@ def _is_job_of(rows: Iterable[QueuedJob], run: Run, settings: Settings) -> bool:
 
 
 def _ask(job_ids: Iterable[str], io: Io, *, is_lenient: bool = False) -> tuple[QueuedJob, ...]:
-    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such an answer, but for the lenient."""
+    """Raises UserError in Slurm's words when it does not answer. A single job that it does not know is such
+    an answer, but for the lenient."""
     names = tuple(job_ids)
     result = io.run(job_rows_query(names))
     if is_lenient and "Invalid job id" in result.stderr:

@@ -1,7 +1,7 @@
 """What a user's place in the queue depends on: priority factors, fair share, limits, reservations.
 
-Five questions, each asked once for all jobs and only on demand. A site may lack or hide any of them: then that part says why, and the
-others are there.
+Five questions, each asked once for all jobs and only on demand. A site may lack or hide any of them: then
+that part says why, and the others are there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Take the stacks of every rank of a running training: one step beside it on all its nodes, for a few seconds.
+"""Take the stacks of every rank of a running training: one step beside it on all its nodes, for a few
+seconds.
 
-Two steps, as with everything that reaches into a job: first the exact command, then, when it may be run, the deed.
+Two steps, as with everything that reaches into a job: first the exact command, then, when it may be run, the
+deed.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _OWN_ENVIRONMENTS = frozenset({EnvironmentKind.VENV, EnvironmentKind.CONDA})
 def plan_stacks(
     target: str, settings: Settings, env: Mapping[str, str], io: Io, python: str | None = None
 ) -> StacksPlan:
-    """A run or a job of one's own that is running. `python` is an interpreter that its nodes see. Raises UserError."""
+    """A run or a job of one's own that is running. `python` is an interpreter that its nodes see. Raises
+    UserError."""
     refuse_if_readonly(settings, "starts nothing beside a job")
     found, wrong = look_up((target,), settings, env, io)
     if not found:
@@ -119,7 +122,8 @@ def _words(code: Path, folder: Path) -> tuple[str, ...]:
 
 
 def _interpreter(run_json: Mapping[str, Any]) -> str:
-    """One that starts on a node by its path alone: the training's own, else coach's, which lies in a home or on a shared disk."""
+    """One that starts on a node by its path alone: the training's own, else coach's, which lies in a home or
+    on a shared disk."""
     environment = run_json.get("environment")
     if isinstance(environment, Mapping):
         python, kind = environment.get("python"), environment.get("kind")

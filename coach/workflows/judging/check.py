@@ -1,6 +1,7 @@
 """Read and judge what a person names, or all own jobs: `coach check` without its words.
 
-One object serves one command: what it learned for one job, where logs lie and what came of earlier runs, it need not ask for the next. When nobody names a target, `own_targets` lists those to judge.
+One object serves one command: what it learned for one job, where logs lie and what came of earlier runs, it
+need not ask for the next. When nobody names a target, `own_targets` lists those to judge.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class FilesRead:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One target. `parts` are the tasks of an array, or the components of a heterogeneous job, when all of it was named."""
+    """One target. `parts` are the tasks of an array, or the components of a heterogeneous job, when all of it
+    was named."""
 
     diagnosis: Diagnosis
     snapshot: TargetSnapshot
@@ -96,7 +98,8 @@ class Checker:
         self._drills = drill_names()
 
     def target(self, text: str, logs: tuple[Path, ...] = (), metrics: tuple[Path, ...] = ()) -> Checked:
-        """Files that are named take the place of those that would be found. Raises UserError when it cannot be read."""
+        """Files that are named take the place of those that would be found. Raises UserError when it cannot
+        be read."""
         target = resolve_target(text, self._settings, self._io, self._backend, self._user, self._paths)
         if target.kind is TargetKind.PARTS:
             if logs or metrics:
@@ -120,7 +123,8 @@ class Checker:
         return Checked(told, snapshot, read, history=history)
 
     def own_jobs(self) -> tuple[list[Judged], int]:
-        """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError when it does not answer."""
+        """Worst first, and how many were left out; the queue is asked once for them all. Raises UserError
+        when it does not answer."""
         own = own_targets(self._settings, self._io, self._user, self._backend)
         self._paths = own.output_paths
         return worst_first(self._judge_all(own.targets, own.queue)), own.num_left_out
@@ -200,7 +204,8 @@ class Checker:
 
 
 def _paths_read(target: Target, snapshot: TargetSnapshot, files: ForeignFiles | None) -> set[Path]:
-    """Where the files lie that were read, also those that were named by another name or came as standard input."""
+    """Where the files lie that were read, also those that were named by another name or came as standard
+    input."""
     paths = [*target.logs, *target.metrics]
     if target.kind is TargetKind.STDIN:
         paths.append(_STDIN_PATH)
@@ -220,12 +225,14 @@ def _files_read(snapshot: TargetSnapshot, files: ForeignFiles) -> FilesRead:
     return FilesRead((*logs, *(ReadFile(str(path)) for path in files.metrics())), tuple(files.lines()))
 
 
-# Jobs that are judged when nobody names a target: own jobs that run, wait, or ended within a day. The queue is asked once for all.
-# Slurm forgets a job minutes after its end: earlier ones are known from run directories and from the queues seen by any coach.
+# Jobs that are judged when nobody names a target: own jobs that run, wait, or ended within a day. The queue
+# is asked once for all. Slurm forgets a job minutes after its end: earlier ones are known from run
+# directories and from the queues seen by any coach.
 
 ENDED_WITHIN_S = 86400.0
 MAX_TARGETS = 200
-"""Each is read whole: of an array of thousands those that run or went wrong come first, and how many were left out is said."""
+"""Each is read whole: of an array of thousands those that run or went wrong come first, and how many were
+left out is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +291,8 @@ def _is_since(time_s: float | None, since_s: float) -> bool:
 def _gone(
     settings: Settings, io: Io, user: str, jobs: tuple[Job, ...], known: tuple[Run, ...], since_s: float
 ) -> Iterator[Job]:
-    """Jobs that coach did not launch and the queue has forgotten, the newest of each number; where nobody saw them write, nothing can be read."""
+    """Jobs that coach did not launch and the queue has forgotten, the newest of each number; where nobody saw
+    them write, nothing can be read."""
     memory = SeenJobs(settings.cache_dir)
     remember_jobs(memory, jobs, user, io.now())
     told = {job.job_id for job in jobs} | {run.job_id for run in known}

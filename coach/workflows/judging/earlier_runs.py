@@ -1,7 +1,8 @@
 """What earlier runs say of the one that is looked at: remembered, caught up with, and added to its diagnosis.
 
-A run is judged by itself first. What came of it is kept, a line in the cache; those lines, and the jobs that were seen in the queue, are
-all that the rules about the past are given. So it costs no log that was read before, no query, and works when the logs are gone.
+A run is judged by itself first. What came of it is kept, a line in the cache; those lines, and the jobs that
+were seen in the queue, are all that the rules about the past are given. So it costs no log that was read
+before, no query, and works when the logs are gone.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class PastRuns:
         return joined(diagnosis, found)
 
     def note(self, snapshot: TargetSnapshot, history: History, diagnosis: Diagnosis) -> PastRun | None:
-        """What is to be known of it later; kept if it has ended. None for what is neither a run nor a job, and for somebody else's."""
+        """What is to be known of it later; kept if it has ended. None for what is neither a run nor a job,
+        and for somebody else's."""
         whose = snapshot.run or snapshot.job
         if whose is not None and whose.user not in (None, self._user):
             return None
@@ -86,7 +88,8 @@ class PastRuns:
         self._live.pop(target, None)
 
     def catch_up(self, this: PastRun, known: Iterable[Run], io: Io, read: Read) -> None:
-        """Judge those of its earlier attempts that nobody has judged yet. `known` are runs, the newest first."""
+        """Judge those of its earlier attempts that nobody has judged yet. `known` are runs, the newest
+        first."""
         judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
         begin_s = this.submitted_s or this.started_s or 0.0
         earlier: list[Run | Job] = [
@@ -135,7 +138,8 @@ class PastRuns:
 
 
 def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
-    """Keep what accounting said of jobs that coach did not launch: their nodes, and the memory they had and used, which no log tells."""
+    """Keep what accounting said of jobs that coach did not launch: their nodes, and the memory they had and
+    used, which no log tells."""
     pasts = []
     for each in told:
         past = seen_run(each.job, expand_nodes(each.job.nodes), each.job.end_time_s)
@@ -149,7 +153,8 @@ def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:
 
 
 def joined(diagnosis: Diagnosis, found: tuple[Finding, ...]) -> Diagnosis:
-    """The findings about the past behind those about the run itself, unless those are no more than remarks."""
+    """The findings about the past behind those about the run itself, unless those are no more than
+    remarks."""
     if not found:
         return diagnosis
     first, second = diagnosis.findings, found

@@ -18,7 +18,8 @@ from coach.workflows.judging.targets import Target, TargetKind, list_runs
 
 
 def read_chain(text: str, settings: Settings, io: Io, backend: str, user: str) -> tuple[Link, ...]:
-    """The first run, and all that fixes made of it, in the order of their launches. `text` is the id of any of them.
+    """The first run, and all that fixes made of it, in the order of their launches. `text` is the id of any
+    of them.
 
     Raises UserError when no fix made anything of this run, nor this run of another.
     """

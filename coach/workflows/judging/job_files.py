@@ -1,7 +1,9 @@
-"""The files of a job that coach did not launch: where Slurm says it writes, and what its directory holds from the time that it ran.
+"""The files of a job that coach did not launch: where Slurm says it writes, and what its directory holds from
+the time that it ran.
 
-A foreign job promises no layout, so its directory is looked through for names that frameworks are known to write: bounded in depth
-and in entries, because the directory may be somebody's home. What is not the job's for certain, by name or by time, is not taken.
+A foreign job promises no layout, so its directory is looked through for names that frameworks are known to
+write: bounded in depth and in entries, because the directory may be somebody's home. What is not the job's
+for certain, by name or by time, is not taken.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ _AGAIN_S = 120.0
 _MAX_SCRIPT_BYTES = 1 << 16
 
 _FILE = re.compile(
-    r"\.(?:py|pyc|pt|pth|bin|json|jsonl|csv|tsv|out|err|log|txt|md|ya?ml|toml|cfg|ini|sh|sbatch|slurm|png|jpe?g|svg|pdf"
-    r"|npy|npz|h5|pkl|safetensors|onnx|tar|t?gz|zip|zst|xz|bz2|parquet|arrow|lmdb|db|ipynb|so|o|a|c|cc|cpp|cu|cuh|h|hpp|sif|whl|lock)$",
+    r"\.(?:py|pyc|pt|pth|bin|json|jsonl|csv|tsv|out|err|log|txt|md|ya?ml|toml|cfg|ini|sh|sbatch|slurm|png"
+    r"|jpe?g|svg|pdf"
+    r"|npy|npz|h5|pkl|safetensors|onnx|tar|t?gz|zip|zst|xz|bz2|parquet|arrow|lmdb|db|ipynb|so|o|a|c|cc|cpp|cu"
+    r"|cuh|h|hpp|sif|whl|lock)$",
     re.IGNORECASE,
 )
 _LEFT_OUT = re.compile(
@@ -179,7 +183,8 @@ def kind_of(path: str) -> Kind | None:
 
 
 def kind_for(job: Job, named_by_script: Sequence[str] = ()) -> Callable[[str], Kind | None]:
-    """The same for one job: a log by its name only where the job's number stands in it, or where the script names it (patterns)."""
+    """The same for one job: a log by its name only where the job's number stands in it, or where the script
+    names it (patterns)."""
     numbers = {job.job_id, job.raw_job_id} - {None}
     named = re.compile(rf"(?<!\d)(?:{'|'.join(re.escape(str(number)) for number in numbers)})(?![\d_])")
 
@@ -215,7 +220,8 @@ def _common_kind(path: str) -> Kind | None:
 
 
 class ForeignFiles(ABC):
-    """The files of something that coach did not launch. Its directory is looked through again from time to time.
+    """The files of something that coach did not launch. Its directory is looked through again from time to
+    time.
 
     `logs` and `metrics` that a person names take the place of what would be found.
     """
@@ -246,14 +252,16 @@ class ForeignFiles(ABC):
         return found.of(Kind.DUMP) if found is not None else ()
 
     def found(self) -> Found | None:
-        """What its directory holds; None where nobody knows a directory. Asked by the threads of several sources."""
+        """What its directory holds; None where nobody knows a directory. Asked by the threads of several
+        sources."""
         with self._turn:
             if not self._looked_s <= self._io.now() < self._looked_s + _AGAIN_S:
                 self._found, self._looked_s = self._look(), self._io.now()
             return self._found
 
     def lines(self) -> list[str]:
-        """What was looked for where and not found, in words: what is missing in a diagnosis may be missing for that."""
+        """What was looked for where and not found, in words: what is missing in a diagnosis may be missing
+        for that."""
         found = self.found()
         if found is None:
             return ["its directory is not known: only the files that Slurm names were looked for"]
@@ -265,7 +273,10 @@ class ForeignFiles(ABC):
         if found.rivals:
             others = ", ".join(found.rivals)
             return [
-                f"{where}: what else lies there may be of other jobs that ran there too ({others}): --log, --metrics name it"
+                (
+                    f"{where}: what else lies there may be of other jobs that ran there too ({others}): "
+                    "--log, --metrics name it"
+                )
             ]
         cut = (
             []
@@ -287,7 +298,8 @@ class ForeignFiles(ABC):
 
 
 class JobFiles(ForeignFiles):
-    """Of a job: where Slurm says that it writes, its output first and then its errors; then what its directory holds from its time."""
+    """Of a job: where Slurm says that it writes, its output first and then its errors; then what its
+    directory holds from its time."""
 
     def __init__(
         self,
@@ -332,7 +344,8 @@ class JobFiles(ForeignFiles):
         return named_outputs(script.decode("utf-8", "replace"), names)
 
     def _with_those_elsewhere(self, found: Found, patterns: Sequence[str], window: _Window) -> Found:
-        """Logs that the script writes outside of its directory: only where it names their folder itself, which alone is looked at."""
+        """Logs that the script writes outside of its directory: only where it names their folder itself,
+        which alone is looked at."""
         logs = list(found.of(Kind.STEP_LOG))
         for pattern in patterns:
             folder = Path(re.sub(r"\\(.)", r"\1", pattern.rpartition("/")[0]))
@@ -348,7 +361,8 @@ class JobFiles(ForeignFiles):
 
 
 class _Window:
-    """When a job wrote. For what does not carry its number, it ends where another job of the same directory begins."""
+    """When a job wrote. For what does not carry its number, it ends where another job of the same directory
+    begins."""
 
     def __init__(self, job: Job) -> None:
         started_s = job.start_time_s if job.start_time_s is not None else job.submit_time_s
@@ -358,7 +372,8 @@ class _Window:
         self._from_s, self._to_s = self._named
 
     def times_of(self, kind: Kind) -> tuple[float, float]:
-        """A log with the job's number, too, must be of its time: many a number in a name is a date, or an epoch."""
+        """A log with the job's number, too, must be of its time: many a number in a name is a date, or an
+        epoch."""
         return self._named if kind is Kind.LOG else (self._from_s, self._to_s)
 
     def is_shared_with(self, other: Job) -> bool:

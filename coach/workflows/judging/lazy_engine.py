@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def rules_of(settings: Settings) -> tuple[Rule, ...]:
-    """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that does not exist."""
+    """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that
+    does not exist."""
     from coach.rules.registry import build, rule_classes
     from coach.rules.thresholds import check_codes, place_of
 
@@ -49,7 +50,8 @@ def _advised(finding: Finding, advice: Mapping[str, Advice]) -> Finding:
 
 
 class LazyEngine:
-    """The engine with the rules of the user's settings. May be asked from several threads for its signatures."""
+    """The engine with the rules of the user's settings. May be asked from several threads for its
+    signatures."""
 
     def __init__(self, settings: Settings, *, has_past: bool = False) -> None:
         """`has_past`: earlier runs are remembered, and say what they say. A recording shows what it shows."""

@@ -1,6 +1,7 @@
 """Read a target once, whole: what `coach check` and `coach compare` judge.
 
-The same sources as on the screens, asked one after the other in this thread until each has read everything there is.
+The same sources as on the screens, asked one after the other in this thread until each has read everything
+there is.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def read_once(
 ) -> tuple[TargetSnapshot, History]:
     """All that is known about a target. Raises UserError when it cannot be read.
 
-    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue` and
-    `output_paths` are what it has said already; then it is not asked again. `files` are a foreign target's, for who wants to
-    tell what was read.
+    A queue that does not answer is no reason to fail: the run directory and the log still say a lot. `queue`
+    and `output_paths` are what it has said already; then it is not asked again. `files` are a foreign
+    target's, for who wants to tell what was read.
     """
     monitor = Monitor(user, None, known_cluster(settings))
     monitor.watch({target.name: ()})
@@ -89,7 +90,8 @@ def _with_target(reading: Reading, target: Target, paths: OutputPaths, user: str
 
 
 def _read_all(source: PollingSource, monitor: Monitor) -> str | None:
-    """Poll until all was read, and once more, so that an unfinished last line counts too. Returns the last error."""
+    """Poll until all was read, and once more, so that an unfinished last line counts too. Returns the last
+    error."""
     error: str | None = None
     num_calm = 0
     while num_calm < 2:

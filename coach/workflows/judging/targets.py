@@ -1,6 +1,7 @@
 """What a user names: a run, a job, a log; where it lies; and which sources follow it.
 
-One place decides what `TARGET` means, so that `check`, `compare`, `record` and the screens mean the same thing by it.
+One place decides what `TARGET` means, so that `check`, `compare`, `record` and the screens mean the same
+thing by it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Target:
 def resolve_target(
     text: str, settings: Settings, io: Io, backend: str, user: str, output_paths: OutputPaths | None = None
 ) -> Target:
-    """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name as hint.
+    """`-`, an existing path, a run id, a job id, tried in this order. Raises UserError, with the nearest name
+    as hint.
 
     `output_paths` learns what is asked on the way.
     """
@@ -112,7 +114,8 @@ def _by_job_id(
     known: Sequence[Run],
     paths: OutputPaths,
 ) -> Target | None:
-    """The run of this job, or the job when coach did not launch it. What the queue says counts; without it, the newest run."""
+    """The run of this job, or the job when coach did not launch it. What the queue says counts; without it,
+    the newest run."""
     runs_of_it = [run for run in known if run.job_id == job_id]
     try:
         queue = _own_queue(io, user, job_id) if backend == "slurm" else ()
@@ -143,7 +146,8 @@ def output_paths_of(io: Io, settings: Settings) -> OutputPaths:
 
 
 def run_of(job: Job, known: Iterable[Run], cluster: str | None) -> Run | None:
-    """The run whose job this is; of several with its number, which come newest first, the newest that can be it."""
+    """The run whose job this is; of several with its number, which come newest first, the newest that can be
+    it."""
     return next((run for run in known if is_job_of(job, run, cluster)), None)
 
 
@@ -175,7 +179,8 @@ def locate_target(
 
 
 def list_runs(io: Io, runs_root: Path, index: RunIndex | None = None) -> tuple[Run, ...]:
-    """The runs that are there, newest first; none where they cannot be read. With an index, ended ones are known from it."""
+    """The runs that are there, newest first; none where they cannot be read. With an index, ended ones are
+    known from it."""
     for reading in RunListSource(io, runs_root, index=index).poll():
         if isinstance(reading.payload, RunList):
             return reading.payload.runs
@@ -190,7 +195,8 @@ def target_sources(
     look: Look = look,
     files: ForeignFiles | None = None,
 ) -> Mapping[str, SourceFactory]:
-    """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the caller wants to tell them."""
+    """The sources that follow a target, by `source:target`. `files` are those of a foreign one, where the
+    caller wants to tell them."""
     name, path = target.name, target.path
     if target.kind in (TargetKind.JOB, TargetKind.DIRECTORY):
         found = files or foreign_files(target, io, output_paths)

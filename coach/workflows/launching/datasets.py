@@ -1,7 +1,8 @@
-"""The data sets that recipes train on: what is there, whether it is what was published, and fetching it where there is a network.
+"""The data sets that recipes train on: what is there, whether it is what was published, and fetching it where
+there is a network.
 
-Compute nodes often have no internet, so data are fetched once, on a node that has it, into a place where the trainers look. Nothing
-counts as CIFAR-10 that has not its published checksums.
+Compute nodes often have no internet, so data are fetched once, on a node that has it, into a place where the
+trainers look. Nothing counts as CIFAR-10 that has not its published checksums.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Archive:
     num_bytes: int
     folder: str
     files: Mapping[str, str]
-    """Name in the folder → MD5. It is no protection against an attacker, who could not pass the archive's SHA-256 either."""
+    """Name in the folder → MD5. It is no protection against an attacker, who could not pass the archive's
+    SHA-256 either."""
 
 
 CIFAR10 = Archive(
@@ -82,7 +84,8 @@ class Place:
 
 
 def data_places(settings: Settings, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The folders in which the trainers look for real data, best first: the config's alone, else the usual ones."""
+    """The folders in which the trainers look for real data, best first: the config's alone, else the usual
+    ones."""
     if settings.data_dir is not None:
         return (settings.data_dir,)
     homes = (env.get(name) for name in ("SCRATCH", "HOME"))
@@ -145,7 +148,8 @@ def fetch(
 ) -> Path:
     """Get the data set, check it and put it in its place, whole or not at all. Returns its folder.
 
-    `file` is an archive that was copied here by hand. Raises UserError that says what to do where there is no network.
+    `file` is an archive that was copied here by hand. Raises UserError that says what to do where there is no
+    network.
     """
     refuse_if_readonly(settings, "fetches nothing")
     target = folder or next(iter(data_places(settings, env)), None)
@@ -211,13 +215,17 @@ def _check_archive(file: Path, archive: Archive) -> None:
     found = _sum(file, "sha256")
     if found != archive.sha256:
         raise UserError(
-            f"{file.name if file.name != 'archive' else archive.url}: its SHA-256 is {found}, not {archive.sha256}",
+            (
+                f"{file.name if file.name != 'archive' else archive.url}: its SHA-256 is {found}, not "
+                f"{archive.sha256}"
+            ),
             "it was cut or changed on its way: nothing was kept, fetch it again",
         )
 
 
 def _unpack(file: Path, target: Path, archive: Archive) -> None:
-    """Only the files that belong to the set, by their names: nothing else of an archive is written anywhere."""
+    """Only the files that belong to the set, by their names: nothing else of an archive is written
+    anywhere."""
     (target / archive.folder).mkdir()
     wanted = {f"{archive.folder}/{name}": name for name in archive.files}
     try:

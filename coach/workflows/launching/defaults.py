@@ -1,6 +1,7 @@
 """What a launch takes from the config where nothing was said, and what the site lets nobody say.
 
-Flags, the plan's form, fixes and relaunches all pass here, so that a lock of the site holds whichever way a launch begins.
+Flags, the plan's form, fixes and relaunches all pass here, so that a lock of the site holds whichever way a
+launch begins.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _FIELDS = (
 
 
 def with_defaults(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """What was not said comes from the drill, where it is one, then from the config. Raises UserError for what the site has locked."""
+    """What was not said comes from the drill, where it is one, then from the config. Raises UserError for
+    what the site has locked."""
     request = _within_locks(with_drill(request), settings)
     unsaid = {field: _default(field, settings) for field in _FIELDS if getattr(request, field) is None}
     filled: dict[str, Any] = dict(unsaid)
@@ -44,7 +46,8 @@ def locked_fields(settings: Settings) -> dict[str, str]:
 
 
 def _within_locks(request: LaunchRequest, settings: Settings) -> LaunchRequest:
-    """The request as the site allows it. What a person said is refused; what an earlier launch brings along gives way."""
+    """The request as the site allows it. What a person said is refused; what an earlier launch brings along
+    gives way."""
     if not settings.locks:
         return request
     kept: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""What a drill plants becomes part of the launch request: its values and options, and those of its fault-free twin.
+"""What a drill plants becomes part of the launch request: its values and options, and those of its fault-free
+twin.
 
 Apart from drill.py, which needs plans: every launch passes here before its plan is made.
 """
@@ -17,9 +18,11 @@ _TABLES = ("env", "sbatch")
 
 
 def with_drill(request: LaunchRequest) -> LaunchRequest:
-    """What a drill plants, where nobody has said otherwise: a drill is launched like any recipe, and comes with its fault.
+    """What a drill plants, where nobody has said otherwise: a drill is launched like any recipe, and comes
+    with its fault.
 
-    A launch that has a parent brings along what that one was launched with. Raises UserError for an unknown recipe.
+    A launch that has a parent brings along what that one was launched with. Raises UserError for an unknown
+    recipe.
     """
     drill = get_recipe(request.recipe).drill
     if drill is None or request.parent_run_id is not None:

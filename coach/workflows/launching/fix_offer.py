@@ -135,7 +135,8 @@ def offer(
 
 
 def _refuse_further(plan: Plan, parent: Run, settings: Settings, io: Io) -> None:
-    """Raise UserError when this child is one fix too many, or was tried before: in its chain, or beside it."""
+    """Raise UserError when this child is one fix too many, or was tried before: in its chain, or beside
+    it."""
     known = list_runs(io, settings.runs_root, RunIndex(settings.cache_dir, settings.runs_root))
     why = why_no_further(plan, ancestry(parent, known), siblings(parent, known))
     if why is not None:

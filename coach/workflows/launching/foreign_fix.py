@@ -1,7 +1,9 @@
-"""What would mend a job that coach did not launch: its batch script, the change as a diff, and where the script was had from.
+"""What would mend a job that coach did not launch: its batch script, the change as a diff, and where the
+script was had from.
 
-Nothing is ever written over: the script is somebody's own, and only they know what else depends on it. Its options are read as if they
-were those of a launch, so that the rules' own fixes, with their preconditions and limits, hold for it as well.
+Nothing is ever written over: the script is somebody's own, and only they know what else depends on it. Its
+options are read as if they were those of a launch, so that the rules' own fixes, with their preconditions and
+limits, hold for it as well.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class FoundScript:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFix:
-    """One fix, as the script would have it. Without a diff it is advice; `unsaid` is what the script has no place for."""
+    """One fix, as the script would have it. Without a diff it is advice; `unsaid` is what the script has no
+    place for."""
 
     finding: Finding
     fix: Fix
@@ -78,7 +81,8 @@ def fixes_of_job(
 
 
 def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) -> FoundScript:
-    """Slurm's own copy while it remembers the job, else that of accounting, else the file. Raises UserError when nobody has it."""
+    """Slurm's own copy while it remembers the job, else that of accounting, else the file. Raises UserError
+    when nobody has it."""
     number = group_id(job_id).partition("+")[0]
     whys = []
     for origin, argv in (
@@ -103,7 +107,8 @@ def find_script(io: Io, job_id: str, command: str | None, work_dir: str | None) 
 
 
 def parse_kept(text: str) -> str:
-    """The script in the answer of `sacct -B`, of the newest job of this number; empty where accounting keeps none."""
+    """The script in the answer of `sacct -B`, of the newest job of this number; empty where accounting keeps
+    none."""
     script = _KEPT.split(text)[-1] if _KEPT.search(text) else ""
     return "" if script.strip() == "NONE" else script.removesuffix("\n")
 

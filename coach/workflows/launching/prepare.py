@@ -1,7 +1,7 @@
 """From a request to a plan: the config's defaults, what the cluster has, where everything will lie.
 
-Looking at the cluster is one step and planning is another, so that a plan on the screen can be changed without asking the
-controller again.
+Looking at the cluster is one step and planning is another, so that a plan on the screen can be changed
+without asking the controller again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def plan_for(
     now_s: float,
     run_id: str | None = None,
 ) -> Plan:
-    """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was changed."""
+    """The plan of a request on a site that is known already. `run_id` keeps the name of a plan that was
+    changed."""
     recipe = get_recipe(request.recipe)
     if not is_shipped(recipe):
         request = replace(request, recipe=str(recipe.path))  # a relaunch may start from another directory
@@ -132,7 +133,8 @@ def _within_time(
 
 
 def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None = None) -> int:
-    """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and nobody has to count."""
+    """The user's runs that wait or run, as the disk knows them; 0 where the site does not limit them, and
+    nobody has to count."""
     if settings.limits.max_running is None:
         return 0
     index = RunIndex(settings.cache_dir, settings.runs_root)
@@ -142,7 +144,8 @@ def num_alive_runs(settings: Settings, io: Io, now_s: float, without: str | None
 def _environment(
     request: LaunchRequest, recipe: Recipe, settings: Settings, env: Mapping[str, str], io: Io, backend: str
 ) -> tuple[LaunchRequest, Environment, str, tuple[str, ...]]:
-    """The request in words that hold everywhere, its environment and interpreter, and what the plan says of them."""
+    """The request in words that hold everywhere, its environment and interpreter, and what the plan says of
+    them."""
     is_asked_for = request.environment is not None and "environment" not in request.defaulted
     if is_asked_for and "python" in request.defaulted:
         request = replace(request, python=None)  # the config's interpreter belongs to another environment
@@ -175,7 +178,8 @@ def read_git_state(io: Io, repository: Path, paths: Sequence[str]) -> dict[str, 
     return {"commit": head.stdout.decode("ascii", "replace").strip(), "is_dirty": bool(status.stdout.strip())}
 
 
-# The room that the places of a launch have left. The quota is asked at most once a minute, by all coaches of a user together.
+# The room that the places of a launch have left. The quota is asked at most once a minute, by all coaches of
+# a user together.
 
 QUOTA_AGE_S = 60.0
 _SLOW_S = 0.5
@@ -184,7 +188,8 @@ _GENERATED_DATA = "cifar-10-generated-"
 
 
 def with_room(plan: Plan, settings: Settings, io: Io, now_s: float) -> Plan:
-    """The plan with a line about the room of each place it writes to. Raises UserError where nothing could be written."""
+    """The plan with a line about the room of each place it writes to. Raises UserError where nothing could be
+    written."""
     problem = why_not_writable(settings.runs_root)
     if problem is not None:
         hint = "set runs_root in config.toml to a directory of yours"

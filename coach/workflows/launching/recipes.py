@@ -1,4 +1,5 @@
-"""The recipes that a user has: coach's own and those of the config, in the order of the ladder, with what to read before a launch.
+"""The recipes that a user has: coach's own and those of the config, in the order of the ladder, with what to
+read before a launch.
 
 Finding, ordering and comparing them is the same for the command line and the screen.
 """
@@ -33,7 +34,8 @@ class Page:
     """The step of the ladder before it, which its trainer is compared with."""
     lesson: str
     diff: tuple[str, ...]
-    """Lines of a unified diff: the trainer of the step before against this one's. Empty where both are the same file."""
+    """Lines of a unified diff: the trainer of the step before against this one's. Empty where both are the
+    same file."""
 
     @property
     def launch_name(self) -> str:
@@ -67,7 +69,8 @@ def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 
 def find_recipe(name: str, settings: Settings) -> Recipe:
-    """A recipe by name, file or folder; a name may also be one of the config's recipes. Raises UserError with the nearest names."""
+    """A recipe by name, file or folder; a name may also be one of the config's recipes. Raises UserError with
+    the nearest names."""
     try:
         recipe = get_recipe(name)
     except UserError:
@@ -84,7 +87,8 @@ def find_recipe(name: str, settings: Settings) -> Recipe:
 
 
 def launch_name(name: str, settings: Settings) -> str:
-    """What a launch request calls the recipe that a user named. A name that is not known stays, to be refused where launches are."""
+    """What a launch request calls the recipe that a user named. A name that is not known stays, to be refused
+    where launches are."""
     try:
         recipe = find_recipe(name, settings)
     except UserError:
@@ -171,7 +175,8 @@ def recipe_keys(settings: Settings) -> tuple[tuple[str | None, str, str], ...]:
 
 
 def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
-    """What its trainer is compared with: the step that leads to it or the first one, whichever is nearer; for a user's own coach's.
+    """What its trainer is compared with: the step that leads to it or the first one, whichever is nearer; for
+    a user's own coach's.
 
     Every trainer is the first one plus one idea, so that two neighbours on the ladder may differ in two.
     """
@@ -206,7 +211,8 @@ def _shown(path: Path) -> str:
 
 
 def eject(recipe: Recipe, folder: Path) -> tuple[Path, ...]:
-    """A copy of the recipe that runs by itself: trainer, what it imports, TOML, lesson, README. Returns what was written.
+    """A copy of the recipe that runs by itself: trainer, what it imports, TOML, lesson, README. Returns what
+    was written.
 
     Raises UserError when the folder has something in it: nobody's work is overwritten.
     """

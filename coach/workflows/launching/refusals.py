@@ -1,7 +1,8 @@
-"""After a refused submission: what Slurm says there is to choose from; after its answer was taken: remember it.
+"""After a refused submission: what Slurm says there is to choose from; after its answer was taken: remember
+it.
 
-Between the pure reading of Slurm's words and the front ends: both need the same look at the cluster, and what a site demands once it
-demands of every launch.
+Between the pure reading of Slurm's words and the front ends: both need the same look at the cluster, and what
+a site demands once it demands of every launch.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def explained(refused: Refused, plan: Plan, io: Io) -> Refused:
 
 
 def keep_question(refused: Refused, settings: Settings) -> None:
-    """Keep what the site has asked for until a launch is taken. Where that cannot be written, the answer is not remembered."""
+    """Keep what the site has asked for until a launch is taken. Where that cannot be written, the answer is
+    not remembered."""
     asked = {refused.field, *(name for choice in refused.choices for name in choice.changes)}
     if kept := [name for name in REMEMBERED if name in asked]:
         with contextlib.suppress(OSError, runs.RunFileError):
@@ -50,7 +52,8 @@ def keep_question(refused: Refused, settings: Settings) -> None:
 
 
 def remember_answers(plan: Plan, settings: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """After a launch was taken: keep what was said in it of what the site had asked for. The settings with it, and a line to tell.
+    """After a launch was taken: keep what was said in it of what the site had asked for. The settings with
+    it, and a line to tell.
 
     The job is in the queue: an answer that cannot be written is no reason to fail.
     """
@@ -104,9 +107,11 @@ _VARIABLE = "environment variable"
 
 
 def remember(settings: Settings, cluster: str, key: str, value: str | int) -> Settings:
-    """Write the answer down, and return the settings with it. Raises UserError when the file cannot be written.
+    """Write the answer down, and return the settings with it. Raises UserError when the file cannot be
+    written.
 
-    `cluster` is `settings.cluster`, `key` dotted: `launch.account`. A key that the site locked is not written: the site's value counts.
+    `cluster` is `settings.cluster`, `key` dotted: `launch.account`. A key that the site locked is not
+    written: the site's value counts.
     """
     if settings.lock_of(key) is not None:
         return settings
@@ -125,7 +130,8 @@ def remember(settings: Settings, cluster: str, key: str, value: str | int) -> Se
 
 
 def forget(settings: Settings, cluster: str, key: str | None = None) -> tuple[str, ...]:
-    """Take back one answer, or all of a cluster. Returns the keys that were forgotten; the next start goes without them."""
+    """Take back one answer, or all of a cluster. Returns the keys that were forgotten; the next start goes
+    without them."""
     forgotten: list[str] = []
 
     def remove(answers: _Answers) -> None:
@@ -139,7 +145,8 @@ def forget(settings: Settings, cluster: str, key: str | None = None) -> tuple[st
 
 
 def _rewrite(settings: Settings, change: Callable[[_Answers], None]) -> None:
-    """Read, change, replace. Two coaches at once may lose one of two answers, never the file; the lost one is asked again."""
+    """Read, change, replace. Two coaches at once may lose one of two answers, never the file; the lost one is
+    asked again."""
     file = settings.config_dir / FILE_NAME
     found, _ = read_remembered(file)
     before = {cluster: {key: said.value for key, said in values.items()} for cluster, values in found.items()}

@@ -1,6 +1,8 @@
-"""A fix becomes a new launch: the parent's request with the fix's changes, shown as a diff, started as a child run.
+"""A fix becomes a new launch: the parent's request with the fix's changes, shown as a diff, started as a
+child run.
 
-What becomes of a parent that is still running is asked, never guessed: it may hold the only good checkpoint, or the only GPUs.
+What becomes of a parent that is still running is asked, never guessed: it may hold the only good checkpoint,
+or the only GPUs.
 """
 
 from __future__ import annotations
@@ -108,7 +110,8 @@ def read_parent_script(parent: Run) -> str:
 
 
 def steps_lost(newest_step: int | None, checkpoints: Sequence[Checkpoint]) -> int | None:
-    """Steps since the newest complete checkpoint, which a cancelled parent loses; None when its step is not known."""
+    """Steps since the newest complete checkpoint, which a cancelled parent loses; None when its step is not
+    known."""
     if newest_step is None:
         return None
     return max(0, newest_step - max((checkpoint.step for checkpoint in checkpoints), default=0))
@@ -124,8 +127,9 @@ def relaunch(
 ) -> Submitted:
     """Do with the parent as was chosen, and start the child.
 
-    A parent that is to be cancelled goes first, so that what it holds is free; but only when all of the child that can be checked here
-    has been, and is written. Raises UserError that says what became of both when one of the two steps is refused.
+    A parent that is to be cancelled goes first, so that what it holds is free; but only when all of the child
+    that can be checked here has been, and is written. Raises UserError that says what became of both when one
+    of the two steps is refused.
     """
     is_active = not is_final(parent.state)
     if is_active and choice is not ParentChoice.CANCEL:
@@ -138,7 +142,8 @@ def relaunch(
             return start(plan, settings, env, parent)
         _cancel_parent(parent, settings, env, io)
         try:
-            # A local run takes seconds to end after its cancel, and nobody else keeps its GPUs from the child until then.
+            # A local run takes seconds to end after its cancel, and nobody else keeps its GPUs from the child
+            # until then.
             return start(plan, settings, env, parent if plan.backend == "local" else None)
         except UserError as error:
             raise UserError(

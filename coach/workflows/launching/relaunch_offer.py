@@ -30,7 +30,8 @@ class RelaunchOffer:
     checkpoint: Checkpoint | None
     """The newest complete checkpoint of the parent."""
     lost: tuple[str, ...]
-    """The work that an active parent loses when it is cancelled, and its torn checkpoints: lines for people."""
+    """The work that an active parent loses when it is cancelled, and its torn checkpoints: lines for
+    people."""
 
     @property
     def lines(self) -> tuple[str, ...]:

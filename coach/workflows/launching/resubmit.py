@@ -1,4 +1,5 @@
-"""The same again: a run of coach's as a new run of its request, another job of one's own by the script that Slurm kept of it."""
+"""The same again: a run of coach's as a new run of its request, another job of one's own by the script that
+Slurm kept of it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def request_again(run: Run) -> LaunchRequest:
 def plan_resubmit(
     target: str, settings: Settings, env: Mapping[str, str], io: Io
 ) -> LaunchRequest | JobAction:
-    """The request to launch a run again, or the exact sbatch for a job that coach did not launch. Raises UserError."""
+    """The request to launch a run again, or the exact sbatch for a job that coach did not launch. Raises
+    UserError."""
     refuse_if_readonly(settings, "submits nothing")
     run = run_of(target, settings, env, io)
     if run is not None:
@@ -59,7 +61,8 @@ def plan_resubmit(
 
 
 def perform_resubmit(action: JobAction, env: Mapping[str, str]) -> Outcome:
-    """Submit it. Raises UserError with Slurm's own words when it is refused, and when its script cannot be kept."""
+    """Submit it. Raises UserError with Slurm's own words when it is refused, and when its script cannot be
+    kept."""
     if action.script_file is not None and action.script is not None:
         file = Path(action.script_file)
         try:

@@ -1,7 +1,7 @@
 """A plan becomes a run: its directory, its code, and a job in the queue or a supervisor on this machine.
 
-The one place where both backends meet. The run directory is complete before anything can start in it, and a refused submission
-leaves nothing behind.
+The one place where both backends meet. The run directory is complete before anything can start in it, and a
+refused submission leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _told(plan: Plan) -> Iterator[None]:
 def submit(
     plan: Plan, settings: Settings, env: Mapping[str, str], io: Io, after: Run | None = None
 ) -> Submitted:
-    """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it is refused."""
+    """Launch exactly what the plan says. `after` is a run whose end is waited for. Raises UserError when it
+    is refused."""
     with written_run(plan, settings, io):
         return start(plan, settings, env, after)
 
@@ -155,7 +156,8 @@ def start(plan: Plan, settings: Settings, env: Mapping[str, str], after: Run | N
 
 
 def wait(submitted: Submitted, backend: str, io: Io, on_note: Callable[[str], None]) -> str | None:
-    """The state in which the run ended; None when nobody can say. A controller that does not answer is waited for."""
+    """The state in which the run ended; None when nobody can say. A controller that does not answer is waited
+    for."""
     if backend == "local":
         return _wait_local(submitted)
     return _Queue(submitted, io, on_note).wait()

@@ -1,7 +1,9 @@
-"""One launch, or a group of them: a recipe with a sweep becomes a run for each value, submitted whole, one after the other.
+"""One launch, or a group of them: a recipe with a sweep becomes a run for each value, submitted whole, one
+after the other.
 
-One after the other, because runs that share a machine would measure each other. Front ends plan and submit here, so that a group is
-launched by the same keys and commands as a single run; everything about one run stays where it is.
+One after the other, because runs that share a machine would measure each other. Front ends plan and submit
+here, so that a group is launched by the same keys and commands as a single run; everything about one run
+stays where it is.
 """
 
 from __future__ import annotations
@@ -121,7 +123,8 @@ def submit(plan: Plan, settings: Settings, env: Mapping[str, str], io: Io) -> tu
 
 
 def read_group(text: str, settings: Settings, io: Io, backend: str, user: str) -> Group:
-    """A group's table. `text` is the group's id or that of one of its runs. Raises UserError when it is neither."""
+    """A group's table. `text` is the group's id or that of one of its runs. Raises UserError when it is
+    neither."""
     known = list_runs(io, settings.runs_root)
     named = next((run for run in known if text in (run.run_id, run.job_id, run.run_dir)), None)
     group_id = named.sweep.group_id if named is not None and named.sweep is not None else text
@@ -209,7 +212,10 @@ def _with_ranks(
         else:
             return trial
     raise UserError(
-        f"{num_ranks} ranks: {problem.message if problem else 'not with so many nodes, or ranks on each, as were said'}",
+        (
+            f"{num_ranks} ranks: "
+            f"{problem.message if problem else 'not with so many nodes, or ranks on each, as were said'}"
+        ),
         problem.hint if problem else "leave out --nodes and --nproc-per-node",
     )
 
@@ -220,14 +226,16 @@ def _check_room(num_runs: int, settings: Settings, io: Io, now_s: float) -> None
     if most is not None and alive + num_runs > most:
         place = settings.origins.get("limits.max_running")
         raise UserError(
-            f"{num_runs} runs beside {alive} that are pending or running: the site allows at most {most} at once"
+            f"{num_runs} runs beside {alive} that are pending or running: the site allows at most {most} at "
+            "once"
             f"{f' ({place})' if place else ''}",
             "sweep over fewer values",
         )
 
 
 def _take_back(done: Sequence[Submitted], settings: Settings, env: Mapping[str, str], io: Io) -> None:
-    """Cancel the runs of a group that cannot be whole, the last first: else each would start as the one before it ends."""
+    """Cancel the runs of a group that cannot be whole, the last first: else each would start as the one
+    before it ends."""
     for submitted in reversed(done):
         try:
             action = plan_action(Verb.CANCEL, (submitted.run_id,), settings, env, io)

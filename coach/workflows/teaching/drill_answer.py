@@ -1,6 +1,7 @@
 """A learner names the cause of a drill's run: judged, kept in its directory, and shown with its proof.
 
-Apart from launching drills: here alone the run is judged as it truly is while everybody else is told to answer first.
+Apart from launching drills: here alone the run is judged as it truly is while everybody else is told to
+answer first.
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ class Judgement:
 
 
 def answer_drill(text: str, cause: str | None, settings: Settings, io: Io, user: str) -> Judgement:
-    """Judge the cause that is named, None to give up, and keep it. `text` is a run id, or a drill's name for its newest run.
+    """Judge the cause that is named, None to give up, and keep it. `text` is a run id, or a drill's name for
+    its newest run.
 
-    Raises UserError for a run that is none of a drill, that is settled, and for a cause that is not on the list.
+    Raises UserError for a run that is none of a drill, that is settled, and for a cause that is not on the
+    list.
     """
     run = run_of_drill(text, settings, io)
     drill = get_drill(run.drill or "")

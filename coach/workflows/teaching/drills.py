@@ -64,7 +64,8 @@ class DrillEntry:
 def known_drills(
     settings: Settings, io: Io, backend: str
 ) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-    """All drills by name, and what is wrong with those that cannot be read. `backend` is `slurm` or `local`."""
+    """All drills by name, and what is wrong with those that cannot be read. `backend` is `slurm` or
+    `local`."""
     drills, problems = find_drills()
     try:
         site = look_at_site(backend, io)
@@ -110,7 +111,8 @@ def why_skipped(drill: Drill, site: Site) -> str | None:
 
 
 def _why_no_room(options: Mapping[str, Any], site: Site) -> str | None:
-    """Which node a launch with these options needs that is not here; None where there is one, or nobody knows."""
+    """Which node a launch with these options needs that is not here; None where there is one, or nobody
+    knows."""
     mem = options.get("mem")
     rooms = (
         ("CPUs", options.get("cpus_per_task"), [node.num_cpus for node in site.nodes]),

@@ -1,6 +1,8 @@
-"""The bar for coach itself: every drill is run, its planted cause found, mended, and the gain measured beside its fault-free twin.
+"""The bar for coach itself: every drill is run, its planted cause found, mended, and the gain measured beside
+its fault-free twin.
 
-Nothing here helps the diagnosis: the rules judge the runs as they judge any, and what was planted is compared only afterwards.
+Nothing here helps the diagnosis: the rules judge the runs as they judge any, and what was planted is compared
+only afterwards.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ from coach.workflows.watching.launch_watch import Launches, Watched
 MIN_RATIO = 0.9
 """A mended run has at least this share of its twin's throughput."""
 _AT_ONCE = 4
-"""So many on a cluster whose site does not limit them. On one machine there is one: others would slow down what is measured."""
+"""So many on a cluster whose site does not limit them. On one machine there is one: others would slow down
+what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """What came of one drill. All but the first three are None where it was skipped, or ended before that was known."""
+    """What came of one drill. All but the first three are None where it was skipped, or ended before that was
+    known."""
 
     name: str
     planted: str
@@ -48,13 +52,15 @@ class DrillResult:
     """The fix that was applied, or what the learner edits."""
     is_fixed: bool | None = None
     throughput_ratio: Estimate | None = None
-    """Of the child to the twin, over the same steps; None where the edit is the twin, or nothing was measured."""
+    """Of the child to the twin, over the same steps; None where the edit is the twin, or nothing was
+    measured."""
     misses: tuple[str, ...] = ()
     """The bars that it missed, one line each."""
 
 
 def choose(names: Sequence[str]) -> tuple[Recipe, ...]:
-    """The drills of these names, all without any. Raises UserError for one that there is not, or that cannot be read."""
+    """The drills of these names, all without any. Raises UserError for one that there is not, or that cannot
+    be read."""
     drills, problems = find_drills()
     if problems:
         raise problems[0]
@@ -73,7 +79,8 @@ def run_drills(
     site: Site,
     io: Io,
 ) -> Generator[DrillResult]:
-    """Each drill's result as it comes. Left early, it cancels what runs. `given`: the environment that all of them run in."""
+    """Each drill's result as it comes. Left early, it cancels what runs. `given`: the environment that all of
+    them run in."""
     at_once = 1 if site.backend == "local" else settings.limits.max_running or _AT_ONCE
     conduct = _Conduct(given, launches, site, io)
     with ThreadPoolExecutor(at_once) as pool:
@@ -131,9 +138,11 @@ class _Conduct:
         return replace(result, mended_by=f"{in_vain}edit: {drill.mend}", is_fixed=twin.is_well)
 
     def _tried(self, result: DrillResult, ran: Watched, twin: Watched, drill: Drill) -> DrillResult | None:
-        """What the primary finding's first fix did; None where it is in words, and a learner would edit the code.
+        """What the primary finding's first fix did; None where it is in words, and a learner would edit the
+        code.
 
-        Where there is nothing to edit, the child's own first fix is the next, until one is well or the chain of fixes has to end.
+        Where there is nothing to edit, the child's own first fix is the next, until one is well or the chain
+        of fixes has to end.
         """
         tried, titles = None, []
         while ran.snapshot.run is not None and ran.primary is not None:
@@ -173,7 +182,8 @@ def _diagnosed(result: DrillResult, ran: Watched, drill: Drill) -> DrillResult:
 
 
 def _fixed(result: DrillResult, child: Watched, twin: Watched) -> DrillResult:
-    """Whether the child is healthy and the cause gone, or it is as fast as the twin within the interval of their ratio."""
+    """Whether the child is healthy and the cause gone, or it is as fast as the twin within the interval of
+    their ratio."""
     ratio = _ratio(twin, child)
     is_fast = (
         ratio is not None and child.state == "COMPLETED" and ratio.value + (ratio.noise or 0.0) >= MIN_RATIO

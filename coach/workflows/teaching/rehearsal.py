@@ -1,7 +1,9 @@
-"""The rehearsal of a workshop: each recipe of the day launched small, as a learner would, and watched to its end.
+"""The rehearsal of a workshop: each recipe of the day launched small, as a learner would, and watched to its
+end.
 
-One after the other: so no run waits for another of the rehearsal or is slowed by it, what is measured is the site's, and the site's
-`max_running` holds by itself. Nothing that was started here is left running, however the rehearsal ends.
+One after the other: so no run waits for another of the rehearsal or is slowed by it, what is measured is the
+site's, and the site's `max_running` holds by itself. Nothing that was started here is left running, however
+the rehearsal ends.
 """
 
 from __future__ import annotations
@@ -83,7 +85,8 @@ class Rehearsal:
         self._reservations: Mapping[str, tuple[str, ...]] | None = None
 
     def try_one(self, item: Item) -> Rehearsed:
-        """Launch a recipe small, and watch it to its end. When it is interrupted, its run is cancelled first."""
+        """Launch a recipe small, and watch it to its end. When it is interrupted, its run is cancelled
+        first."""
         recipe = get_recipe(item.request.recipe)
         small = {"max_steps": self._plan.max_steps} if "max_steps" in recipe.parameters else {}
         request = unshared(replace(item.request, set={**item.request.set, **small}))
@@ -136,7 +139,8 @@ class Rehearsal:
             started.ended.set_exception(problem)
 
     def _end_of(self, started: _Started) -> tuple[str | None, str | None]:
-        """The state in which it ended, and the reason of the queue when it waited for too long and was cancelled."""
+        """The state in which it ended, and the reason of the queue when it waited for too long and was
+        cancelled."""
         try:
             return started.ended.result(timeout=self._max_queued_s), None
         except TimeoutError:

@@ -1,6 +1,7 @@
 """The plan of a workshop, one TOML: read strictly, before anything is submitted.
 
-Its [launch] has the keys of config.toml's, so that what an organizer tries is written as the learners' config will say it.
+Its [launch] has the keys of config.toml's, so that what an organizer tries is written as the learners' config
+will say it.
 """
 
 from __future__ import annotations

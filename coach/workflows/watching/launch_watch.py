@@ -1,7 +1,8 @@
-"""A launch that is watched to its end by who made it: what was found while it ran, and what its whole run shows.
+"""A launch that is watched to its end by who made it: what was found while it ran, and what its whole run
+shows.
 
-Apart from the screens' session, because here nothing is withheld, each run has an engine of its own, and the own queue is asked once for
-all runs that are watched at the same time.
+Apart from the screens' session, because here nothing is withheld, each run has an engine of its own, and the
+own queue is asked once for all runs that are watched at the same time.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Watched:
     findings: tuple[Finding, ...]
     """Those of the whole run, the primary one first."""
     seconds_to_finding: float | None
-    """From its first step to the look that found what was looked for, while it ran; None: not before its end, or it took no step."""
+    """From its first step to the look that found what was looked for, while it ran; None: not before its end,
+    or it took no step."""
 
     @property
     def state(self) -> str | None:
@@ -108,7 +110,8 @@ class Launches:
         causes: Collection[str] = (),
         on_launched: Callable[[Submitted], None] = lambda submitted: None,
     ) -> Watched:
-        """Launch and watch to the end. `causes` are those that are looked for as the primary finding while it runs.
+        """Launch and watch to the end. `causes` are those that are looked for as the primary finding while it
+        runs.
 
         Raises UserError when the launch is refused, Stopped when it was stopped.
         """

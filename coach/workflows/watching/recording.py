@@ -116,7 +116,8 @@ def record(
     duration_s: float | None = None,
     wait: Callable[[float | None], object],
 ) -> Kept:
-    """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs that are active are followed as they come.
+    """Record until `wait` returns, which is given the time after which it should. Without `run_ids`, the runs
+    that are active are followed as they come.
 
     `measured` are jobs of others than coach to be measured from inside meanwhile, each as it was said yes to
     (`plan_attach`). Raises UserError when the file cannot be made or a run is not known.

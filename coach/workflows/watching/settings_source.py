@@ -1,7 +1,7 @@
 """The config's files as a source: a running session learns of a change as it learns of everything else.
 
-In a thread of its own, because a file system that hangs must not hold up the screens; told as a source, so that a new file that is
-broken stands in the banner until it is mended.
+In a thread of its own, because a file system that hangs must not hold up the screens; told as a source, so
+that a new file that is broken stands in the banner until it is mended.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What Slurm itself measures of one's running jobs: the peaks of all their steps, by one `sstat` for all of them, on demand.
+"""What Slurm itself measures of one's running jobs: the peaks of all their steps, by one `sstat` for all of
+them, on demand.
 
-It enters no job, so it is what is known of a job that coach did not launch before anybody says yes to a step in it.
+It enters no job, so it is what is known of a job that coach did not launch before anybody says yes to a step
+in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a person looks at the tables: filter, order and columns, kept from one start to the next.
 
-They lie in the cache, one small file per user: nothing is lost with it but a habit. So whatever is wrong in the file is told once, and
-is not worth stopping for.
+They lie in the cache, one small file per user: nothing is lost with it but a habit. So whatever is wrong in
+the file is told once, and is not worth stopping for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How many times as fast a changed run is: over the same steps, with an interval, and no difference where there is none."""
+"""How many times as fast a changed run is: over the same steps, with an interval, and no difference where
+there is none."""
 
 from __future__ import annotations
 

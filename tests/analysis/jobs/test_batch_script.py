@@ -1,4 +1,5 @@
-"""Somebody else's batch script is read and changed in the words of its framework, and nothing else of it is touched."""
+"""Somebody else's batch script is read and changed in the words of its framework, and nothing else of it is
+touched."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def changed(texts: tuple[str, ...], changes: dict[str, Any]) -> tuple[list[str],
             "Hugging Face Trainer",
             [
                 "- srun python run_clm.py --per_device_train_batch_size 32 \\",
-                "+ srun python run_clm.py --per_device_train_batch_size 16 --gradient_accumulation_steps 2 \\",
+                (
+                    "+ srun python run_clm.py --per_device_train_batch_size 16 --gradient_accumulation_steps "
+                    "2 \\"
+                ),
             ],
             (),
         ),

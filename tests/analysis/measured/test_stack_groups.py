@@ -100,11 +100,13 @@ def test_without_a_stack_the_collectives_and_the_kernel_tell() -> None:
     waits, late = Collective("gloo:all_reduce", 6, False), Collective("gloo:all_reduce", 5, True)
     merged = merge(of(at(0, collective=waits), at(1, collective=late)))
     assert merged.sentence == (
-        "rank 0 waits in collective 6 (gloo:all_reduce); rank 1 is after collective 5 (gloo:all_reduce), and not yet in the next"
+        "rank 0 waits in collective 6 (gloo:all_reduce); rank 1 is after collective 5 (gloo:all_reduce), "
+        "and not yet in the next"
     )
     kernel = merge(of(at(0), at(1), at(2, state="D", wait_channel="nfs_wait_bit_killable")))
     assert kernel.sentence == (
-        "ranks 0-1 wait for something (futex_do_wait); rank 2 is held up by a disk or a file server (nfs_wait_bit_killable)"
+        "ranks 0-1 wait for something (futex_do_wait); rank 2 is held up by a disk or a file server "
+        "(nfs_wait_bit_killable)"
     )
     assert [rank.rank for rank in kernel.odd] == [2]
 

@@ -14,7 +14,10 @@ def test_forty_learners_are_shown_their_rounds_and_the_sum() -> None:
     assert list(fit_lines(Fit(40, 3 * 3600, (GPU,), (BASELINE, ddp)))) == [
         "partition gpu: 2 nodes in service, 16 GPUs, as if nobody else used them",
         "  baseline: 40 runs of 1 GPU, 16 at once: 3 rounds of 3:00 = 9:00 (as the plan says)",
-        "  ddp: 40 runs of 2 GPUs, 8 at once: 5 rounds of 10:12 = 51:02 (measured, and the recipe's 0.3 GPU-hours)",
+        (
+            "  ddp: 40 runs of 2 GPUs, 8 at once: 5 rounds of 10:12 = 51:02 (measured, and the recipe's 0.3 "
+            "GPU-hours)"
+        ),
         "✓ 40 learners fit: 1:00:02 of 3:00:00",
     ]
 

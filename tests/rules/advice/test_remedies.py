@@ -1,4 +1,5 @@
-"""Fixes keep to what is there: a device, a node's memory, several GPUs; and they say what they do to what is learned."""
+"""Fixes keep to what is there: a device, a node's memory, several GPUs; and they say what they do to what is
+learned."""
 
 from __future__ import annotations
 
@@ -79,8 +80,14 @@ def test_expandable_segments_need_more_unused_memory_than_was_asked_for() -> Non
     def is_offered(line: str) -> bool:
         return any("env" in fix.changes for fix in diagnose_log(line, run({})).findings[0].fixes)
 
-    text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s GiB. GPU 0 has a total capacity of 15.77 GiB of which"
-    text += " 1.12 GiB is free. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 4.00 GiB is reserved by PyTorch but unallocated."
+    text = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s GiB. GPU 0 has a total capacity of "
+        "15.77 GiB of which"
+    )
+    text += (
+        " 1.12 GiB is free. Of the allocated memory 8.00 GiB is allocated by PyTorch, and 4.00 GiB is "
+        "reserved by PyTorch but unallocated."
+    )
     assert is_offered(text % "2.00")
     assert not is_offered(text % "6.00")
 

@@ -18,8 +18,10 @@ from coach.sources.metrics.flight_recorder import parse_dump
 
 DUMPS = Path(__file__).parents[2] / "fixtures" / "flight"
 TIMEOUT = (
-    "[rank0]:[E1121 03:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: "
-    "WorkNCCL(SeqNum=4, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n"
+    "[rank0]:[E1121 03:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation "
+    "timeout: "
+    "WorkNCCL(SeqNum=4, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600012 "
+    "milliseconds before timing out.\n"
 )
 
 

@@ -84,15 +84,18 @@ def _loss(row: Row) -> float:
 STYLES: dict[str, Callable[[Row], str]] = {
     "plain": lambda row: f"step {row['step']:.0f} loss: {_loss(row):.4f}",
     "transformers": lambda row: (
-        f"{{'loss': '{_loss(row):.4g}', 'grad_norm': '0.3', 'learning_rate': '0.05', 'epoch': '{row['step'] / 9:.2f}'}}"
+        f"{{'loss': '{_loss(row):.4g}', 'grad_norm': '0.3', 'learning_rate': '0.05', 'epoch': "
+        f"'{row['step'] / 9:.2f}'}}"
     ),
     "nanogpt": lambda row: f"iter {row['step']:.0f}: loss {_loss(row):.4f}, time 31.20ms, mfu 12.21%",
     "mmcv": lambda row: (
         "2026-11-21 04:00:00,000 - mmdet - INFO - "
-        f"Epoch [1][{row['step']:.0f}/600]\tlr: 1.000e-02, eta: 0:10:00, time: 0.3, data_time: 0.01, loss: {_loss(row):.4f}"
+        f"Epoch [1][{row['step']:.0f}/600]\tlr: 1.000e-02, eta: 0:10:00, time: 0.3, data_time: 0.01, loss: "
+        f"{_loss(row):.4f}"
     ),
     "lightning": lambda row: (
-        f"Epoch 0:  50%|#####     | {row['step']:.0f}/600 [00:10<00:10, 9.9it/s, v_num=1, train_loss_step={_loss(row):.3f}]"
+        f"Epoch 0:  50%|#####     | {row['step']:.0f}/600 [00:10<00:10, 9.9it/s, v_num=1, "
+        f"train_loss_step={_loss(row):.3f}]"
     ),
     "keras": lambda row: (
         f"{row['step']:.0f}/600 [====>.........] - ETA: 10s - loss: {_loss(row):.4f} - accuracy: 0.5000"

@@ -1,4 +1,5 @@
-"""Where foreign jobs write: by the rows of the queue, one question for what they leave open, then whoever remembers the job."""
+"""Where foreign jobs write: by the rows of the queue, one question for what they leave open, then whoever
+remembers the job."""
 
 from __future__ import annotations
 
@@ -83,7 +84,10 @@ def test_a_job_that_slurm_has_forgotten_is_known_from_what_was_seen_and_else_fro
         io.answers[f"job-files {job_id}"] = lambda query: CommandResult(
             query, 1, b"", "Invalid job id", 0.0, 0.1
         )
-    row = "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP|SEP2026-11-21T12:00:00|SEPUnknown|SEP/home/ada|SEP/o/%j-%N|SEP|SEPtr\nain|SEP\n"
+    row = (
+        "19|SEP19|SEPada|SEPFAILED|SEPnode2|SEP|SEP2026-11-21T12:00:00|SEPUnknown|SEP/home/ada|SEP/o/%j-%N|SE"
+        "P|SEPtr\nain|SEP\n"
+    )
     io.answer("job-files-accounting 19", lambda query: row.encode())
     paths = OutputPaths(io, lambda: [JOB])
     assert paths.of("17") == (Path("/o/17"),)
@@ -100,7 +104,10 @@ def test_an_older_accounting_knows_at_most_the_command_that_submitted_the_job() 
         fields.append(query.argv[-1])
         if "StdOut" in query.argv[-1]:
             return CommandResult(query, 1, b"", 'sacct: error: Invalid field requested: "StdOut"', 0.0, 0.1)
-        row = "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP|SEP|SEP|SEP/w|SEPsbatch -o log --error=e%j a.sh|SEPtrain|SEP\n"
+        row = (
+            "19|SEP19|SEPada|SEPTIMEOUT|SEPNone assigned|SEP|SEP|SEP|SEP/w|SEPsbatch -o log --error=e%j "
+            "a.sh|SEPtrain|SEP\n"
+        )
         return CommandResult(query, 0, row.encode(), "", 0.0, 0.1)
 
     io.answers["job-files-accounting 19"] = answer

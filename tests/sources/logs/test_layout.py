@@ -1,4 +1,5 @@
-"""Logs as whoever collected them left them: a prefix before every line, lines broken at a width, empty lines between."""
+"""Logs as whoever collected them left them: a prefix before every line, lines broken at a width, empty lines
+between."""
 
 from __future__ import annotations
 
@@ -140,8 +141,10 @@ def test_an_empty_line_between_any_two_hides_no_error() -> None:
 
 
 CAUGHT = (
-    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: "
-    "/x (Caused by NameResolutionError(\"Failed to resolve 'huggingface.co' ([Errno -3] Temporary failure in name resolution)\"))\n"
+    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries "
+    "exceeded with url: "
+    "/x (Caused by NameResolutionError(\"Failed to resolve 'huggingface.co' ([Errno -3] Temporary failure in "
+    'name resolution)"))\n'
     "Using cached model\nepoch 1 accuracy 0.3\nDone\n"
 )
 

@@ -1,4 +1,5 @@
-"""The filter must never hide a line: what it lets through is compared with every pattern tried on every line."""
+"""The filter must never hide a line: what it lets through is compared with every pattern tried on every
+line."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def found_by_scanner(
 
 @cache
 def all_fixture_text_by_hand() -> tuple[bytes, tuple[Signature, ...], Counter[tuple[str, str, int]]]:
-    """That text, all signatures, and what they find in it. It takes seconds: the tests that use it share a process."""
+    """That text, all signatures, and what they find in it. It takes seconds: the tests that use it share a
+    process."""
     wanted, text = everywhere(signatures(build())), all_fixture_text()
     return text, wanted, found_by_hand(text, wanted)
 

@@ -1,4 +1,5 @@
-"""What is asked around a literal must never be more than the pattern asks, and be enough to let most lines go."""
+"""What is asked around a literal must never be more than the pattern asks, and be enough to let most lines
+go."""
 
 from __future__ import annotations
 

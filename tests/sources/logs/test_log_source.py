@@ -181,7 +181,8 @@ def test_a_file_that_began_anew_since_is_searched_from_its_start() -> None:
 
 
 def test_the_first_look_at_a_log_that_has_ended_has_all_of_its_last_words(tmp_path: Path) -> None:
-    """The end of a log is held for more of its last error. An ended job is judged once: it must not be without it."""
+    """The end of a log is held for more of its last error. An ended job is judged once: it must not be
+    without it."""
     log = tmp_path / "5.out"
     log.write_text(
         'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nImportError: x\nbye\n'

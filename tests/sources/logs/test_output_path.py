@@ -1,4 +1,5 @@
-"""File name patterns, as two real versions of Slurm expanded them: each expectation is a file that slurmd made."""
+"""File name patterns, as two real versions of Slurm expanded them: each expectation is a file that slurmd
+made."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ JOB = Job("17", "train", "ada", "RUNNING", None, "gpu", "node[07-09]", *(None,) 
         (
             "b-%J=%s=%n=%t=%N=%j=%5j=%A=%a=%x=%u=%%=%q=%12j=%0j=%5a=%5x=%5t=%5n.out",
             BATCH,
-            "b-4937=batch=0=0=node1=4937=04937=4937=4294967294=na me=root=%=%q=0000004937=4937=4294967294=na me=00000=00000.out",
+            (
+                "b-4937=batch=0=0=node1=4937=04937=4937=4294967294=na "
+                "me=root=%=%q=0000004937=4937=4294967294=na me=00000=00000.out"
+            ),
         ),
         (
             "a-%J=%s=%N=%j=%5j=%A=%a=%x=%3a=%5A.out",

@@ -91,7 +91,10 @@ def test_rank_prefixes_of_all_launchers_are_taken_off_and_the_rank_is_kept(prefi
 
 
 def test_a_hit_inside_the_frames_waits_for_the_exception() -> None:
-    data = b'Traceback (most recent call last):\n  File "loader.py", line 1, in f\n    g()\nValueError: no\nend\n'
+    data = (
+        b'Traceback (most recent call last):\n  File "loader.py", line 1, in f\n    g()\nValueError: '
+        b"no\nend\n"
+    )
     scanner = LogScanner((FRAME,), "log")
     cut = data.index(b"    g()")
     assert scanner.feed(b"x" * 9000 + b"\n" + data[:cut]) == []
@@ -103,7 +106,10 @@ def test_a_hit_inside_the_frames_waits_for_the_exception() -> None:
 def test_a_chained_traceback_is_kept_whole() -> None:
     first = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyError: 1\n'
     between = b"\nDuring handling of the above exception, another exception occurred:\n\n"
-    second = b'Traceback (most recent call last):\n  File "b.py", line 2, in g\nRuntimeError: CUDA out of memory. Tried to allocate 1 GiB\n'
+    second = (
+        b'Traceback (most recent call last):\n  File "b.py", line 2, in g\nRuntimeError: CUDA out of memory. '
+        b"Tried to allocate 1 GiB\n"
+    )
     (hit,) = scan(b"other words\n" + first + between + second)
     assert hit.traceback[0] == "Traceback (most recent call last):"
     assert "KeyError: 1" in hit.traceback

@@ -50,7 +50,8 @@ def test_the_first_root_that_can_be_written_is_taken_and_the_others_say_why_not(
     )
     assert (choice.path, choice.is_writable) == (Path("/scratch/runs"), True)
     assert choice.text == (
-        "/scratch/runs ($SCRATCH); passed over: /site/runs (/etc/coach/site.toml:3): /site cannot be written by you"
+        "/scratch/runs ($SCRATCH); passed over: /site/runs (/etc/coach/site.toml:3): /site cannot be "
+        "written by you"
     )
 
 

@@ -30,7 +30,10 @@ class Slow:
             before_command=lambda num_rpcs: True,
             on_file_op=lambda: None,
         )
-        body = 'echo x >> "$0.asked"; while [ ! -e "$0.may" ]; do sleep 0.02; done; echo "$0.answered" > "$0.said"; echo told'
+        body = (
+            'echo x >> "$0.asked"; while [ ! -e "$0.may" ]; do sleep 0.02; done; echo "$0.answered" > '
+            '"$0.said"; echo told'
+        )
         for name, script in (("squeue", body), ("scontrol", "exec sleep 60")):
             (folder / name).write_text(f"#!/bin/sh\n{script}\n")
             (folder / name).chmod(0o755)

@@ -55,7 +55,10 @@ def test_a_node_tells_what_is_allocated_of_it() -> None:
 def test_gpus_in_use_are_counted_by_type_and_unknown_where_nothing_is_said(
     gres: str, used: str, expected: tuple[GpuCount, ...]
 ) -> None:
-    line = f"NodeName=n1 CPUAlloc=1 CPUTot=2 Gres={gres} GresUsed={used} RealMemory=10 AllocMem=1 State=IDLE Partitions=a"
+    line = (
+        f"NodeName=n1 CPUAlloc=1 CPUTot=2 Gres={gres} GresUsed={used} RealMemory=10 AllocMem=1 State=IDLE "
+        "Partitions=a"
+    )
     (node,), num_bad = parse_nodes(line)
     assert node.gpus == expected
     assert num_bad == 0

@@ -31,7 +31,10 @@ def hosts(readings: list[Reading]) -> list[HostSample]:
 def test_lines_are_read_whole_however_they_arrive_and_the_end_is_told_in_the_commands_own_words() -> None:
     readings: list[Reading] = []
     first, second = _HOST[:20], _HOST[20:]
-    script = f"printf '%s' '{first}'; sleep 0.4; printf '%s\\nrubbish\\n' '{second}'; echo 'srun: error: gone' >&2; exit 3"
+    script = (
+        f"printf '%s' '{first}'; sleep 0.4; printf '%s\\nrubbish\\n' '{second}'; echo 'srun: error: gone' "
+        ">&2; exit 3"
+    )
     source = stream(script)
     source.run(readings.append, threading.Event())
     assert [sample.cpu_pct for sample in hosts(readings)] == [7.0]
@@ -42,7 +45,10 @@ def test_lines_are_read_whole_however_they_arrive_and_the_end_is_told_in_the_com
 
 def test_a_step_that_slurm_ended_with_its_job_did_not_fail() -> None:
     readings: list[Reading] = []
-    said = "slurmstepd-node1: error: *** STEP 17.1 ON node1 CANCELLED AT 2026-11-21T11:13:23 DUE TO TIME LIMIT ***"
+    said = (
+        "slurmstepd-node1: error: *** STEP 17.1 ON node1 CANCELLED AT 2026-11-21T11:13:23 DUE TO TIME LIMIT "
+        "***"
+    )
     stream(f"echo '{said}' >&2; echo 'srun: error: node1: task 0: Killed' >&2; exit 137").run(
         readings.append, threading.Event()
     )

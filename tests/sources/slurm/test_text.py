@@ -107,9 +107,13 @@ def test_a_name_keeps_its_own_line_breaks_and_the_next_row_gets_none() -> None:
         ),
         (
             "squeue: error: If munged is up, restart with --num-threads=10\n"
-            'squeue: error: Munge encode failed: Failed to access "/run/munge/sock": No such file or directory (Did you start munged?)\n'
+            'squeue: error: Munge encode failed: Failed to access "/run/munge/sock": No such file or '
+            "directory (Did you start munged?)\n"
             "slurm_load_jobs error: Protocol authentication error\n",
-            'Munge encode failed: Failed to access "/run/munge/sock": No such file or directory (Did you start munged?)',
+            (
+                'Munge encode failed: Failed to access "/run/munge/sock": No such file or directory (Did you '
+                "start munged?)"
+            ),
         ),
         ("squeue: error: Invalid user: ghost\n", "Invalid user: ghost"),
         ("", ""),

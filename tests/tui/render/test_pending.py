@@ -99,7 +99,9 @@ def test_a_place_in_the_queue_tells_what_bears_on_this_job_and_what_the_site_hid
     place = make_place(
         priorities=Part((other, factors)),
         fair_share=Part((FairShare("ml", "ada", "10", 0.1, 5, 0.4, 0.25), FairShare("hep", "ada", "1", 0.1, 5, 0.4, 0.7))),
-        associations=Part((Limits("association", "ml", "ada", None, ("normal",), {"GrpTRES": "gres/gpu=8"}),)),
+        associations=Part((Limits("association", "ml", "ada", None, ("normal",), {"GrpTRES": (
+            "gres/gpu=8"
+        )}),)),
         reservations=Part((
             Reservation("window", "inactive", NOW_S + 7200, NOW_S + 14400, "node[1-2]", 2, ("MAINT",), (), (), None),
         )),

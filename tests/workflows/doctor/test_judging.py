@@ -148,7 +148,10 @@ def test_a_place_is_well_when_it_can_be_written_and_has_room(
 
 def test_a_root_that_is_not_the_first_choice_says_what_was_passed_over() -> None:
     room = Room("/home/ada/coach/runs", "runs_root", None, None, {})
-    chosen = "/home/ada/coach/runs (home); passed over: /scratch/ada/coach/runs ($SCRATCH): cannot be written by you"
+    chosen = (
+        "/home/ada/coach/runs (home); passed over: /scratch/ada/coach/runs ($SCRATCH): cannot be written by "
+        "you"
+    )
     assert "passed over: /scratch" in (places.judge_place("runs", room, None, chosen).because or "")
 
 

@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 
 
 def plan(world: World, **selection: object) -> CleanPlan:
-    return plan_clean(Selection(**selection), world.settings, world, "ada")  # type: ignore[arg-type] # a test's keywords
+    return plan_clean(Selection(**selection), world.settings, world, ("ada"))  # type: ignore[arg-type] # a test's keywords
 
 
 def ids(found: CleanPlan) -> list[str]:

@@ -1,4 +1,5 @@
-"""Do it to the right jobs, all of them by one command, and leave a record that is true: what a number, and run.json's last word, are worth."""
+"""Do it to the right jobs, all of them by one command, and leave a record that is true: what a number, and
+run.json's last word, are worth."""
 
 from __future__ import annotations
 

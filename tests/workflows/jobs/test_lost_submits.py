@@ -114,7 +114,10 @@ def test_the_next_launch_says_what_became_of_each_and_asks_only_if_there_is_one(
     lose(world, old, age_s=2 * DAY_S)
     lose(world, "20261121-142236-ddp-long-4f2d", recipe="ddp-long")
     assert set(say("ddp")) == {
-        f"a run of this recipe is queued as job 99 (PENDING): its launch was interrupted; `coach cancel {RUN}` ends it",
+        (
+            "a run of this recipe is queued as job 99 (PENDING): its launch was interrupted; `coach cancel "
+            f"{RUN}` ends it"
+        ),
         f"a launch of this recipe is under way: {OTHER}",
     }
     assert world.num_asked == 1

@@ -1,4 +1,5 @@
-"""What is lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one is said to be torn."""
+"""What is lost when a job is ended: the newest complete checkpoint of any framework counts, and a torn one is
+said to be torn."""
 
 from __future__ import annotations
 
@@ -173,7 +174,10 @@ def test_of_a_run_of_coachs_own_its_checkpoints_are_looked_at_wherever_it_runs(t
     work.write("step-400.pt", torch_file()[:-300], 5)
     io_ = Then()
     assert lost_of_run(io_, launched_in(tmp_path)) == (
-        "lost: 4.0 GPU-hours since the newest complete checkpoint, step-300.pt (PyTorch, step 300), 00:30:00 old",
+        (
+            "lost: 4.0 GPU-hours since the newest complete checkpoint, step-300.pt (PyTorch, step 300), "
+            "00:30:00 old"
+        ),
         "torn: step-400.pt (PyTorch, step 400): its end is missing",
     )
     assert lost_of_run(io_, launched_in(tmp_path, state="COMPLETED")) == ()

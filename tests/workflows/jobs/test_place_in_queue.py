@@ -5,7 +5,10 @@ from tests.sources.scripted_io import ScriptedIo, captured
 
 NOT_HERE = (
     1,
-    "You are not running a supported accounting_storage plugin\nOnly 'accounting_storage/slurmdbd' is supported.\n",
+    (
+        "You are not running a supported accounting_storage plugin\nOnly 'accounting_storage/slurmdbd' is "
+        "supported.\n"
+    ),
 )
 
 
@@ -32,7 +35,10 @@ def test_what_a_site_lacks_says_so_and_the_rest_is_there() -> None:
         {
             "priorities": (
                 1,
-                "slurm_load_ctl_conf error: You are not running a supported priority plugin (priority/basic).\n",
+                (
+                    "slurm_load_ctl_conf error: You are not running a supported priority plugin "
+                    "(priority/basic).\n"
+                ),
             ),
             "fair-share": captured("fair-share-22.05.txt"),
             "associations": NOT_HERE,

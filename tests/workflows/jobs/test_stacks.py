@@ -1,4 +1,5 @@
-"""Entering a running job for its stacks: the exact command, who is asked first, and what is refused before anything is run."""
+"""Entering a running job for its stacks: the exact command, who is asked first, and what is refused before
+anything is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What `coach check` says of a run that is not the first of its kind: from run directories, and from what was kept of them."""
+"""What `coach check` says of a run that is not the first of its kind: from run directories, and from what was
+kept of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The files of a job that coach did not launch: found by name and by time, bounded, and never another job's."""
+"""The files of a job that coach did not launch: found by name and by time, bounded, and never another
+job's."""
 
 from __future__ import annotations
 

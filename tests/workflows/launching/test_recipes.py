@@ -1,4 +1,5 @@
-"""Recipes as a user meets them: in order, with what a step changes, as a copy to work on, and launched from there."""
+"""Recipes as a user meets them: in order, with what a step changes, as a copy to work on, and launched from
+there."""
 
 from __future__ import annotations
 

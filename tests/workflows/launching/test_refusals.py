@@ -1,4 +1,5 @@
-"""From a refused submission to the next launch, which needs no answer any more. Slurm's clients are small scripts."""
+"""From a refused submission to the next launch, which needs no answer any more. Slurm's clients are small
+scripts."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def test_what_the_site_locks_is_known_to_the_plan_by_field_and_reason(world: Wor
 
 
 def launched(world: World, **said: Any) -> tuple[str, ...]:
-    """A launch that is taken when it names an account and a reservation, and what is told of it. Its answers are in the settings then."""
+    """A launch that is taken when it names an account and a reservation, and what is told of it. Its answers
+    are in the settings then."""
     world.client("sbatch", REFUSING)
     plan = world.plan(LaunchRequest("ddp", python="python3", **said))
     submit(plan, world.settings, world.env, world.io)

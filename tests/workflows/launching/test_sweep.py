@@ -1,4 +1,5 @@
-"""A sweep: a group of runs that is planned, submitted and shown as one. Slurm's clients are scripts that answer as the real ones do."""
+"""A sweep: a group of runs that is planned, submitted and shown as one. Slurm's clients are scripts that
+answer as the real ones do."""
 
 from __future__ import annotations
 

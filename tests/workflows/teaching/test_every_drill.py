@@ -1,6 +1,7 @@
 """The bar for coach: what counts as found, as mended and as silent, and how many runs there are at once.
 
-Runs that miss a bar cannot be ordered from real trainings, so they are told; runs for real are in tests/drills and tests/cluster.
+Runs that miss a bar cannot be ordered from real trainings, so they are told; runs for real are in
+tests/drills and tests/cluster.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def test_the_example_is_a_plan_also_when_all_that_it_offers_is_taken(tmp_path: P
 def test_what_a_recipe_says_wins_over_what_the_day_says(tmp_path: Path) -> None:
     text = (
         f'{HEAD}[launch]\npartition = "gpu"\naccount = "lab"\nsbatch = {{ comment = "a", licenses = "x" }}\n'
-        '[recipes.baseline]\naccount = "teaching"\ntime = "10:00"\nsbatch = { comment = "b" }\nminutes = 2.5\n'
+        '[recipes.baseline]\naccount = "teaching"\ntime = "10:00"\nsbatch = { comment = "b" }\nminutes = '
+        "2.5\n"
         "[recipes.ddp]\ngpus = 2\nset = { lr = 0.1 }\n"
     )
     baseline, ddp = read(tmp_path, text).items
