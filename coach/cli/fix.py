@@ -1,6 +1,8 @@
-"""`coach fix RUN`: what was found in a run, changed in its launch, tried short or launched whole, and what it did.
+"""`coach fix RUN`: what was found in a run, changed in its launch, tried short or launched whole, and what it
+did.
 
-The same fixes as on the screens. One that changes what is learned is never applied without asking: `--yes` does not cover it.
+The same fixes as on the screens. One that changes what is learned is never applied without asking: `--yes`
+does not cover it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.lookback.history import History
 from coach.model.errors import UserError
-from coach.model.launching.launch import Plan
+from coach.model.launching.launch import Plan, Submitted
 from coach.model.slurm.cluster import is_final
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
@@ -45,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="a run id or a job id; of a job that coach did not launch, its script is shown as it would have to be",
+        help=(
+            "a run id or a job id; of a job that coach did not launch, its script is shown as it would have "
+            "to be"
+        ),
     )
     parser.add_argument(
         "rule", metavar="CODE", nargs="?", help="apply this rule's fix (default: the primary finding's)"
@@ -58,7 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         const=TRIAL_STEPS,
         metavar="STEPS",
-        help=f"try it short, with a time limit of its own, before the whole is launched again (default: {TRIAL_STEPS} steps)",
+        help=(
+            "try it short, with a time limit of its own, before the whole is launched again (default: "
+            f"{TRIAL_STEPS} steps)"
+        ),
     )
     parser.add_argument(
         "--parent",
@@ -73,7 +81,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    """Exit status: 0 launched (with --wait: and it completed), 1 not confirmed or not completed, 2 refused."""
+    """Exit status: 0 launched (with --wait: and it completed), 1 not confirmed or not completed, 2
+    refused."""
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     checked = Checker(settings, io, Engine(rules_of(settings)), None).target(args.run)
     if withheld := why_withheld(checked.diagnosis):
@@ -88,7 +97,7 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     remedy = _chosen(found, args.rule, args.number, args.run)
     seen = checked.snapshot, checked.history or History()
     if args.trial is not None:
-        # A log inside of a run can be named as well: only the run's own directory tells how long its steps take.
+        # A log inside of a run can be named as well: only the run's directory tells how long its steps take.
         seen = _read(parent.run_dir, parent.backend, settings, io)
     offered = offer(parent, remedy, *seen, settings, os.environ, io, trial_steps=args.trial)
     plan = offered.plan
@@ -115,22 +124,28 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             say(f"{submitted.run_id} goes on; `coach cancel {submitted.run_id}` ends it")
             return 130
         comparison = _compared(parent.run_dir, submitted.run_dir, plan.backend, settings, io)
+    lost = offered.lost if choice is ParentChoice.CANCEL else ()
+    _print_answer(submitted, state, lost, comparison, args.format)
+    return 0 if not args.wait or state == "COMPLETED" else 1
+
+
+def _print_answer(
+    submitted: Submitted, state: str | None, lost: Sequence[str], comparison: Comparison | None, format_: str
+) -> None:
     answer = {
         "run_id": submitted.run_id,
         "run_dir": submitted.run_dir,
         "job_id": submitted.job_id,
         "state": state,
     }
-    if args.format == "json":
+    if format_ == "json":
         told = None if comparison is None else comparison_object(comparison)
-        gone = list(offered.lost) if choice is ParentChoice.CANCEL else []
-        print(json.dumps({"schema": 1, **answer, "lost": gone, "comparison": told}, indent=2))
-    else:
-        for name, value in answer.items():
-            print_line(f"{name:<8}{printable(value or '–')}")
-        if comparison is not None:
-            print_comparison(comparison)
-    return 0 if not args.wait or state == "COMPLETED" else 1
+        print(json.dumps({"schema": 1, **answer, "lost": list(lost), "comparison": told}, indent=2))
+        return
+    for name, value in answer.items():
+        print_line(f"{name:<8}{printable(value or '–')}")
+    if comparison is not None:
+        print_comparison(comparison)
 
 
 def _list(found: Sequence[Remedy], format_: str) -> int:
