@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from tests.trainers.warm import WarmPython
+from tests.waiting import PATIENCE
 
 TRAINERS = Path(__file__).parents[2] / "trainers"
-TIMEOUT_S = 120
+TIMEOUT_S = 120 * PATIENCE
 SMALL = {
     "width": 8,
     "num_train_samples": 320,
@@ -88,6 +89,9 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainer]:
     allotted = ("CUDA_", "SLURM_", "TORCH", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(allotted)}
     env |= {"HOME": str(cache), "COACH_HOME": str(cache), "OMP_NUM_THREADS": "1", "SCRATCH": str(cache)}
+    env |= {
+        "TORCHINDUCTOR_COMPILE_THREADS": "1"
+    }  # else each training starts two more processes that import torch
     with WarmPython(env) as warm:
         yield Trainer(cache / "cache", env, warm)
 

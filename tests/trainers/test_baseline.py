@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.train
 
@@ -110,7 +110,7 @@ def test_the_signal_before_the_time_limit_saves_a_checkpoint_and_ends_well(
     try:
         wait_until(lambda: metrics.exists() and b'"loss"' in metrics.read_bytes(), what="the first step")
         process.send_signal(signal.SIGUSR1)
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=30 * PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 0, stderr

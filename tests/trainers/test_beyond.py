@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.trainers.conftest import TRAINERS, Trainer, event_in, read_records, steps_in
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.train
 
@@ -311,7 +311,7 @@ def test_lightning_on_two_ranks_shares_the_work_and_leaves_at_a_signal(
     try:
         wait_until(lambda: metrics.exists() and b'"loss"' in metrics.read_bytes(), what="the first steps")
         process.send_signal(signal.SIGUSR1)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60 * PATIENCE)
     finally:
         process.terminate()
     last = [read_records(stopped, rank)[-1] for rank in range(2)]

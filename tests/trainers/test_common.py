@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.conftest import TRAINERS, Trainer
+from tests.waiting import PATIENCE
 
 FIND_SHADOWED = """
 import importlib.util, sys
@@ -169,7 +170,7 @@ def test_processes_that_generate_data_at_once_end_up_with_the_same_whole_set(
         subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    outputs = [process.communicate(timeout=60) for process in started]
+    outputs = [process.communicate(timeout=60 * PATIENCE) for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert len({stdout.splitlines()[-1] for stdout, _ in outputs}) == 1
     (made,) = tmp_path.iterdir()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 SHARDS = """
 from torch.utils.data import DistributedSampler
@@ -78,7 +78,7 @@ def test_a_signal_to_the_job_lets_all_ranks_leave_in_the_same_step_and_the_job_g
         # To one rank only: the other learns of it by agreement, not by the signal.
         pid = event_in(read_whole_lines(metrics[1]), "start")["pid"]
         os.kill(pid, signal.SIGUSR1)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=30 * PATIENCE)
     finally:
         process.terminate()
     assert process.returncode == 0, stderr

@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
 from tests.trainers.test_ddp import read_whole_lines
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 
 @pytest.mark.train
@@ -104,7 +104,7 @@ def test_a_signal_to_one_rank_lets_all_write_their_shares_of_the_same_step(
             what="the first steps",
         )
         os.kill(event_in(read_whole_lines(metrics[1]), "start")["pid"], signal.SIGUSR1)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60 * PATIENCE)
     finally:
         process.terminate()
     assert process.returncode == 0, stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.conftest import TRAINERS
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 MAKER = """
 import os, sys, time
@@ -54,7 +54,7 @@ def test_ranks_on_nodes_whose_clocks_differ_by_hours_make_the_data_once(tmp_path
     makers = [start(final, skew_s) for skew_s in ("-7200", "0", "0", "7200")]
     for maker in makers:
         go(maker)
-    outputs = [maker.communicate(timeout=60)[0] for maker in makers]
+    outputs = [maker.communicate(timeout=60 * PATIENCE)[0] for maker in makers]
     assert outputs == ["there\n"] * 4
     assert (tmp_path / "made").read_text() == "x"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "made"]
@@ -67,10 +67,10 @@ def test_a_maker_that_was_killed_is_replaced_when_its_lock_is_old(tmp_path: Path
     assert killed.stdout is not None
     assert killed.stdout.readline() == "making\n"
     killed.kill()
-    killed.communicate(timeout=20)
+    killed.communicate(timeout=20 * PATIENCE)
     os.utime(lock, (0, 0))  # a long time ago
     go(next_one)
-    assert next_one.communicate(timeout=60)[0] == "there\n"
+    assert next_one.communicate(timeout=60 * PATIENCE)[0] == "there\n"
     assert (tmp_path / "made").read_text() == "xx"
     assert not lock.exists()
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.trainers.conftest import Trainer, event_in, read_records, steps_in
 from tests.trainers.test_ddp import read_whole_lines
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 FLAGS: dict[str, Any] = {"num_train_samples": 70, "lr": 0.1, "batch_size": 4}
 """Four steps of 16 samples are an epoch, and 6 samples are left over."""
@@ -88,7 +88,7 @@ def test_a_signal_to_one_stage_lets_all_leave_in_the_same_step_and_the_pipe_goes
             what="the first steps",
         )
         os.kill(event_in(read_whole_lines(metrics[1]), "start")["pid"], signal.SIGUSR1)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60 * PATIENCE)
     finally:
         process.terminate()
     assert process.returncode == 0, stderr

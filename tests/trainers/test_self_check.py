@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.trainers.conftest import TRAINERS, Trainer
+from tests.waiting import PATIENCE
 
 SCENES = """
 import json, os, platform
@@ -99,7 +100,7 @@ def said(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         str(script),
     ]
     env = {**trainer.env, "PYTHONPATH": str(TRAINERS)}
-    done = subprocess.run(command, env=env, text=True, capture_output=True, timeout=120)
+    done = subprocess.run(command, env=env, text=True, capture_output=True, timeout=120 * PATIENCE)
     assert done.returncode == 0, done.stderr
     scenes: dict[str, list[str]] = json.loads(done.stdout)
     return scenes

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.conftest import TRAINERS, Trainer
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.train
 
@@ -92,7 +93,7 @@ for log_steps in (False, True):
 def test_a_step_reads_no_more_from_the_device_than_it_must(trainer: Trainer, tmp_path: Path) -> None:
     script = Path(__file__).with_name("counted.py")
     command = [sys.executable, str(script), str(tmp_path), str(trainer.cache_dir), *READS_IN_A_STEP]
-    done = subprocess.run(command, env=trainer.env, text=True, capture_output=True, timeout=240)
+    done = subprocess.run(command, env=trainer.env, text=True, capture_output=True, timeout=480)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])
     assert {what: set(found["step"]) for what, found in counts.items()} == {
@@ -117,7 +118,7 @@ def test_ranks_agree_in_the_same_step_without_waiting_and_leave_no_question_open
         for rank in range(2)
     ]
     try:
-        outputs = [process.communicate(timeout=120)[0] for process in ranks]
+        outputs = [process.communicate(timeout=120 * PATIENCE)[0] for process in ranks]
     finally:
         for process in ranks:
             process.kill()
