@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -103,9 +104,12 @@ for number, what in enumerate(wanted):
     is_fused = "fused" in flags
     given = {**SMALL, **dict(flag.split(":") for flag in flags.split(",") if ":" in flag)}
     path = TRAINERS / f"{name}.py"
-    known = path.read_text(encoding="utf-8")
+    source = path.read_text(encoding="utf-8")
+    taken = {*re.findall(r'add_argument\(\s*"--(\w+)"', source), "gpus_per_node"}
+    for names in re.findall(r"add_shared\((.*?)\)", source, re.DOTALL):
+        taken.update(re.findall(r"\w+", names))
     sys.argv = [str(path), f"--run_dir={run_dir}/{number}", f"--cache_dir={cache_dir}"]
-    sys.argv += [f"--{key}={value}" for key, value in given.items() if f'"--{key}"' in known]
+    sys.argv += [f"--{key}={value}" for key, value in given.items() if key in taken]
     sgd = torch.optim.SGD
     if is_fused:
         torch.optim.SGD = functools.partial(sgd, fused=True)
