@@ -6,15 +6,16 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from coach.analysis.query.job_fields import job_vocabulary
-from coach.analysis.query.language import Query, in_order
+from coach.analysis.query.language import Field, Query, in_order
 from coach.analysis.queueing.arrays import fold, unfold
 from coach.analysis.queueing.pending_reasons import explain_job
 from coach.cli.cluster import add_clusters, add_options, look
-from coach.cli.listing import add_listing, print_listing, read_listing
+from coach.cli.listing import Listing, add_listing, print_listing, read_listing
 from coach.cli.listing import unmistakable as unmistakable
 from coach.cli.place import print_place
 from coach.cli.text import format_count, format_time, print_bad_rows, print_json, print_table, printable
@@ -55,17 +56,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         raise UserError("--why and --columns: why a job waits is told in columns of its own")
     is_all = args.all or _names_others(listing.query, user)
     answer = look(settings, args.backend, source="jobs", is_all=is_all, clusters=args.clusters)
-    jobs = [job for job in answer.jobs if is_all or job.user == user]
-    _remember(settings, [job for job in jobs if job.user == user])
-    if args.unfold:
-        jobs = [row for folded in fold(jobs) for row in unfold(folded)]
-    jobs = listing.query.matching(jobs)
+    own = [job for job in answer.jobs if job.user == user]
+    _remember(settings, own)
+    jobs = list(answer.jobs) if is_all else own
+    jobs = listing.query.matching(_row_per_task(jobs) if args.unfold else jobs)
     place = _read_place(settings, user, jobs) if args.why and not args.clusters else None
     if args.format == "json":
-        more = {} if place is None else {"place": _place_as_json(place)}
-        as_json = listing.as_json if listing.columns else _as_json
-        jobs = in_order(jobs, listing.orders)
-        print_json("jobs", [as_json(job) for job in jobs], answer.num_bad_rows, more)
+        _print_as_json(jobs, listing, place, answer.num_bad_rows)
         return 0
     if not args.unfold:
         jobs = [folded.job for folded in fold(jobs)]
@@ -74,18 +71,13 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         if place is not None:
             print_place(place)
     else:
-        special = {
-            "state": _state,
-            "reason": lambda job: _reason(job, now_s),
-            "node": lambda job: job.nodes or format_count(job.num_nodes),
-            "start": _start,
-        }
-        print_listing(jobs, listing, vocabulary.columns(COLUMNS), special)
-        is_start_shown = not listing.columns or any(field.name == "start" for field in listing.columns)
-        if is_start_shown and any(job.estimated_start_s is not None for job in jobs):
-            print("~ Slurm's estimate; it changes with the queue", file=sys.stderr)
+        _print_table(jobs, listing, vocabulary.columns(COLUMNS), now_s)
     print_bad_rows(answer.num_bad_rows)
     return 0
+
+
+def _row_per_task(jobs: Sequence[Job]) -> list[Job]:
+    return [row for folded in fold(jobs) for row in unfold(folded)]
 
 
 def _names_others(query: Query[Job], user: str) -> bool:
@@ -125,6 +117,29 @@ def _place_as_json(place: PlaceInQueue) -> dict[str, Any]:
         "reservations": [asdict(each) for each in place.reservations.value or ()],
         "not_told": [{"what": what, "because": why} for what, why in place.missing()],
     }
+
+
+def _print_as_json(
+    jobs: list[Job], listing: Listing[Job], place: PlaceInQueue | None, num_bad_rows: int
+) -> None:
+    more = {} if place is None else {"place": _place_as_json(place)}
+    as_json = listing.as_json if listing.columns else _as_json
+    print_json("jobs", [as_json(job) for job in in_order(jobs, listing.orders)], num_bad_rows, more)
+
+
+def _print_table(
+    jobs: list[Job], listing: Listing[Job], default_columns: Sequence[Field[Job]], now_s: float
+) -> None:
+    special = {
+        "state": _state,
+        "reason": lambda job: _reason(job, now_s),
+        "node": lambda job: job.nodes or format_count(job.num_nodes),
+        "start": _start,
+    }
+    print_listing(jobs, listing, default_columns, special)
+    is_start_shown = not listing.columns or any(field.name == "start" for field in listing.columns)
+    if is_start_shown and any(job.estimated_start_s is not None for job in jobs):
+        print("~ Slurm's estimate; it changes with the queue", file=sys.stderr)
 
 
 def _print_reasons(jobs: list[Job]) -> None:
