@@ -14,9 +14,12 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
+
+if TYPE_CHECKING:
+    from coach.node.driver import Driver
 
 EXIT_STATUS = 78
 """EX_CONFIG of sysexits.h: something is wrong with the configuration."""
@@ -179,11 +182,7 @@ def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> O
     if torch is not None and torch.has_gpu_support and torch.cuda is None:
         return None  # ROCm or XPU: nothing here can tell
     driver = ask_driver()
-    has_driver = (
-        f"the NVIDIA driver there is {driver.version}" if driver.version else "no NVIDIA driver there"
-    )
-    if driver.version and driver.cuda:
-        has_driver += f" (CUDA {driver.cuda})"
+    has_driver = _driver_words(driver)
     if torch is not None and torch.has_gpu_support is False:
         built = f"torch {torch.version} in {sys.executable} was built without CUDA"
         return Refusal("cuda_unavailable", f"{allotted}, but {built}; {has_driver}")
@@ -192,10 +191,10 @@ def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> O
         visible = env["CUDA_VISIBLE_DEVICES"]
         text = f"{allotted}, but none may be used: CUDA_VISIBLE_DEVICES={visible}; {has_driver}{built}"
         return Refusal("cuda_unavailable", text)
-    if not driver.num_gpus and not any(found for glob in _GPU_DEVICES for found in dev.glob(glob)):
+    if not driver.num_gpus and not _has_device(dev):
         text = f"{allotted}, but none is there (no {dev}/nvidia0); {has_driver}{built}"
         return Refusal("cuda_unavailable", text)
-    if torch and torch.cuda and driver.cuda and _major(driver.cuda) < _major(torch.cuda):
+    if torch and _is_too_old(driver, torch):
         return Refusal(
             "driver_too_old",
             f"the NVIDIA driver{' ' + driver.version if driver.version else ''} on {node} supports CUDA up "
@@ -203,6 +202,21 @@ def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> O
             f" torch {torch.version}, which was built for CUDA {torch.cuda}",
         )
     return None
+
+
+def _driver_words(driver: "Driver") -> str:
+    if not driver.version:
+        return "no NVIDIA driver there"
+    cuda = f" (CUDA {driver.cuda})" if driver.cuda else ""
+    return f"the NVIDIA driver there is {driver.version}{cuda}"
+
+
+def _has_device(dev: Path) -> bool:
+    return any(found for glob in _GPU_DEVICES for found in dev.glob(glob))
+
+
+def _is_too_old(driver: "Driver", torch: Any) -> bool:
+    return bool(torch.cuda and driver.cuda and _major(driver.cuda) < _major(torch.cuda))
 
 
 def _look_at_data(node: str, command: List[str]) -> Optional[Refusal]:

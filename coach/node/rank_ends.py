@@ -12,7 +12,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from coach import runs
 from coach.node.trainer_facts import edge_records, newest_start
@@ -48,19 +48,7 @@ def collect(
 ) -> List[Dict[str, Any]]:
     """One entry per rank that is known to have run here, ordered. `error_dirs` are torchrun's log folders of
     this attempt."""
-    ends: Dict[int, Dict[str, Any]] = {}
-    rank_of_local: Dict[int, int] = {}
-    for metrics in sorted(paths.metrics_dir.glob("rank-*.jsonl")):
-        records = edge_records(metrics)
-        start = newest_start(records, started_time_s)
-        if start is None or start.get("node", node) != node:
-            continue
-        rank = int(metrics.stem[len("rank-") :])
-        rank_of_local[start.get("local_rank", rank)] = rank
-        ends[rank] = _entry(rank)
-        for record in records:
-            if record.get("event") == "end" and (record.get("time_s") or 0) >= (start.get("time_s") or 0):
-                ends[rank]["exit_code"] = record.get("exit_code")
+    ends, rank_of_local = _ends_in_metrics(paths.metrics_dir, node, started_time_s)
     if not error_dirs and len(ends) == 1 and returncode != 0:
         _set_status(next(iter(ends.values())), returncode)
     errors = {path: message for folder in error_dirs for path, message in read_error_files(folder).items()}
@@ -77,6 +65,27 @@ def collect(
         if found is not None:
             ends.setdefault(found, _entry(found))["message"] = message
     return [ends[rank] for rank in sorted(ends)]
+
+
+def _ends_in_metrics(
+    metrics_dir: Path, node: str, started_time_s: float
+) -> Tuple[Dict[int, Dict[str, Any]], Dict[int, int]]:
+    """An entry for each rank that has begun on this node in this attempt, and the ranks by their local
+    number."""
+    ends: Dict[int, Dict[str, Any]] = {}
+    rank_of_local: Dict[int, int] = {}
+    for metrics in sorted(metrics_dir.glob("rank-*.jsonl")):
+        records = edge_records(metrics)
+        start = newest_start(records, started_time_s)
+        if start is None or start.get("node", node) != node:
+            continue
+        rank = int(metrics.stem[len("rank-") :])
+        rank_of_local[start.get("local_rank", rank)] = rank
+        ends[rank] = _entry(rank)
+        for record in records:
+            if record.get("event") == "end" and (record.get("time_s") or 0) >= (start.get("time_s") or 0):
+                ends[rank]["exit_code"] = record.get("exit_code")
+    return ends, rank_of_local
 
 
 def mark_bystanders(ranks: List[Dict[str, Any]]) -> None:

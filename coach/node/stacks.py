@@ -18,12 +18,12 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
 from coach.node.counters import read_small
 from coach.node.node_name import node_name
-from coach.node.processes import own_processes, read_stat
+from coach.node.processes import Stat, own_processes, read_stat
 
 SIGNAL = 44
 """Of startup/sitecustomize.py, which answers it by faulthandler."""
@@ -82,30 +82,44 @@ def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Ra
     """The topmost Python process of every rank; without a launcher's ranks, the job's topmost Python
     processes."""
     belongs = own_processes(None if root else job_id)
-    stats = [read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 (names are wanted)
-    parents = {stat.pid: stat.parent for stat in stats if stat}
-    environments: Dict[int, Dict[str, str]] = {}
-    for stat in stats:
-        if stat and belongs(stat) and _is_python(stat.pid) and not _is_coach(stat.pid):
-            env = _environment(stat.pid)
-            # Nodes may share their processes only where several of Slurm's nodes are one machine.
-            is_here = env.get("SLURMD_NODENAME", node) == node
-            if is_here and (root is None or _is_below(stat.pid, root, parents)):
-                environments[stat.pid] = env
-    ranks: Dict[str, int] = {}
-    for pid in sorted(environments):
-        key = _first(environments[pid], "RANK", "OMPI_COMM_WORLD_RANK")
-        is_topmost = not any(
-            _first(environments[above], "RANK", "OMPI_COMM_WORLD_RANK") == key
-            for above in _above(pid, parents)
-            if above in environments
-        )
-        if key is not None and is_topmost:
-            ranks.setdefault(key, pid)
-    tops = list(ranks.values()) or [
-        pid for pid in environments if not any(above in environments for above in _above(pid, parents))
-    ]
+    stats = _all_processes()
+    parents = {stat.pid: stat.parent for stat in stats}
+    pids = [stat.pid for stat in stats if belongs(stat)]
+    if root is not None:
+        pids = [pid for pid in pids if _is_below(pid, root, parents)]
+    environments = _trainings(pids, node)
+    above = {pid: [other for other in _above(pid, parents) if other in environments] for pid in environments}
+    tops = _tops_by_rank(environments, above) or [pid for pid in environments if not above[pid]]
     return [_rank(pid, environments[pid]) for pid in tops]
+
+
+def _all_processes() -> List[Stat]:
+    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 (names are wanted)
+    return [stat for stat in found if stat]
+
+
+def _trainings(pids: List[int], node: str) -> Dict[int, Dict[str, str]]:
+    """The environments of the Python processes on this node that are not coach's own."""
+    environments: Dict[int, Dict[str, str]] = {}
+    for pid in pids:
+        if _is_python(pid) and not _is_coach(pid):
+            env = _environment(pid)
+            # Nodes may share their processes only where several of Slurm's nodes are one machine.
+            if env.get("SLURMD_NODENAME", node) == node:
+                environments[pid] = env
+    return environments
+
+
+def _tops_by_rank(environments: Mapping[int, Dict[str, str]], above: Mapping[int, List[int]]) -> List[int]:
+    """The topmost process of each rank to which a launcher gave a number. `above` are a process's ancestors
+    among these."""
+    numbers = {pid: _first(env, "RANK", "OMPI_COMM_WORLD_RANK") for pid, env in environments.items()}
+    tops: Dict[str, int] = {}
+    for pid in sorted(environments):
+        number = numbers[pid]
+        if number is not None and number not in [numbers[other] for other in above[pid]]:
+            tops.setdefault(number, pid)
+    return list(tops.values())
 
 
 def look(rank: Rank, py_spy: Optional[str], deadline_s: float) -> Dict[str, Any]:

@@ -63,11 +63,7 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
         runs.RunPaths(Path(args.run_dir).absolute()), node, command, started_time_s
     ):
         return first_look.EXIT_STATUS
-    root = runs_root or runs.default_runs_root(os.environ)
-    shared = os.path.realpath(args.share) if args.share else None
-    paths = own_run.prepare(
-        args.run_dir or None, root, args.recipe, command, started_time_s, os.environ, shared
-    )
+    paths = _prepare(args, runs_root, command, started_time_s)
     attempt = _Attempt(paths, node, started_time_s) if paths else None
     noted = own_run.output_of(paths, os.environ) if paths else None
     output = noted or Output()
@@ -82,33 +78,55 @@ def run(args: argparse.Namespace, runs_root: Optional[Path] = None) -> int:
             preexec_fn=lambda: _become_the_command(paths, noted, mask),  # noqa: PLW1509 (no threads here)
         )
     except OSError as error:
-        is_missing = isinstance(error, FileNotFoundError)
-        output.say(f"coach run: {command[0]}: {error.strerror or error}")
-        output.say_end()
-        if attempt:
-            attempt.record_end(_NOT_FOUND if is_missing else _NOT_EXECUTABLE, set())
-        output.await_reader(_ENDING)
-        return _NOT_FOUND if is_missing else _NOT_EXECUTABLE
+        return _report_not_started(command, error, attempt, output)
     output.started(training.pid)
+    _accompany(training, args, attempt, output)
+    if training.returncode < 0:
+        _die_of(-training.returncode, mask)
+    return training.returncode
+
+
+def _prepare(
+    args: argparse.Namespace, runs_root: Optional[Path], command: List[str], started_time_s: float
+) -> Optional[runs.RunPaths]:
+    root = runs_root or runs.default_runs_root(os.environ)
+    shared = os.path.realpath(args.share) if args.share else None
+    return own_run.prepare(args.run_dir, root, args.recipe, command, started_time_s, os.environ, shared)
+
+
+def _report_not_started(
+    command: List[str], error: OSError, attempt: Optional["_Attempt"], output: Output
+) -> int:
+    """Say why the command did not start, and record it. Returns the exit status that a shell would give."""
+    status = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+    output.say(f"coach run: {command[0]}: {error.strerror or error}")
+    output.say_end()
+    if attempt:
+        attempt.record_end(status, set())
+    output.await_reader(_ENDING)
+    return status
+
+
+def _accompany(
+    training: "subprocess.Popen[bytes]",
+    args: argparse.Namespace,
+    attempt: Optional["_Attempt"],
+    output: Output,
+) -> None:
+    """Run the sampler beside the training until the training has ended, and record the end."""
     witness = Witness()
     helpers = [pid for pid in (witness.pid, output.copier_pid) if pid is not None]
     sampler = _start_sampler(attempt, args.interval, args.gpm, helpers) if attempt else None
     if attempt and os.environ.get("SLURM_NNODES", "1") != "1":
-        peers.end_with_a_refused_peer(attempt.paths, node, training)
+        peers.end_with_a_refused_peer(attempt.paths, attempt.node, training)
     forwarded = _wait(training, witness, sampler, attempt, output)
     witness.end()
     output.say_end()
-    if sampler is not None and sampler.returncode is None:
-        # It has nothing to lose: a record is one write.
-        sampler.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            sampler.wait(timeout=2.0)
+    if sampler is not None:
+        _end_sampler(sampler)
     if attempt:
         attempt.record_end(training.returncode, forwarded)
     output.await_reader(_ENDING)
-    if training.returncode < 0:
-        _die_of(-training.returncode, mask)
-    return training.returncode
 
 
 def _become_the_command(paths: Optional[runs.RunPaths], noted: Optional[Output], mask: Set[Any]) -> None:
@@ -145,6 +163,14 @@ def _start_sampler(
     except OSError as error:
         attempt.add_gap(f"the sampler did not start ({error.strerror or error})")
         return None
+
+
+def _end_sampler(sampler: "subprocess.Popen[bytes]") -> None:
+    """Kill it if it still runs: it has nothing to lose, a record is one write."""
+    if sampler.returncode is None:
+        sampler.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            sampler.wait(timeout=2.0)
 
 
 def _wait(
