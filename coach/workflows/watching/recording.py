@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,30 +145,14 @@ def record(
         targets=tuple(run_ids),
         attached={job_id: rung_of(action).name for job_id, action in attached.items()},
     )
-    try:
-        if file.exists():
-            raise UserError(f"{file}: exists already", "choose another name, or remove it first")
-        io = RecordingIo(system, raw, header)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
-    names = Names()
-    names.users.add(user)
-    names.add_path(env.get("HOME", ""))
-    followed = [*run_ids, *attached]
+    io = _create(file, raw, system, header)
+    names = _names_of(user, env)
     session = WatchSession(settings, World(backend, io, user), on_reading=names.add_reading)
-
-    def follow(snapshot: Snapshot) -> None:
-        active = [run.run_id for run in snapshot.runs if not is_final(run.state)]
-        fresh = [run_id for run_id in active if run_id not in followed]
-        if not run_ids and fresh and len(followed) < MAX_FOLLOWED_RUNS:
-            followed.extend(fresh[: MAX_FOLLOWED_RUNS - len(followed)])
-            session.watch(Watch(targets=tuple(followed)))
-
-    session.watch(Watch(targets=tuple(followed)))
+    followed = _Followed(session, [*run_ids, *attached], takes_more=not run_ids)
     for job_id, action in attached.items():
         keep = partial(io.append, attached_path(job_id))
         session.attach(job_id, streams(action, job_id, env, keep))
-    session.start(follow)
+    session.start(followed.add_active)
     try:
         wait(duration_s)
     finally:
@@ -177,9 +161,52 @@ def record(
         io.close()
         if is_anonymized:
             _strike(raw, file, names)
-    told = (session.snapshot.sources.get(f"{RecordedStream.name}:{job_id}") for job_id in attached)
-    problems = tuple(status.error for status in told if status is not None and status.error is not None)
-    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed), problems)
+    problems = _stream_errors(session.snapshot, attached)
+    return Kept(io.num_entries, io.num_bytes, file.stat().st_size, tuple(followed.targets), problems)
+
+
+def _names_of(user: str, env: Mapping[str, str]) -> Names:
+    names = Names()
+    names.users.add(user)
+    names.add_path(env.get("HOME", ""))
+    return names
+
+
+def _create(file: Path, raw: Path, system: Io, header: Header) -> RecordingIo:
+    """Begin to write `raw`, from which `file` is made in the end. Raises UserError."""
+    try:
+        if file.exists():
+            raise UserError(f"{file}: exists already", "choose another name, or remove it first")
+        return RecordingIo(system, raw, header)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+class _Followed:
+    """The targets that a session follows. With `takes_more`, active runs are added as they come."""
+
+    def __init__(self, session: WatchSession, targets: list[str], *, takes_more: bool) -> None:
+        self.targets = targets
+        self._session = session
+        self._takes_more = takes_more
+        self._watch()
+
+    def add_active(self, snapshot: Snapshot) -> None:
+        active = [run.run_id for run in snapshot.runs if not is_final(run.state)]
+        fresh = [run_id for run_id in active if run_id not in self.targets]
+        room = MAX_FOLLOWED_RUNS - len(self.targets)
+        if self._takes_more and fresh and room > 0:
+            self.targets.extend(fresh[:room])
+            self._watch()
+
+    def _watch(self) -> None:
+        self._session.watch(Watch(targets=tuple(self.targets)))
+
+
+def _stream_errors(snapshot: Snapshot, job_ids: Iterable[str]) -> tuple[str, ...]:
+    """Why jobs that were measured from inside are not measured any longer."""
+    told = (snapshot.sources.get(f"{RecordedStream.name}:{job_id}") for job_id in job_ids)
+    return tuple(status.error for status in told if status is not None and status.error is not None)
 
 
 def _strike(raw: Path, file: Path, names: Names) -> None:
