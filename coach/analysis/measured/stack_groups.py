@@ -104,20 +104,34 @@ def place_of(rank: RankStack) -> Place:
     if not frames:
         return _place_by_collective(rank) or _place_by_kernel(rank)
     own = next((frame for frame in frames if not _is_of(frame, _LIBRARIES)), frames[0])
-    line = f"{PurePath(own.file).name}:{own.line} {own.name}"
+    file = PurePath(own.file).name
+    words, is_waiting = (
+        _in_collective(frames)
+        or _in_torch(frames, _is_idle(rank))
+        or (f"in {own.name if own.name != '<module>' else file}", False)
+    )
+    return Place(words, is_waiting, f"{file}:{own.line} {own.name}")
+
+
+def _in_collective(frames: Sequence[Frame]) -> tuple[str, bool] | None:
+    """The words and `is_waiting` of the outermost collective."""
     for frame in reversed(frames):
         if _COLLECTIVE.fullmatch(frame.name) and _is_of(frame, _COMMUNICATION):
-            return Place(f"in {frame.name}", True, line)
+            return f"in {frame.name}", True
+    return None
+
+
+def _in_torch(frames: Sequence[Frame], is_idle: bool) -> tuple[str, bool | None] | None:
+    """The words and `is_waiting` of the innermost call of torch that a reader knows."""
     for frame in frames:
         if frame.name == "__next__" and frame.file.endswith("torch/utils/data/dataloader.py"):
-            return Place("in DataLoader.__next__", False, line)
+            return "in DataLoader.__next__", False
         if frame.name == "synchronize" and "/torch/cuda/" in frame.file:
-            return Place("for the GPU in torch.cuda.synchronize", True, line)
+            return "for the GPU in torch.cuda.synchronize", True
         if frame.name == "backward" and "/torch/" in frame.file:
-            # With DDP, gradients are exchanged in here: whether it computes or waits, the stack does not
-            # tell.
-            return Place("in backward", True if _is_idle(rank) else None, line)
-    return Place(f"in {own.name if own.name != '<module>' else PurePath(own.file).name}", False, line)
+            # With DDP, gradients are exchanged in here: the stack does not tell if it computes or waits.
+            return "in backward", True if is_idle else None
+    return None
 
 
 def _is_idle(rank: RankStack) -> bool:
@@ -176,27 +190,43 @@ def _place_by_kernel(rank: RankStack) -> Place:
     return Place(f"for something{at}", True)
 
 
-def _odd(groups: Sequence[Group]) -> list[Group]:
-    """Who has begun the fewest collectives; else who is elsewhere while others wait, unless that are most;
-    else the smallest group."""
+def _odd(groups: Sequence[Group]) -> Sequence[Group]:
+    """The groups that the others wait for, as far as it can be told."""
+    return _behind(groups) or _apart_from_waiting(groups) or _smallest(groups)
+
+
+def _behind(groups: Sequence[Group]) -> list[Group]:
+    """Groups with a rank that has begun the fewest collectives, where ranks differ in that."""
     last = [
         (rank.collective.number, group)
         for group in groups
         for rank in group.ranks
         if rank.collective is not None
     ]
-    if len({number for number, _ in last}) > 1:
-        fewest = min(number for number, _ in last)
-        behind = [group for number, group in last if number == fewest]
-        return [group for group in groups if group in behind]
-    num_ranks = sum(len(group.ranks) for group in groups)
+    if len({number for number, _ in last}) <= 1:
+        return []
+    fewest = min(number for number, _ in last)
+    behind = [group for number, group in last if number == fewest]
+    return [group for group in groups if group in behind]
+
+
+def _apart_from_waiting(groups: Sequence[Group]) -> list[Group]:
+    """Groups that are elsewhere while others wait; those that wait, where most ranks are elsewhere."""
     elsewhere = [group for group in groups if group.place.is_waiting is False]
     others = [group for group in groups if group.place.is_waiting is not False]
-    if elsewhere and any(group.place.is_waiting for group in others):
-        num_elsewhere = sum(len(group.ranks) for group in elsewhere)
-        return elsewhere if 2 * num_elsewhere <= num_ranks else others
+    if not any(group.place.is_waiting for group in others):
+        return []
+    return elsewhere if 2 * _num_ranks(elsewhere) <= _num_ranks(groups) else others
+
+
+def _smallest(groups: Sequence[Group]) -> list[Group]:
+    """The smallest groups, where they hold less than half of the ranks."""
     smallest = [group for group in groups if len(group.ranks) == len(groups[-1].ranks)]
-    return smallest if len(groups) > 1 and 2 * sum(len(group.ranks) for group in smallest) < num_ranks else []
+    return smallest if 2 * _num_ranks(smallest) < _num_ranks(groups) else []
+
+
+def _num_ranks(groups: Iterable[Group]) -> int:
+    return sum(len(group.ranks) for group in groups)
 
 
 def _is_of(frame: Frame, places: Iterable[str]) -> bool:
