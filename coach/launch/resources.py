@@ -76,29 +76,25 @@ def resolve_resources(
     started = _started_ranks(recipe, parameters, gpus)
     if gpus == 0:
         why = "as asked" if request.gpus_per_node == 0 else f"{target.name} has no GPUs"
-        num_ranks = num_nodes * (started or nproc)
-        ranks = f"{num_ranks} CPU rank{'s' if num_ranks > 1 else ''}"
-        notes.append(f"{why}: {ranks}{' over gloo' if num_ranks > 1 and not started else ''}")
+        notes.append(f"{why}: {_cpu_ranks_text(num_nodes * (started or nproc), has_gloo=not started)}")
     elif started:
         notes.append(f"the trainer starts {started} rank{'s' if started > 1 else ''} itself")
     gpu_type = _gpu_type(request, target, num_nodes, gpus, notes)
     cpus_per_gpu = _cpus_per_gpu(request, gpus, notes)
+    most_cpus = _most_cpus(request, target, num_nodes, gpus)
     if cpus_per_gpu is not None:
         request = replace(request, cpus_per_task=None)
-    most_by_default = _ranks(recipe, num_nodes) or 0
-    cpus = _cpus(
-        request, parameters, target, num_nodes, gpus, started or nproc, most_by_default, notes, cpus_per_gpu
-    )
+        cpus = _cpus_of_gpus(cpus_per_gpu, gpus, most_cpus, target)
+    else:
+        usual_ranks = _ranks(recipe, num_nodes) or 0
+        cpus = _cpus(request, parameters, target, most_cpus, started or nproc, usual_ranks, notes)
     limit_s = target.partition.time_limit_s if target.partition else None
     request = within(request, limit_s, _memory_mib(target, num_nodes), target.name, warnings)
     _check_mem(request, target, num_nodes)
     time_limit_s = _time_limit(request, recipe, target, notes)
     is_local = site.backend == "local"
     if is_local:
-        ignored = [key for key in _SLURM_ONLY if getattr(request, key)]
-        ignored += [f"sbatch {key}" for key in request.sbatch]
-        if ignored:
-            notes.append(f"this machine has no scheduler: {', '.join(ignored)} not used")
+        notes += _ignored_notes(request)
     resources = Resources(
         num_nodes=num_nodes,
         gpus_per_node=gpus,
@@ -111,14 +107,30 @@ def resolve_resources(
         cpus_per_gpu=cpus_per_gpu,
         signal=_signal(request, time_limit_s),
         partition=target.partition.name if target.partition else None,
-        # An empty text says "none", where the config has one.
-        **({} if is_local else {k: getattr(request, k) or None for k in _SLURM_ONLY if k != "partition"}),
+        **({} if is_local else _only_for_slurm(request)),
     )
     choices = {"gpu_type": target.gpu_types, "partition": tuple(p.name for p in site.partitions)}
     return Resolved(resources, tuple(notes), tuple(warnings), choices)
 
 
 _SLURM_ONLY = ("partition", "account", "qos", "reservation", "constraint", "exclude")
+
+
+def _cpu_ranks_text(num_ranks: int, *, has_gloo: bool) -> str:
+    if num_ranks == 1:
+        return "1 CPU rank"
+    return f"{num_ranks} CPU ranks{' over gloo' if has_gloo else ''}"
+
+
+def _ignored_notes(request: LaunchRequest) -> list[str]:
+    ignored = [key for key in _SLURM_ONLY if getattr(request, key)]
+    ignored += [f"sbatch {key}" for key in request.sbatch]
+    return [f"this machine has no scheduler: {', '.join(ignored)} not used"] if ignored else []
+
+
+def _only_for_slurm(request: LaunchRequest) -> dict[str, str | None]:
+    """The partition aside, which the target has. An empty text says "none", where the config has one."""
+    return {key: getattr(request, key) or None for key in _SLURM_ONLY if key != "partition"}
 
 
 def _without_foreign_type(request: LaunchRequest, target: _Target, notes: list[str]) -> LaunchRequest:
@@ -216,14 +228,7 @@ def _gpus(
                 f"--nproc-per-node {ranks}: {target.name} has {most} GPUs per node",
                 "use --gpus 0 for ranks on CPUs",
             )
-        return min(
-            most,
-            1
-            if recipe.is_single_device
-            else parameters.get("ranks") or 2
-            if recipe.is_one_process
-            else ranks or _ranks(recipe, num_nodes) or 2,
-        )
+        return min(most, _wanted_gpus(recipe, parameters, ranks, num_nodes))
     if recipe.is_single_device and asked > 1:
         raise UserError(
             f"--gpus {asked}: recipe {recipe.name} uses a single device", "use 1 or 0, or another recipe"
@@ -231,6 +236,16 @@ def _gpus(
     if asked > most:
         _refuse_gpus(asked, most, target, num_nodes, counts)
     return asked
+
+
+def _wanted_gpus(recipe: Recipe, parameters: Mapping[str, Any], ranks: int | None, num_nodes: int) -> int:
+    """GPUs of each node where nobody asked for a number: one for each rank."""
+    if recipe.is_single_device:
+        return 1
+    if recipe.is_one_process:
+        asked: int | None = parameters.get("ranks")
+        return asked or 2
+    return ranks or _ranks(recipe, num_nodes) or 2
 
 
 def _refuse_gpus(asked: int, most: int, target: _Target, num_nodes: int, counts: Sequence[int]) -> None:
@@ -308,33 +323,38 @@ def _cpus_per_gpu(request: LaunchRequest, gpus: int, notes: list[str]) -> int | 
     )
 
 
+def _most_cpus(request: LaunchRequest, target: _Target, num_nodes: int, gpus: int) -> int | None:
+    """CPUs that each of the nodes has, among those with enough GPUs."""
+    fitting = [node for node in target.nodes if not gpus or _gpus_of(node, request.gpu_type) >= gpus]
+    return _on_each_of(num_nodes, [node.num_cpus for node in fitting if node.num_cpus is not None])
+
+
+def _cpus_of_gpus(cpus_per_gpu: int, gpus: int, most: int | None, target: _Target) -> int:
+    wanted = cpus_per_gpu * gpus
+    if most is not None and wanted > most:
+        raise UserError(
+            f"--cpus-per-gpu {cpus_per_gpu}: {wanted} for {gpus} GPUs; {target.name} has {most} CPUs per node"
+        )
+    return wanted
+
+
 def _cpus(
     request: LaunchRequest,
     parameters: Mapping[str, Any],
     target: _Target,
-    num_nodes: int,
-    gpus: int,
+    most: int | None,
     num_ranks: int,
-    most_by_default: int,
+    usual_ranks: int,
     notes: list[str],
-    cpus_per_gpu: int | None,
 ) -> int:
-    fitting = [node for node in target.nodes if not gpus or _gpus_of(node, request.gpu_type) >= gpus]
-    known = [node.num_cpus for node in fitting if node.num_cpus is not None]
-    most = _on_each_of(num_nodes, known)
-    if cpus_per_gpu is not None:
-        if most is not None and cpus_per_gpu * gpus > most:
-            raise UserError(
-                f"--cpus-per-gpu {cpus_per_gpu}: {cpus_per_gpu * gpus} for {gpus} GPUs; {target.name} "
-                f"has {most} CPUs per node"
-            )
-        return cpus_per_gpu * gpus
+    """CPUs of a node for its ranks and their workers. `usual_ranks`: the recipe's own number is no mistake of
+    the user's, however few CPUs there are."""
     asked = _at_least("--cpus-per-task", request.cpus_per_task, 1)
     if asked is not None:
         if most is not None and asked > most:
             raise UserError(f"--cpus-per-task {asked}: {target.name} has {most} CPUs per node")
         return asked
-    if request.nproc_per_node is not None and most is not None and num_ranks > max(most, most_by_default):
+    if request.nproc_per_node is not None and most is not None and num_ranks > max(most, usual_ranks):
         raise UserError(f"--nproc-per-node {request.nproc_per_node}: {target.name} has {most} CPUs per node")
     num_workers = parameters.get("num_workers")
     per_rank = 1 + (num_workers if isinstance(num_workers, int) else 0)

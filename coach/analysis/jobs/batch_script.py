@@ -151,34 +151,52 @@ class Script:
 
 def read_script(texts: Sequence[str], also: str = "") -> Script:
     """`also` is what else tells the framework: its log."""
-    seen = tuple(_COMMENT.sub(lambda found: " " * len(found[0]), text) for text in texts)
+    seen = _without_comments(texts)
     framework = next(
         (each for told in ("\n".join(seen), also) for each in _DIALECTS if each.mark.search(told)),
         _DIALECTS[-1],
     )
-    uses: dict[str, tuple[_Use, ...]] = {}
-    for dialect in (framework, *_DIALECTS):
-        for key, names in dialect.words.items():
-            found = tuple(use for name in names for use in _uses(seen, name))
-            if key not in uses and found and len({use.value for use in found}) == 1:
-                uses[key] = found
+    uses = _unambiguous_uses(seen, framework)
     parameters: dict[str, Any] = dict(framework.defaults) if _anchor(framework, uses) is not None else {}
     for key, found in uses.items():
         parameters[key] = _value(key, found[0].value)
     if framework is _DIALECTS[0]:
-        for name, key, value in (
-            ("fp16", "precision", "fp16"),
-            ("bf16", "precision", "bf16"),
-            ("gradient_checkpointing", "activation_checkpointing", True),
-        ):
-            if any((flag["value"] or "true").lower() in ("true", "1") for _, flag in _flags(seen, name)):
-                parameters[key] = value
+        parameters.update(_raised_flags(seen))
     if "batch_size" in parameters:
         parameters.setdefault("gradient_accumulation", 1)
     asked = {name: spots[-1][2] for name in _SBATCH if (spots := list(_directives(texts[0], name)))}
     return Script(
         tuple(texts), framework, MappingProxyType(parameters), MappingProxyType(asked), MappingProxyType(uses)
     )
+
+
+def _without_comments(texts: Sequence[str]) -> tuple[str, ...]:
+    """Blanks in their place: all else stays where it is."""
+    return tuple(_COMMENT.sub(lambda found: " " * len(found[0]), text) for text in texts)
+
+
+def _unambiguous_uses(seen: Sequence[str], framework: Dialect) -> dict[str, tuple[_Use, ...]]:
+    """Where each parameter is given with one value alone: by the framework's names, else by another's."""
+    uses: dict[str, tuple[_Use, ...]] = {}
+    for dialect in (framework, *_DIALECTS):
+        for key, names in dialect.words.items():
+            found = tuple(use for name in names for use in _uses(seen, name))
+            if key not in uses and found and len({use.value for use in found}) == 1:
+                uses[key] = found
+    return uses
+
+
+def _raised_flags(seen: Sequence[str]) -> dict[str, Any]:
+    """The parameters that Hugging Face's flags set."""
+    return {
+        key: value
+        for name, key, value in (
+            ("fp16", "precision", "fp16"),
+            ("bf16", "precision", "bf16"),
+            ("gradient_checkpointing", "activation_checkpointing", True),
+        )
+        if any((flag["value"] or "true").lower() in ("true", "1") for _, flag in _flags(seen, name))
+    }
 
 
 def change_script(script: Script, changes: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -219,7 +237,7 @@ def _flag_edits(script: Script, name: str, value: Any) -> Iterator[tuple[int, in
     """`--fp16` becomes `--bf16`; a flag that is not there is added."""
     if value not in ("bf16", True):
         return
-    seen = tuple(_COMMENT.sub(lambda found: " " * len(found[0]), text) for text in script.texts)
+    seen = _without_comments(script.texts)
     old = list(_flags(seen, "fp16" if name == "bf16" else name)) or list(_flags(seen, name))
     for text, found in old:
         yield text, found.start(), found.end(), f"--{name}" + (" True" if found["value"] else "")

@@ -29,26 +29,41 @@ def why_not(verb: Verb, state: str, reason: str | None = None, can_requeue: bool
     if verb is Verb.RESUBMIT:
         return None
     if verb is Verb.REQUEUE:
-        if state == "PENDING":
-            return "it waits already"
-        return "it was submitted with --no-requeue (Requeue=0)" if can_requeue is False else None
+        return _why_no_requeue(state, can_requeue)
     if is_final(state):
         return f"it has ended already ({state})"
     # Tasks that wait for different reasons share a row: `JobHeldUser,JobArrayTaskLimit`.
     reasons = frozenset((reason or "").split(","))
-    is_held = bool(reasons & _HELD) or state in _HELD_STATES
     if verb is Verb.HOLD:
-        if is_held and reasons <= _HELD | {""}:
-            return "it is held already"
-        return None if state == "PENDING" else f"it is {state}: only a waiting job can be held"
+        return _why_no_hold(state, reasons)
     if verb is Verb.RELEASE:
-        if reasons == {"JobHeldAdmin"}:
-            return "an administrator holds it: only he may release it"
-        return None if is_held else f"it is not held ({state})"
+        return _why_no_release(state, reasons)
     if verb in (Verb.SHELL, Verb.ATTACH) and state != "RUNNING":
         what = "open a shell in" if verb is Verb.SHELL else "look into"
         return f"it is {state}: only a running job has an allocation to {what}"
     return None
+
+
+def _why_no_requeue(state: str, can_requeue: bool | None) -> str | None:
+    if state == "PENDING":
+        return "it waits already"
+    return "it was submitted with --no-requeue (Requeue=0)" if can_requeue is False else None
+
+
+def _why_no_hold(state: str, reasons: frozenset[str]) -> str | None:
+    if _is_held(state, reasons) and reasons <= _HELD | {""}:
+        return "it is held already"
+    return None if state == "PENDING" else f"it is {state}: only a waiting job can be held"
+
+
+def _why_no_release(state: str, reasons: frozenset[str]) -> str | None:
+    if reasons == {"JobHeldAdmin"}:
+        return "an administrator holds it: only he may release it"
+    return None if _is_held(state, reasons) else f"it is not held ({state})"
+
+
+def _is_held(state: str, reasons: frozenset[str]) -> bool:
+    return bool(reasons & _HELD) or state in _HELD_STATES
 
 
 def why_not_limit(job: QueuedJob, time_limit_s: int) -> str | None:
@@ -86,12 +101,11 @@ def parts_of(target: str, rows: Iterable[QueuedJob]) -> tuple[Part, ...]:
     """What `17`, `17_3`, `17_[3-8%2]`, `20+1` or `20+[0-1]` means of the rows of its whole job or array."""
     wanted = parse_task_ids(target)
     tasks = None if wanted is None or wanted.is_cut else frozenset(wanted.tasks)
-    is_component = "+" in target and "[" not in target
     found = []
     for row in rows:
         ids = parse_task_ids(row.job_id)
         if ids is None or ids.is_cut:
-            if (not is_component or row.job_id == target) and (tasks is None or ids is not None):
+            if (not _is_component(target) or row.job_id == target) and (tasks is None or ids is not None):
                 found.append(Part(row, None))
             continue
         chosen = tuple(task for task in ids.tasks if tasks is None or task in tasks)
@@ -106,23 +120,40 @@ def names_for(
     """How a command names these parts of one job, and those that it cannot name. `rows` are all of the
     job."""
     base = group_id(target)
-    ids = [parse_task_ids(part.row.job_id) for part in accepted]
-    if all(each is None for each in ids):
-        is_component = "+" in target and "[" not in target
-        return (target if is_component else base,), ()
-    alive = [part for row in rows if not is_final(row.state) for part in parts_of(base, [row])]
-    if verb in (Verb.CANCEL, Verb.TIMELIMIT) and set(alive) <= set(accepted):
+    if all(parse_task_ids(part.row.job_id) is None for part in accepted):
+        return (target if _is_component(target) else base,), ()
+    if verb in (Verb.CANCEL, Verb.TIMELIMIT) and _is_all_that_lives(accepted, base, rows):
         return (base,), ()
     if any(part.tasks is None for part in accepted):
         return (), (
             LeftOut(target, f"Slurm does not print all of its tasks: name some, or the whole array {base}"),
         )
     if verb is Verb.TIMELIMIT:
-        single = [part for part, each in zip(accepted, ids, strict=True) if each and len(each.tasks) == 1]
-        others = [part for part in accepted if part not in single]
-        reason = f"Slurm changes the limit of tasks that wait only for the whole array {base}"
-        return tuple(part.row.job_id for part in single), tuple(LeftOut(part.name, reason) for part in others)
+        return _single_tasks(accepted, base)
     return (_tasks_of(base, [task for part in accepted for task in part.tasks or ()]),), ()
+
+
+def _is_component(target: str) -> bool:
+    """True for `20+1`, one component of a heterogeneous job."""
+    return "+" in target and "[" not in target
+
+
+def _is_all_that_lives(accepted: Iterable[Part], base: str, rows: Iterable[QueuedJob]) -> bool:
+    alive = {part for row in rows if not is_final(row.state) for part in parts_of(base, [row])}
+    return alive <= set(accepted)
+
+
+def _single_tasks(accepted: Sequence[Part], base: str) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    """Rows of one task by name. The others are left out."""
+    single = [part for part in accepted if _has_one_task(part.row)]
+    others = [part for part in accepted if part not in single]
+    reason = f"Slurm changes the limit of tasks that wait only for the whole array {base}"
+    return tuple(part.row.job_id for part in single), tuple(LeftOut(part.name, reason) for part in others)
+
+
+def _has_one_task(row: QueuedJob) -> bool:
+    ids = parse_task_ids(row.job_id)
+    return ids is not None and len(ids.tasks) == 1
 
 
 def in_batches(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
