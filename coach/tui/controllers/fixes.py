@@ -3,12 +3,12 @@ relaunch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coach.model.errors import UserError
-from coach.model.judging.finding import Diagnosis
+from coach.model.judging.finding import Diagnosis, Finding, Fix
 from coach.model.launching.launch import Submitted
 from coach.model.snapshot import TargetSnapshot
 from coach.tui import messages
@@ -18,6 +18,7 @@ from coach.tui.ports import FixPort
 from coach.tui.stage import Stage
 
 if TYPE_CHECKING:
+    from coach.model.training.run import Run
     from coach.tui.bases.decision import DecisionScreen
     from coach.tui.screens.fix import FixScreen
     from coach.tui.screens.foreign_fix import ForeignFixScreen
@@ -46,13 +47,17 @@ class Fixes:
         fixes = [(finding, fix) for finding in findings for fix in finding.fixes if fix.changes]
         if run is None and diagnosis is not None:
             self._show_foreign(message.run_id, diagnosis)
-            return
-        if run is not None and not fixes and any(finding.fixes for finding in findings):
+        elif run is not None and fixes:
+            self._show_offer(message, run, fixes)
+        elif run is not None and any(finding.fixes for finding in findings):
             self._stage.open("finding", message.run_id)
-            return
-        if run is None or not fixes:
+        else:
             self._stage.note(UserError("this run has no fix any more"))
-            return
+
+    def _show_offer(
+        self, message: messages.FixRequested, run: Run, fixes: Sequence[tuple[Finding, Fix]]
+    ) -> None:
+        context = self._stage.context
         index = message.index % len(fixes)
         screen: FixScreen = (
             self._stage.asker(message) if message.stays else self._stage.open("fix", message.run_id, index)

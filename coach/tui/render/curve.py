@@ -22,26 +22,13 @@ def curve_lines(
 ) -> list[Line]:
     """A titled curve in `width` × `height` cells: the newest value in the title, the range at the left
     edge."""
-    values = [y for _, y in points if y is not None]
-    finite = [y for y in values if math.isfinite(y)]
-    newest = values[-1] if values else None
-    is_broken = newest is not None and not math.isfinite(newest)
-    heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
-    if unit and newest is not None:
-        heading.append(muted(f" {unit}"))
-    lost = next((x for x, y in points if y is not None and not math.isfinite(y)), None)
-    if lost is not None:
-        heading.append(Span(f"  ✖ not finite from step {lost:.0f}", "critical"))
-    heading.append(muted(" " + "─" * width))
-    rows: list[Line] = [crop(tuple(heading), width)]
+    known = [(x, y) for x, y in points if y is not None]
+    finite = [y for _, y in known if math.isfinite(y)]
+    rows: list[Line] = [_heading(title, known, width, unit)]
     if not finite:
-        rows.append(line(muted("   no value yet" if not values else "   no finite value")))
+        rows.append(line(muted("   no value yet" if not known else "   no finite value")))
         return rows + [() for _ in range(height - 2)]
-    low, high = min(finite), max(finite)
-    if starts_at_zero:
-        low = min(0.0, low)
-    if low == high:
-        low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
+    low, high = _range(finite, starts_at_zero)
     label_width = max(len(number(low)), len(number(high)), 5)
     has_axis = height >= 6
     body = height - 1 - has_axis
@@ -56,6 +43,30 @@ def curve_lines(
     gap = max(1, width - label_width - 3 - len(first) - len(last))
     rows.append(line(muted(" " * (label_width + 2) + first + " " * gap + last)))
     return rows[:height]
+
+
+def _heading(title: str, known: Sequence[tuple[float, float]], width: int, unit: str) -> Line:
+    """The newest value, and the step from which on values are not finite."""
+    newest = known[-1][1] if known else None
+    is_broken = newest is not None and not math.isfinite(newest)
+    heading = [muted("─ "), strong(f"{title} "), Span(number(newest), "critical" if is_broken else "")]
+    if unit and newest is not None:
+        heading.append(muted(f" {unit}"))
+    lost = next((x for x, y in known if not math.isfinite(y)), None)
+    if lost is not None:
+        heading.append(Span(f"  ✖ not finite from step {lost:.0f}", "critical"))
+    heading.append(muted(" " + "─" * width))
+    return crop(tuple(heading), width)
+
+
+def _range(finite: Sequence[float], starts_at_zero: bool) -> tuple[float, float]:
+    """What the curve's height stands for: never nothing, so that a constant is drawn in the middle."""
+    low, high = min(finite), max(finite)
+    if starts_at_zero:
+        low = min(0.0, low)
+    if low == high:
+        low, high = low - (abs(low) * 0.1 or 1.0), high + (abs(high) * 0.1 or 1.0)
+    return low, high
 
 
 def bar(share: float | None, width: int) -> str:

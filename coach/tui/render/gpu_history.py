@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from coach.analysis.measured.gpu_quantities import (
     MEMORY,
@@ -31,29 +31,36 @@ def history_lines(
 ) -> list[Line]:
     """Charts of the loss and of each quantity: of a few GPUs each, of more the median, the most and the
     least."""
-    firsts = [history.gpu(*key)[0].time_s for key in gpus]
-    timed = [point for point in history.curve if point.time_s is not None]
-    firsts = firsts or [point.time_s for point in timed[:1] if point.time_s is not None]
+    losses = [(point.time_s, point.loss) for point in history.curve if point.time_s is not None]
+    firsts = [history.gpu(*key)[0].time_s for key in gpus] or [time_s for time_s, _ in losses[:1]]
     if not firsts:
         return [line(muted(" nothing measured yet"))]
     start_s = max(now_s - MAX_PAST_S, min(*firsts, now_s - 1.0))
-    loss = [
-        (point.time_s, point.loss)
-        for point in timed
-        if point.time_s is not None and start_s <= point.time_s <= now_s
-    ]
-    charts = [Chart("loss", number(loss[-1][1] if loss else None), (loss,))]
+    charts = [_loss_chart([(time_s, loss) for time_s, loss in losses if start_s <= time_s <= now_s])]
+    is_each = len(gpus) <= len(STROKES)
+    if gpus:
+        charts += _gpu_charts(history, gpus, start_s, now_s, max(1, width), is_each=is_each)
+    names = [_name_among(key, gpus) for key in gpus] if is_each else _OF_MANY
+    return chart_lines(charts, width, height, start_s, now_s, names if len(gpus) > 1 else ())
+
+
+def _loss_chart(loss: list[Point]) -> Chart:
+    return Chart("loss", number(loss[-1][1] if loss else None), (loss,))
+
+
+def _gpu_charts(
+    history: History, gpus: Sequence[GpuKey], start_s: float, now_s: float, width: int, *, is_each: bool
+) -> Iterator[Chart]:
+    """A chart of each quantity, with a line for each GPU or, without `is_each`, with the lines of all."""
     has_sm = any(history.gpu(*key)[-1].sm_activity_pct is not None for key in gpus)
     quantities = (SM_ACTIVITY, *_ALWAYS) if has_sm else _ALWAYS
-    groups = [[key] for key in gpus] if len(gpus) <= len(STROKES) else [gpus]
-    found = [bands(history, group, quantities, start_s, now_s, max(1, width)) for group in groups]
+    groups = [[key] for key in gpus] if is_each else [gpus]
+    found = [bands(history, group, quantities, start_s, now_s, width) for group in groups]
     samples = list(newest_samples(history, gpus, now_s).values())
-    for quantity in quantities if gpus else ():
-        lines = _lines([each[quantity.name] for each in found], is_each=len(groups) == len(gpus))
+    for quantity in quantities:
+        lines = _lines([each[quantity.name] for each in found], is_each=is_each)
         told = _told(spread(quantity, samples), len(gpus))
-        charts.append(Chart(quantity.name, told, lines, 100.0 if quantity.unit == "%" else None))
-    names = [_name_among(key, gpus) for key in gpus] if len(groups) == len(gpus) else _OF_MANY
-    return chart_lines(charts, width, height, start_s, now_s, names if len(gpus) > 1 else ())
+        yield Chart(quantity.name, told, lines, 100.0 if quantity.unit == "%" else None)
 
 
 def _lines(rows: Sequence[Sequence[Band]], *, is_each: bool) -> tuple[list[Point], ...]:

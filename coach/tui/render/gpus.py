@@ -100,7 +100,6 @@ def heading_line(
 def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, now_s: float) -> list[Line]:
     """Each way the numbers took, with its nodes and ages; nodes that are silent; nodes that do not show all
     GPUs of the job."""
-    rows: list[Line] = []
     by_rung: dict[Rung, list[float]] = {}
     silent: list[tuple[str, float]] = []
     for node in nodes:
@@ -112,27 +111,40 @@ def source_lines(history: History, nodes: Sequence[str], num_nodes: int | None, 
             silent.append((node, old_s))
         else:
             by_rung.setdefault(origin.rung, []).append(old_s)
-    for rung, ages in by_rung.items():
-        span = age(max(ages)) if age(min(ages)) == age(max(ages)) else f"{age(min(ages))} to {age(max(ages))}"
-        where = printable(nodes[0]) if len(nodes) == 1 else plural(len(ages), "node")
-        rows.append(line(muted(f" by {rung}: {where}, {span} old")))
-    for node, old_s in silent[:2]:
-        rows.append(
-            line(Span(f" ▲ {printable(node)} is silent: its last word is {age(old_s)} old", "warning"))
-        )
-    if len(silent) > 2:
-        rows.append(line(Span(f" ▲ {len(silent) - 2} more nodes are silent", "warning")))
+    told = [
+        f" by {rung}: {printable(nodes[0]) if len(nodes) == 1 else plural(len(ages), 'node')}, "
+        f"{_age_span(ages)} old"
+        for rung, ages in by_rung.items()
+    ]
+    missing = _first_two(
+        [f"{printable(node)} is silent: its last word is {age(old_s)} old" for node, old_s in silent],
+        "are silent",
+    )
     if num_nodes is not None and num_nodes > len(nodes):
-        rows.append(
-            line(Span(f" ▲ nothing measured on {num_nodes - len(nodes)} of {num_nodes} nodes", "warning"))
-        )
+        missing.append(f"nothing measured on {num_nodes - len(nodes)} of {num_nodes} nodes")
+    missing += _first_two(_unseen_gpus(history, nodes), "do not show all GPUs of the job")
+    return [line(muted(text)) for text in told] + [line(Span(f" ▲ {text}", "warning")) for text in missing]
+
+
+def _age_span(ages: Sequence[float]) -> str:
+    low, high = age(min(ages)), age(max(ages))
+    return high if low == high else f"{low} to {high}"
+
+
+def _first_two(texts: Sequence[str], others: str) -> list[str]:
+    """Two nodes by name, and of more how many there are."""
+    more = [f"{len(texts) - 2} more nodes {others}"] if len(texts) > 2 else []
+    return [*texts[:2], *more]
+
+
+def _unseen_gpus(history: History, nodes: Sequence[str]) -> list[str]:
+    """Each node that does not show all GPUs that the job has there."""
     hosts = {node: tuple(history.host(node))[-1:] for node in nodes}
-    partly = [(node, seen) for node, host in hosts.items() if host and (seen := visible_gpus(host[0]))]
-    for node, seen in partly[:2]:
-        rows.append(line(Span(f" ▲ {printable(node)}: {seen}", "warning")))
-    if len(partly) > 2:
-        rows.append(line(Span(f" ▲ {len(partly) - 2} more nodes do not show all GPUs of the job", "warning")))
-    return rows
+    return [
+        f"{printable(node)}: {seen}"
+        for node, host in hosts.items()
+        if host and (seen := visible_gpus(host[0]))
+    ]
 
 
 def heat_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from coach.model.snapshot import Snapshot, SourceStatus
 from coach.tui.render.text import (
@@ -86,29 +86,7 @@ def _shorter(right: Line, room: int) -> Line:
 def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 3) -> list[Line]:
     """One line per distinct trouble: the source's own words, then the age of what is still shown; then rows
     that were not readable."""
-    by_error: dict[str, list[SourceStatus]] = {}
-    for status in snapshot.sources.values():
-        if status.error:
-            by_error.setdefault(status.error, []).append(status)
-    rows: list[Line] = []
-    for error, statuses in by_error.items():
-        known = [old for status in statuses if (old := data_age(status, now_s)) is not None]
-        names = ", ".join(status.source for status in statuses)
-        tail = f" · {names}: data {age(max(known))} old" if known else f" · {names}: nothing read yet"
-        message = clip(line(printable(error)), max(20, width - len(tail) - 4))
-        rows.append(
-            (
-                Span(" ✖ ", "critical"),
-                Span("".join(s.text for s in message), "critical"),
-                Span(tail, "strong"),
-            )
-        )
-    bad = [
-        (status.source, status.num_bad_rows) for status in snapshot.sources.values() if status.num_bad_rows
-    ]
-    if bad:
-        text = ", ".join(f"{plural(count, 'row')} of {source}" for source, count in bad)
-        rows.append(line(Span(f" ▲ {text} could not be read and are not shown", "warning")))
+    rows = [*_error_lines(snapshot, now_s, width), *_bad_row_lines(snapshot)]
     if snapshot.run_problems:
         count = len(snapshot.run_problems)
         more = f" (and {count - 1} more)" if count > 1 else ""
@@ -117,6 +95,31 @@ def banner_lines(snapshot: Snapshot, now_s: float, width: int, max_lines: int = 
     if len(rows) > max_lines:
         rows = [*rows[: max_lines - 1], line(Span(f" ▲ …and {len(rows) - max_lines + 1} more", "warning"))]
     return rows
+
+
+def _error_lines(snapshot: Snapshot, now_s: float, width: int) -> Iterator[Line]:
+    """The same error of several sources is one line."""
+    by_error: dict[str, list[SourceStatus]] = {}
+    for status in snapshot.sources.values():
+        if status.error:
+            by_error.setdefault(status.error, []).append(status)
+    for error, statuses in by_error.items():
+        known = [old for status in statuses if (old := data_age(status, now_s)) is not None]
+        names = ", ".join(status.source for status in statuses)
+        tail = f" · {names}: data {age(max(known))} old" if known else f" · {names}: nothing read yet"
+        message = clip(line(printable(error)), max(20, width - len(tail) - 4))
+        text = "".join(span.text for span in message)
+        yield (Span(" ✖ ", "critical"), Span(text, "critical"), Span(tail, "strong"))
+
+
+def _bad_row_lines(snapshot: Snapshot) -> Iterator[Line]:
+    bad = [
+        f"{plural(status.num_bad_rows, 'row')} of {status.source}"
+        for status in snapshot.sources.values()
+        if status.num_bad_rows
+    ]
+    if bad:
+        yield line(Span(f" ▲ {', '.join(bad)} could not be read and are not shown", "warning"))
 
 
 def spending_line(snapshot: Snapshot) -> Line:

@@ -4,9 +4,10 @@ reason."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from coach.lookback.history import History
+from coach.model.training.metrics import Step
 from coach.model.training.telemetry import GpuSample, HostSample, SensorGap
 from coach.tui.render.curve import bar, sparkline
 from coach.tui.render.text import (
@@ -26,6 +27,7 @@ from coach.tui.render.text import (
 )
 
 _RECENT_STEPS = 50
+_SMALL_SPREAD = 0.1
 
 
 def node_lines(
@@ -127,35 +129,41 @@ def rank_lines(history: History, width: int) -> list[Line]:
     if not ranks:
         return [line(muted(" no rank has written a step yet"))]
     table = [(rank, tuple(history.steps(rank))[-_RECENT_STEPS:]) for rank in ranks]
-    times = {rank: _mean([s.step_time_s for s in steps]) for rank, steps in table}
-    known = {rank: value for rank, value in times.items() if value is not None}
     furthest = max(steps[-1].step for _, steps in table)
-    slowest = max(known, key=lambda rank: known[rank]) if len(known) > 1 else None
-    spread = (
-        (max(known.values()) / min(known.values()) - 1) if len(known) > 1 and min(known.values()) else 0.0
-    )
+    times = {rank: _mean([step.step_time_s for step in steps]) for rank, steps in table}
+    late = _slowest(times)
     rows: list[Line] = [line(muted(" RANK   STEP  STEP TIME  DATA TIME  LOSS     MEMORY"))]
     for rank, steps in table:
-        newest = steps[-1]
-        behind = furthest - newest.step
+        behind = furthest - steps[-1].step
         note = f" {behind} behind" if behind > 1 else ""
-        if rank == slowest and spread > 0.1:
-            note += f" ▲ slowest, +{spread:.0%}" if width >= 70 else f" ▲ +{spread:.0%}"
-        is_lost = newest.loss is not None and not math.isfinite(newest.loss)
-        rows.append(
-            clip(
-                line(
-                    f" {rank:<4}{newest.step:>7}",
-                    f"{seconds(times[rank]):>11}",
-                    f"{seconds(_mean([s.data_time_s for s in steps])):>11}  ",
-                    Span(f"{number(newest.loss):<9}", "critical" if is_lost else ""),
-                    f"{mib(newest.memory_allocated_mib):<6}",
-                    Span(note, "warning"),
-                ),
-                width,
-            )
-        )
+        if late is not None and late[0] == rank:
+            note += f" ▲ slowest, +{late[1]:.0%}" if width >= 70 else f" ▲ +{late[1]:.0%}"
+        rows.append(clip(_rank_line(rank, steps, times[rank], note), width))
     return rows
+
+
+def _slowest(times: Mapping[int, float | None]) -> tuple[int, float] | None:
+    """The rank with the longest steps, and how much longer they take than the fastest rank's. None: the
+    difference is too small to name a rank."""
+    known = {rank: time_s for rank, time_s in times.items() if time_s is not None}
+    if len(known) < 2 or not min(known.values()):
+        return None
+    slowest = max(known, key=lambda rank: known[rank])
+    spread = known[slowest] / min(known.values()) - 1
+    return (slowest, spread) if spread > _SMALL_SPREAD else None
+
+
+def _rank_line(rank: int, steps: Sequence[Step], step_time_s: float | None, note: str) -> Line:
+    newest = steps[-1]
+    is_lost = newest.loss is not None and not math.isfinite(newest.loss)
+    return line(
+        f" {rank:<4}{newest.step:>7}",
+        f"{seconds(step_time_s):>11}",
+        f"{seconds(_mean([step.data_time_s for step in steps])):>11}  ",
+        Span(f"{number(newest.loss):<9}", "critical" if is_lost else ""),
+        f"{mib(newest.memory_allocated_mib):<6}",
+        Span(note, "warning"),
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -4,11 +4,11 @@ not by colour alone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coach.analysis.queueing.arrays import FoldedJob, group_id
 from coach.analysis.queueing.pending_reasons import PendingClass, PendingReason, explain_job, parse_dependency
-from coach.model.slurm.accounting import PriorityFactors
+from coach.model.slurm.accounting import FairShare, Limits, Part, PriorityFactors
 from coach.model.slurm.cluster import Job, Reservation
 from coach.model.training.other_machine import rough_age
 from coach.tui.render.text import (
@@ -30,6 +30,8 @@ from coach.tui.render.text import (
 
 if TYPE_CHECKING:
     from coach.workflows.jobs.place_in_queue import PlaceInQueue
+
+T = TypeVar("T")
 
 KINDS: dict[PendingClass, tuple[str, Tone, str]] = {
     PendingClass.WAIT: ("·", "muted", "waits its turn"),
@@ -161,30 +163,25 @@ def labelled(label: str, text: str, width: int, *, is_strong: bool = False) -> l
 def place_lines(place: PlaceInQueue, job: Job, now_s: float, width: int) -> list[Line]:
     """What a place in the queue is made of. What the site does not tell is said, with its own words."""
     rows: list[Line] = []
-    found = [each for each in place.priorities.value or () if group_id(each.job_id) == group_id(job.job_id)]
+    found = [each for each in _told(place.priorities) if group_id(each.job_id) == group_id(job.job_id)]
     for factors in found[:1]:
         rows += labelled("priority", _priority(factors), width, is_strong=True)
-    for share in place.fair_share.value or ():
+    for share in _told(place.fair_share):
         if job.account in (None, share.account):
-            factor = f"{number(share.factor)} (1 is first in line, 0 last)"
-            used = f"; used {number(share.effective_usage)} of all, shares {share.raw_shares or UNKNOWN}"
-            rows += labelled("fair share", f"{share.account}: {factor}{used}", width)
-    limits = (*(place.associations.value or ()), *(place.qos.value or ()))
-    for limit in limits:
-        is_its_own = (
-            job.account in (None, limit.name)
-            if limit.kind == "association"
-            else job.qos in (None, limit.name)
-        )
-        if is_its_own and limit.values:
-            what = "account" if limit.kind == "association" else "QOS"
-            said = "  ".join(f"{name}={value}" for name, value in limit.values.items())
-            rows += labelled("limits", f"{what} {limit.name}: {said}", width)
-    for reservation in place.reservations.value or ():
+            rows += labelled("fair share", _fair_share(share), width)
+    for limit in (*_told(place.associations), *_told(place.qos)):
+        if limit.values and _is_limit_of(job, limit):
+            rows += labelled("limits", _limit(limit), width)
+    for reservation in _told(place.reservations):
         rows += labelled("reserved", _reservation(reservation, now_s), width)
     for what, because in place.missing():
         rows += labelled("not told", f"{what}: {because}", width)
     return rows or [line(muted(" nothing that bears on it: no priorities, shares, limits or reservations"))]
+
+
+def _told(part: Part[tuple[T, ...]]) -> tuple[T, ...]:
+    """Nothing where the site does not tell."""
+    return part.value or ()
 
 
 def _priority(factors: PriorityFactors) -> str:
@@ -199,6 +196,23 @@ def _priority(factors: PriorityFactors) -> str:
     known = " + ".join(f"{name} {value}" for name, value in parts if value is not None)
     nice = f", nice {factors.nice}" if factors.nice else ""
     return f"{whole(factors.priority)}{f' = {known}' if known else ''}{nice}"
+
+
+def _fair_share(share: FairShare) -> str:
+    factor = f"{number(share.factor)} (1 is first in line, 0 last)"
+    used = f"used {number(share.effective_usage)} of all, shares {share.raw_shares or UNKNOWN}"
+    return f"{share.account}: {factor}; {used}"
+
+
+def _is_limit_of(job: Job, limit: Limits) -> bool:
+    """Unknown counts as yes: squeue may not tell a job's account or QOS."""
+    return (job.account if limit.kind == "association" else job.qos) in (None, limit.name)
+
+
+def _limit(limit: Limits) -> str:
+    what = "account" if limit.kind == "association" else "QOS"
+    said = "  ".join(f"{name}={value}" for name, value in limit.values.items())
+    return f"{what} {limit.name}: {said}"
 
 
 def _reservation(reservation: Reservation, now_s: float) -> str:

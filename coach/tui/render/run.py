@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coach.lookback.history import CurvePoint
@@ -41,45 +41,53 @@ def summary_lines(
     width: int,
 ) -> list[Line]:
     """State, size, times and progress; then the parameters; then where it comes from."""
-    parts: list[Span] = [Span(" "), _state_span(run, state, now_s)]
-    if run is not None:
-        parts.extend((muted("  "), strong(printable(run.recipe))))
-    parts.append(Span(f"  {times_text(run, target, now_s)}"))
-    if run is not None:
-        if run.job_id and run.job_id != run.run_id:
-            parts.append(muted(f"  job {printable(run.job_id)}"))
-        parts.append(muted(f"  {size_text(run)}"))
-    rows = [clip(tuple(parts), width)]
-    progress: list[Span] = []
-    if newest is not None:
-        progress.append(strong(f" step {newest.step}"))
-        if newest.epoch is not None:
-            progress.append(muted(f"  epoch {newest.epoch}"))
-    if run is not None:
-        text = parameters_text(run.parameters)
-        progress.append(muted(f"  {text}" if progress else f" {text}"))
-        if run.device.get("type"):
-            device = printable(str(run.device.get("name") or run.device["type"]))
-            progress.append(muted(f"  on {device}"))
-        if run.dataset.get("is_synthetic"):
-            progress.append(Span("  generated data", "info"))
-    if progress:
-        rows.append(clip(tuple(progress), width))
-    if run is not None and run.parent_run_id:
-        fix = f": {printable(run.fix.title)} ({run.fix.rule})" if run.fix else ""
-        rows.append(
-            clip(
-                line(
-                    muted(" child of "),
-                    Span(printable(run.parent_run_id), "accent"),
-                    fix,
-                    Span("   c", "key"),
-                    " compares",
-                ),
-                width,
-            )
-        )
-    return rows
+    state_part, times = _state_span(run, state, now_s), Span(f"  {times_text(run, target, now_s)}")
+    if run is None:
+        rows = [line(" ", state_part, times), _step_line(newest)]
+    else:
+        rows = [
+            line(" ", state_part, muted("  "), strong(printable(run.recipe)), times, *_size_spans(run)),
+            _progress_line(run, newest),
+            _parent_line(run),
+        ]
+    return [clip(row, width) for row in rows if row]
+
+
+def _size_spans(run: Run) -> Line:
+    job = (muted(f"  job {printable(run.job_id)}"),) if run.job_id and run.job_id != run.run_id else ()
+    return (*job, muted(f"  {size_text(run)}"))
+
+
+def _step_line(newest: Step | None) -> Line:
+    if newest is None:
+        return ()
+    step = strong(f" step {newest.step}")
+    return (step,) if newest.epoch is None else (step, muted(f"  epoch {newest.epoch}"))
+
+
+def _progress_line(run: Run, newest: Step | None) -> Line:
+    spans = [*_step_line(newest)]
+    text = parameters_text(run.parameters)
+    spans.append(muted(f"  {text}" if spans else f" {text}"))
+    if run.device.get("type"):
+        device = printable(str(run.device.get("name") or run.device["type"]))
+        spans.append(muted(f"  on {device}"))
+    if run.dataset.get("is_synthetic"):
+        spans.append(Span("  generated data", "info"))
+    return tuple(spans)
+
+
+def _parent_line(run: Run) -> Line:
+    if not run.parent_run_id:
+        return ()
+    fix = f": {printable(run.fix.title)} ({run.fix.rule})" if run.fix else ""
+    return line(
+        muted(" child of "),
+        Span(printable(run.parent_run_id), "accent"),
+        fix,
+        Span("   c", "key"),
+        " compares",
+    )
 
 
 def _state_span(run: Run | None, state: str | None, now_s: float) -> Span:
@@ -107,21 +115,31 @@ def size_text(run: Run) -> str:
 
 def times_text(run: Run | None, target: TargetSnapshot | None, now_s: float) -> str:
     """Time used and left, from the queue where it knows, else from the run directory."""
-    job = target.job if target is not None else None
-    if job is not None and job.time_used_s is not None and not (target and target.has_ended):
-        left = f", {clock(job.time_left_s)} left" if job.time_left_s is not None else ""
-        return f"{clock(job.time_used_s)} used{left}"
-    if run is None or run.started_time_s is None:
-        return "not started" if run is not None and not (target and target.has_ended) else ""
-    ended = run.ended_time_s
-    if target is not None and target.exit is not None and target.exit.ended_time_s is not None:
-        ended = target.exit.ended_time_s
+    job, has_ended = (target.job, target.has_ended) if target is not None else (None, False)
+    if job is not None and job.time_used_s is not None and not has_ended:
+        return _used_text(job.time_used_s, job.time_left_s)
+    if run is None:
+        return ""
+    if run.started_time_s is None:
+        return "" if has_ended else "not started"
+    ended = _ended_time_s(run, target)
     if ended is not None:
         return f"ran {clock(ended - run.started_time_s)}, ended {age(now_s - ended)} ago"
     used = now_s - run.started_time_s
     limit = run.resources.get("time_limit_s")
-    left = f", {clock(limit - used)} left" if isinstance(limit, (int, float)) else ""
-    return f"{clock(used)} used{left}"
+    return _used_text(used, limit - used if isinstance(limit, (int, float)) else None)
+
+
+def _ended_time_s(run: Run, target: TargetSnapshot | None) -> float | None:
+    """By exit.json where that has it, else by run.json."""
+    if target is not None and target.exit is not None and target.exit.ended_time_s is not None:
+        return target.exit.ended_time_s
+    return run.ended_time_s
+
+
+def _used_text(used_s: float, left_s: float | None) -> str:
+    left = f", {clock(left_s)} left" if left_s is not None else ""
+    return f"{clock(used_s)} used{left}"
 
 
 _FIRST_PARAMETERS = ("lr", "batch_size", "epochs", "max_steps", "optimizer", "num_workers")
@@ -155,10 +173,8 @@ def step_time_lines(curve: Sequence[CurvePoint], width: int) -> list[Line]:
     if not timed:
         return [line(muted(" step time: not measured yet"))]
     newest = timed[-max(1, len(timed) // 10) :]
-    steps = sum(p.num_steps for p in newest)
-    step_time = sum((p.step_time_s or 0.0) * p.num_steps for p in newest) / steps
-    waited = [(p.data_time_s, p.num_steps) for p in newest if p.data_time_s is not None]
-    data_time = sum(d * n for d, n in waited) / sum(n for _, n in waited) if waited else None
+    step_time = _mean_per_step((p.step_time_s, p.num_steps) for p in newest)
+    data_time = _mean_per_step((p.data_time_s, p.num_steps) for p in newest)
     share = data_time / step_time if data_time is not None and step_time else None
     bar_width = max(4, min(20, width - 52))
     tone: Tone = "warning" if share is not None and share > 0.3 else ""
@@ -178,6 +194,14 @@ def step_time_lines(curve: Sequence[CurvePoint], width: int) -> list[Line]:
     spark = sparkline(_squeezed(shares, width - 20), max(1, width - 20), 0.0, 1.0).strip()
     second = line(muted(" share over the run "), Span(spark, "accent"))
     return [clip(first, width), clip(second, width)]
+
+
+def _mean_per_step(times: Iterable[tuple[float | None, int]]) -> float | None:
+    """The mean over steps of a mean time of some steps each."""
+    known = [(time_s, num_steps) for time_s, num_steps in times if time_s is not None]
+    if not known:
+        return None
+    return sum(time_s * num_steps for time_s, num_steps in known) / sum(num_steps for _, num_steps in known)
 
 
 def _squeezed(values: Sequence[float | None], width: int) -> list[float | None]:

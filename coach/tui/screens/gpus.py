@@ -36,6 +36,12 @@ MAX_GRID = 16
 """More GPUs on several nodes are shown as a heat map."""
 
 
+def _newest_word_s(history: History, nodes: Sequence[str], otherwise_s: float) -> float:
+    """The time of a job that has ended: when a node told something last."""
+    origins = [origin.time_s for node in nodes if (origin := history.origin(node)) is not None]
+    return max(origins, default=otherwise_s)
+
+
 class GpusScreen(CoachScreen, screen="gpus"):
     """One job's GPUs, live."""
 
@@ -65,32 +71,15 @@ class GpusScreen(CoachScreen, screen="gpus"):
         history = context.session.history(self._target)
         gpus = self._matching(history)
         nodes = sorted({*history.nodes, *(node for node, _ in history.gpus)}, key=natural)
-        now_s = context.now_s
-        if target is not None and target.has_ended:
-            origins = [origin.time_s for node in nodes if (origin := history.origin(node)) is not None]
-            now_s = max(origins, default=now_s)
-        num_nodes = run.resources.get("num_nodes") if run is not None else None
-        width, ended_s = self.app.size.width, context.now_s - now_s if target and target.has_ended else None
-        told = source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s)
-        heading = [
-            heading_line(history, gpus, VIEWS, self._view, ended_s, width),
-            *(clip(row, width) for row in told),
-        ]
-        self.pane("#heading").styles.height = len(heading)
-        self.pane("#heading").set_lines(heading)
-
+        has_ended = target is not None and target.has_ended
+        now_s = _newest_word_s(history, nodes, context.now_s) if has_ended else context.now_s
+        self._show_heading(history, nodes, gpus, now_s, context.now_s - now_s if has_ended else None)
         has_gpus = None if run is None or run.num_gpus is None else run.num_gpus > 0
         gaps = target.sensor_gaps if target is not None else ()
 
         def draw(width: int, height: int) -> Sequence[Line]:
             if VIEWS[self._view] == "processes":
-                shown = [
-                    each
-                    for node in nodes
-                    for each in history.processes(node)
-                    if all(word in searched(each) for word in self._words)
-                ]
-                return process_lines(shown, now_s, width)
+                return self._process_lines(history, nodes, now_s, width)
             if VIEWS[self._view] == "history":
                 return history_lines(history, gpus, now_s, width, height)
             return [
@@ -100,6 +89,35 @@ class GpusScreen(CoachScreen, screen="gpus"):
 
         words = f' · filter "{printable(" ".join(self._words))}"' if self._words else ""
         self.body.draw(VIEWS[self._view] + words, draw)
+
+    def _show_heading(
+        self,
+        history: History,
+        nodes: Sequence[str],
+        gpus: Sequence[GpuKey],
+        now_s: float,
+        ended_s: float | None,
+    ) -> None:
+        width, run = self.app.size.width, self.context.run(self._target)
+        num_nodes = run.resources.get("num_nodes") if run is not None else None
+        told = source_lines(history, nodes, num_nodes if isinstance(num_nodes, int) else None, now_s)
+        heading = [
+            heading_line(history, gpus, VIEWS, self._view, ended_s, width),
+            *(clip(row, width) for row in told),
+        ]
+        self.pane("#heading").styles.height = len(heading)
+        self.pane("#heading").set_lines(heading)
+
+    def _process_lines(
+        self, history: History, nodes: Sequence[str], now_s: float, width: int
+    ) -> Sequence[Line]:
+        shown = [
+            each
+            for node in nodes
+            for each in history.processes(node)
+            if all(word in searched(each) for word in self._words)
+        ]
+        return process_lines(shown, now_s, width)
 
     def _matching(self, history: History) -> list[GpuKey]:
         found = [

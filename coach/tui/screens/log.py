@@ -14,6 +14,12 @@ from coach.tui.widgets.lines import LinesView
 from coach.tui.widgets.log_tail import LogView
 
 
+def _trouble(file: LogFile) -> str:
+    if file.is_found and file.problem is None:
+        return ""
+    return f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
+
+
 class LogScreen(CoachScreen, screen="log"):
     """A pager that follows."""
 
@@ -38,12 +44,8 @@ class LogScreen(CoachScreen, screen="log"):
         heading = line(f" {printable(self._label)}  ", muted(where))
         self.pane("#heading").set_lines([clip(heading, self.app.size.width)])
         tail = next((each for each in tails if file is None or each.file == file.path), None)
-        name = "stderr" if self._is_stderr_shown else "stdout"
-        if len(files) == 1:
-            name = "stdout and stderr"
-        if file is not None and (file.problem is not None or not file.is_found):
-            name += f" · {printable(file.path)}: {printable(file.problem or 'no such file, or not yet')}"
-        self.query_one("#log", LogView).set_tail(tail, name)
+        name = "stdout and stderr" if len(files) == 1 else "stderr" if self._is_stderr_shown else "stdout"
+        self.query_one("#log", LogView).set_tail(tail, name + (_trouble(file) if file is not None else ""))
         status = self.context.snapshot.sources.get(f"log:{self._target}")
         if not files and status is not None and status.error is not None:
             self.note(f"its log: {status.error}")
