@@ -116,15 +116,17 @@ def _width_of(lines: Sequence[str]) -> int | None:
     pairs = list(pairwise(lines))
     begins = {_kind(line) for before, line in pairs if len(before) != width}
     broken = {_kind(line): (before, line) for before, line in pairs if len(before) == width}
-    torn = sum(
-        kind not in begins and kind != _kind(before) and _TORN.match(f"{before[-2:]}\n{line[:2]}") is not None
-        for kind, (before, line) in broken.items()
-    )
+    torn = sum(kind not in begins and _is_torn(before, line) for kind, (before, line) in broken.items())
     wrapped = {
         _kind(line) for before, line in pairs if width - _NEARLY <= len(before) < width and line[:1].islower()
     }
     enough = 1 if width in _USUAL_WIDTHS else _MIN_TORN
     return width if torn >= enough and torn > len(wrapped) and 2 * torn >= len(broken) else None
+
+
+def _is_torn(before: str, line: str) -> bool:
+    """True if a word begins in one line and ends in the next, which begins otherwise."""
+    return _kind(line) != _kind(before) and _TORN.match(f"{before[-2:]}\n{line[:2]}") is not None
 
 
 def _kind(line: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -85,26 +85,13 @@ class Probes:
 @cache
 def probes_of(signature: Signature) -> Probes:
     """Never more than the pattern asks."""
-    flags, literals = signature.pattern.flags, signature.literals
     behind: dict[str, list[bytes]] = {}
     begins: dict[bytes, dict[bytes, None]] = {}
     elsewhere: dict[str, list[_Words]] = {}
-    paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
-    for path in paths:
-        found = _found(path, literals)
-        inner = _divided(path, literals) if not found and len(paths) <= _MAX_PATHS else []
-        if inner:
-            paths += inner
-            continue
-        # Where the path shows no literal, one may stand anywhere in the line.
-        found = found or [(len(path), literal) for literal in literals]
+    for path, found in _paths_of(signature):
         first = min(found)[0]
         for at, literal in _needed(path, found):
-            befores = _befores(path[:at]) if at < len(path) else {b""}
-            words = re.escape(literal.encode())
-            is_such = b"|".join(b"(?<=" + before + words + b")" for before in sorted(befores))
-            asked = b"" if b"" in befores else b"(?:" + is_such + b")"
-            behind.setdefault(literal, []).append(asked + _asked(path[at + len(literal) :])[0])
+            behind.setdefault(literal, []).append(_asked_around(path, at, literal))
             elsewhere.setdefault(literal, []).append(_words_apart(path, at, at + len(literal)))
         head, is_whole = _asked(path[:first]) if path[0] is _BEGIN else (b"", False)
         begins.setdefault(head, {})[_asked(path[first : first + 1])[0] if is_whole else b""] = None
@@ -121,6 +108,32 @@ def probes_of(signature: Signature) -> Probes:
         begin,
         {literal: tuple(sorted(apart)) for literal, ways in elsewhere.items() if (apart := _any_of(ways))},
     )
+
+
+def _paths_of(signature: Signature) -> Iterator[tuple[tuple[_Piece, ...], list[tuple[int, str]]]]:
+    """The ways to match the pattern, each with the places of literals in it.
+
+    A way that shows no literal is divided at its alternatives. Where that brings none to light, one may stand
+    anywhere in the line: its place is the end.
+    """
+    flags, literals = signature.pattern.flags, signature.literals
+    paths = [_pieces(_parser.parse(signature.pattern.pattern, flags), bool(flags & re.IGNORECASE))]
+    for path in paths:
+        found = _found(path, literals)
+        inner = _divided(path, literals) if not found and len(paths) <= _MAX_PATHS else []
+        if inner:
+            paths += inner
+        else:
+            yield path, found or [(len(path), literal) for literal in literals]
+
+
+def _asked_around(path: tuple[_Piece, ...], at: int, literal: str) -> bytes:
+    """A pattern for the place where a literal ends: what stands next before it, and behind it."""
+    befores = _befores(path[:at]) if at < len(path) else {b""}
+    words = re.escape(literal.encode())
+    is_such = b"|".join(b"(?<=" + before + words + b")" for before in sorted(befores))
+    asked = b"" if b"" in befores else b"(?:" + is_such + b")"
+    return asked + _asked(path[at + len(literal) :])[0]
 
 
 def _divided(path: tuple[_Piece, ...], literals: Sequence[str]) -> list[tuple[_Piece, ...]]:
@@ -293,23 +306,27 @@ def _branch(paths: tuple[tuple[_Piece, ...], ...]) -> list[_Piece]:
 def _repeated(
     low: int, high: int, tree: Sequence[tuple[Any, Any]], is_any_case: bool, is_possessive: bool
 ) -> list[_Piece]:
-    bounds = _bounds(low, high, _MAX_BYTES_PER_CHAR)
     if len(tree) == 1 and str(tree[0][0]) in _CHARACTERS and (low, high) != (0, 1):
         chars, has_others = _chars(str(tree[0][0]), tree[0][1], is_any_case)
-        is_asked = len(chars) <= _MAX_WIDE
-        one = _class(chars, has_others)
-        if is_possessive and low <= 1 and chars:
-            return [
-                _Piece(_run(chars, has_others, low, high) if is_asked else None, last=one if low else b"")
-            ]
-        return [_Piece(one + bounds if is_asked else None, last=one if low else b"")]
+        return [_repeated_character(low, high, chars, has_others, is_possessive)]
     inner = _pieces(tree, is_any_case)
     if (low, high) == (0, 1):
         return _branch((inner, ()))
     asked, is_whole = _asked(inner)
     if is_whole:
+        bounds = _bounds(low, high, _MAX_BYTES_PER_CHAR)
         return [_Piece(b"(?:" + asked + b")" + bounds, last=inner[-1].last if inner and low else b"")]
     return [_Piece(asked), _ANYTHING] if low else [_ANYTHING]
+
+
+def _repeated_character(low: int, high: int, chars: str, has_others: bool, is_possessive: bool) -> _Piece:
+    one = _class(chars, has_others)
+    last = one if low else b""
+    if len(chars) > _MAX_WIDE:
+        return _Piece(None, last=last)
+    if is_possessive and low <= 1 and chars:
+        return _Piece(_run(chars, has_others, low, high), last=last)
+    return _Piece(one + _bounds(low, high, _MAX_BYTES_PER_CHAR), last=last)
 
 
 def _run(chars: str, has_others: bool, low: int, high: int) -> bytes:

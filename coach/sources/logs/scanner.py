@@ -10,7 +10,8 @@ import codecs
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from coach.model.training.log import ATTEMPT, MAX_LINE_BYTES, REQUEUED, LogHit, LogTail, Signature
@@ -266,46 +267,43 @@ class LogScanner:
         self, index: int, kept: Block, block: bytes, lines: dict[int, _Line]
     ) -> Iterator[tuple[int, re.Match[str]]]:
         """(place of the line, match) of one signature: the log's first MAX_FIRST_HITS, the block's last."""
-        pattern, max_chars = self._signatures[index].pattern, self._signatures[index].max_chars
-        is_curve = "value" in pattern.groupindex
-        max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
 
-        def match(place: int) -> re.Match[str] | None:
-            kind = kept.lines.kind_of(place) if kept.is_by_kind else None
-            if kind is not None and self._filter.is_turned_down(kind, index):
-                return None
-            if index in self._flushed and place == 0:
-                return None
-            line = lines.get(place)
-            if line is None:
-                line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
-            found = pattern.search(line.words, 0, max_chars)
-            if found is None and kind is not None:
-                self._filter.turn_down(kind, index)
-            return found
+        def matches(places: Iterable[int]) -> Iterator[tuple[int, re.Match[str]]]:
+            for place in places:
+                found = self._match(index, kept, block, lines, place)
+                if found is not None:
+                    yield place, found
 
         places = kept.places[index]
         reached = -1
-        if self._num_hits[index] < MAX_FIRST_HITS:
-            for reached in places:
-                found = match(reached)
-                if found is not None:
-                    yield reached, found
-                    self._num_hits[index] += 1
-                    if self._num_hits[index] == MAX_FIRST_HITS:
-                        break
-            else:
+        num_missing = MAX_FIRST_HITS - self._num_hits[index]
+        if num_missing > 0:
+            for reached, found in islice(matches(places), num_missing):
+                yield reached, found
+                self._num_hits[index] += 1
+            if self._num_hits[index] < MAX_FIRST_HITS:
                 return
-        num_last = 0
-        for place in reversed(places):
-            if place <= reached:
-                return
-            found = match(place)
-            if found is not None:
-                yield place, found
-                num_last += 1
-                if num_last == max_last:
-                    return
+        is_curve = "value" in self._signatures[index].pattern.groupindex
+        max_last = _PASSING_HITS if self._is_passing and not is_curve else MAX_LAST_HITS
+        later = takewhile(lambda place: place > reached, reversed(places))
+        yield from islice(matches(later), max_last)
+
+    def _match(
+        self, index: int, kept: Block, block: bytes, lines: dict[int, _Line], place: int
+    ) -> re.Match[str] | None:
+        """The match of one signature in the line at this place. Lines are decoded once for all signatures."""
+        kind = kept.lines.kind_of(place) if kept.is_by_kind else None
+        if kind is not None and self._filter.is_turned_down(kind, index):
+            return None
+        if index in self._flushed and place == 0:
+            return None
+        line = lines.get(place)
+        if line is None:
+            line = lines[place] = self._line_of(block[place : kept.lines.end_of(place)])
+        found = self._signatures[index].pattern.search(line.words, 0, self._signatures[index].max_chars)
+        if found is None and kind is not None:
+            self._filter.turn_down(kind, index)
+        return found
 
     def _with_traceback(
         self, hit: LogHit, words: str, text: bytes, line_start: int, line_end: int

@@ -168,13 +168,9 @@ def _is_in_queue(item: _LocalRun, now_s: float) -> bool:
 def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
     run, resources, state = item.run, item.run.resources, item.state
     is_over = is_final(state)
-    end_s = item.end_time_s
     started_s = run.started_time_s
-    until_s = end_s if is_over else now_s if item.is_visible else run.last_word_time_s
-    used_s = None if started_s is None or until_s is None else max(0, int(until_s - started_s))
+    used_s = _time_used_s(item, now_s)
     limit_s = whole(resources.get("time_limit_s"))
-    if not is_over:
-        end_s = None if started_s is None or limit_s is None else started_s + limit_s
     return Job(
         job_id=run.job_id or run.run_id,
         name=run.recipe,
@@ -184,20 +180,34 @@ def _job_of(item: _LocalRun, node_name: str, now_s: float, user: str) -> Job:
         partition=PARTITION,
         nodes=None if started_s is None else node_name if item.is_visible else run.host,
         num_nodes=1,
-        num_cpus=whole(run.resources.get("cpus_per_task")),
+        num_cpus=whole(resources.get("cpus_per_task")),
         num_gpus=whole(resources.get("gpus_per_node")),
         time_used_s=used_s,
         time_left_s=None if limit_s is None or used_s is None or is_over else max(0, limit_s - used_s),
         time_limit_s=limit_s,
         submit_time_s=item.submit_time_s,
         start_time_s=started_s,
-        end_time_s=end_s,
+        end_time_s=item.end_time_s if is_over else _sum(started_s, limit_s),
         work_dir=run.run_dir,
         exit_code=item.exit.exit_code if item.exit is not None and is_over else None,
         host=run.host,
         is_visible=item.is_visible,
         last_word_time_s=None if item.is_visible else run.last_word_time_s,
     )
+
+
+def _time_used_s(item: _LocalRun, now_s: float) -> int | None:
+    """Until its end, until now, or until another machine has said its last."""
+    started_s = item.run.started_time_s
+    if is_final(item.state):
+        until_s = item.end_time_s
+    else:
+        until_s = now_s if item.is_visible else item.run.last_word_time_s
+    return None if started_s is None or until_s is None else max(0, int(until_s - started_s))
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
 
 def occupied(machine: Node, running: list[Run]) -> Node:

@@ -40,6 +40,7 @@ _NOT_FINITE = frozenset(
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 Record = Mapping[str, Any]
+_News = tuple[list[Step], list[MetricEvent]]
 
 
 class _Reader(ABC):
@@ -50,7 +51,7 @@ class _Reader(ABC):
         self.is_caught_up = True
         self.num_bad = 0
 
-    def read(self, path: Path) -> tuple[list[Step], list[MetricEvent]]:
+    def read(self, path: Path) -> _News:
         """What is new in the place's newest file. Raises OSError."""
         steps: list[Step] = []
         events: list[MetricEvent] = []
@@ -222,15 +223,12 @@ class ForeignMetricsSource:
             reader_now is None or reader_now.is_caught_up or error is not None,
         )
 
-    def _choose(self, paths: Iterable[Path]) -> tuple[list[Step], list[MetricEvent]]:
+    def _choose(self, paths: Iterable[Path]) -> _News:
         """Follow the first that has a training loss, or else the first that has anything; what is followed
         goes before its like."""
-        found = [(order, -self._io.modified_s(path), path) for path in paths for order in _order_of(path)]
-        self._places = {}
-        for _, _, path in sorted(found):
-            self._places.setdefault(_place_of(path), path)
+        self._find_places(paths)
         place_now, reader_now = self._chosen if self._chosen is not None else (None, None)
-        second: tuple[Path, _Reader, tuple[list[Step], list[MetricEvent]]] | None = None
+        second: tuple[Path, _Reader, _News] | None = None
         for place, path in sorted(
             self._places.items(), key=lambda item: (_order_of(item[1]), item[0] != place_now)
         ):
@@ -238,8 +236,7 @@ class ForeignMetricsSource:
                 if reader_now.course.has_loss:
                     return self._read_later_attempt(path) or reader_now.read(path)
                 continue
-            reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
-            news = reader.read(path)
+            reader, news = self._read_anew(path)
             if reader.course.has_loss:
                 self._chosen = place, reader
                 return news
@@ -250,15 +247,25 @@ class ForeignMetricsSource:
         self._chosen = second[:2] if second else None
         return second[2] if second else ([], [])
 
-    def _read_later_attempt(self, followed: Path) -> tuple[list[Step], list[MetricEvent]] | None:
+    def _find_places(self, paths: Iterable[Path]) -> None:
+        """Of each place the newest file of the best format."""
+        found = [(order, -self._io.modified_s(path), path) for path in paths for order in _order_of(path)]
+        self._places = {}
+        for _, _, path in sorted(found):
+            self._places.setdefault(_place_of(path), path)
+
+    def _read_anew(self, path: Path) -> tuple[_Reader, _News]:
+        reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
+        return reader, reader.read(path)
+
+    def _read_later_attempt(self, followed: Path) -> _News | None:
         """A requeued training writes a file of its own: follow the newest of the same format, once it has a
         loss."""
         stale_s = self._io.modified_s(followed) + _STALE_S
         for place, path in self._places.items():
             if _order_of(path) != _order_of(followed) or self._io.modified_s(path) < stale_s:
                 continue
-            reader = _FORMATS[_order_of(path)[0]][1](self._io, path)
-            news = reader.read(path)
+            reader, news = self._read_anew(path)
             if reader.course.has_loss:
                 self._chosen = place, reader
                 return news

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from coach.model.training.checkpoint_files import Saved
@@ -42,22 +42,32 @@ def groups(paths: Iterable[str]) -> dict[str, list[str]]:
     """Path of each checkpoint → its files. A directory of a known kind takes all that lies in it; other files
     are one each."""
     known = sorted(set(paths))
-    folders = {path for path in known if _HUGGING_FACE.search(path)}
-    for path in known:
-        folder, _, name = path.rpartition("/")
-        if folder and (name == ".metadata" or name.endswith(".distcp") or _SHARE.search(path)):
-            folders.add(folder)
-    outermost = {
-        each for each in folders if not any(str(up) in folders for up in PurePosixPath(each).parents)
-    }
+    folders = _folders_of(known)
+    outermost = {folder for folder in folders if _nearest_above(folder, folders) is None}
     found: dict[str, list[str]] = {}
     for path in known:
-        above = next((str(up) for up in PurePosixPath(path).parents if str(up) in outermost), None)
+        above = _nearest_above(path, outermost)
         if above is not None:
             found.setdefault(above, []).append(path)
         elif _FILE.search(path) and path not in outermost:
             found[path] = [path]
     return found
+
+
+def _folders_of(paths: Iterable[str]) -> set[str]:
+    """The directories that are a checkpoint each, by their own names or by a file in them."""
+    folders: set[str] = set()
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if _HUGGING_FACE.search(path):
+            folders.add(path)
+        if folder and (name == ".metadata" or name.endswith(".distcp") or _SHARE.search(path)):
+            folders.add(folder)
+    return folders
+
+
+def _nearest_above(path: str, folders: Collection[str]) -> str | None:
+    return next((str(up) for up in PurePosixPath(path).parents if str(up) in folders), None)
 
 
 def newest_saved(io: Io, directory: Path, paths: Iterable[str], from_s: float) -> tuple[Saved, ...]:
@@ -116,22 +126,32 @@ def _why_torn_safetensors(io: Io, path: Path, size: int) -> str | None:
 def _judge(io: Io, directory: Path, path: str, files: list[str]) -> tuple[str, str | None]:
     """Whose it is, and why it is torn."""
     if files == [path]:
-        made_by = "Lightning" if _LIGHTNING.search(path) else "PyTorch"
-        made_by = "safetensors" if path.endswith(".safetensors") else made_by
-        return made_by, _of_file(io, directory / path)
+        return _maker_of_file(path), _of_file(io, directory / path)
     names = {file[len(path) + 1 :] for file in files}
     if _HUGGING_FACE.search(path):
-        if "trainer_state.json" not in names:
-            return "Hugging Face", "trainer_state.json is missing"
-        judged = [file for file in files if _WEIGHTS.search(file) or _SHARE.search(file)]
-        shards = _missing_shards(io, directory, path, names)
-        return "Hugging Face", shards or _first_torn(io, directory, path, judged) or _gap(files)
-    if any(_SHARE.search(file) for file in files):
-        judged = [file for file in files if _SHARE.search(file)]
-        torn = _first_torn(io, directory, path, judged) or _gap(files)
+        return "Hugging Face", _why_torn_hugging_face(io, directory, path, files, names)
+    shares = [file for file in files if _SHARE.search(file)]
+    if shares:
+        torn = _first_torn(io, directory, path, shares) or _gap(files)
         return "DeepSpeed", torn or _is_not_latest(io, directory / path)
     torn = None if ".metadata" in names else ".metadata, which is written last, is missing"
     return "torch.distributed.checkpoint", torn
+
+
+def _maker_of_file(path: str) -> str:
+    if path.endswith(".safetensors"):
+        return "safetensors"
+    return "Lightning" if _LIGHTNING.search(path) else "PyTorch"
+
+
+def _why_torn_hugging_face(
+    io: Io, directory: Path, path: str, files: list[str], names: set[str]
+) -> str | None:
+    if "trainer_state.json" not in names:
+        return "trainer_state.json is missing"
+    judged = [file for file in files if _WEIGHTS.search(file) or _SHARE.search(file)]
+    shards = _missing_shards(io, directory, path, names)
+    return shards or _first_torn(io, directory, path, judged) or _gap(files)
 
 
 def _first_torn(io: Io, directory: Path, folder: str, files: Iterable[str]) -> str | None:

@@ -130,12 +130,7 @@ def _read(folder: int, name: str) -> Summary:
 
 def parse_summary(data: bytes, name: str, uid: int) -> Summary:
     """Raises ValueError saying what is wrong."""
-    try:
-        value = json.loads(data.decode("utf-8"))
-    except ValueError:
-        raise ValueError("not valid JSON") from None
-    if not isinstance(value, dict) or value.get("schema") != 1:
-        raise ValueError("schema 1 was expected")
+    value = _table(data)
     run_id = _text(value, "run_id")
     if name != f"{uid}-{run_id}.json":
         raise ValueError(f"{uid}-RUN_ID.json was expected as its name")
@@ -144,9 +139,7 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
     if run_id is None or thing is None or (drill and recipe):
         raise ValueError("a recipe or a drill was expected")
     code, severity = _finding(value.get("finding"))
-    is_judged, is_solved = value.get("is_judged"), value.get("is_solved")
-    if not isinstance(is_judged, bool) or not (is_solved is None or isinstance(is_solved, bool)):
-        raise ValueError("is_judged and is_solved: true or false was expected")
+    is_judged, is_solved = _judged_and_solved(value)
     updated_time_s = _number(value, "updated_time_s")
     if updated_time_s is None:
         raise ValueError("updated_time_s: a time was expected")
@@ -167,6 +160,23 @@ def parse_summary(data: bytes, name: str, uid: int) -> Summary:
         ended_time_s=_number(value, "ended_time_s"),
         updated_time_s=updated_time_s,
     )
+
+
+def _table(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except ValueError:
+        raise ValueError("not valid JSON") from None
+    if not isinstance(value, dict) or value.get("schema") != 1:
+        raise ValueError("schema 1 was expected")
+    return value
+
+
+def _judged_and_solved(value: Mapping[str, Any]) -> tuple[bool, bool | None]:
+    is_judged, is_solved = value.get("is_judged"), value.get("is_solved")
+    if not isinstance(is_judged, bool) or not (is_solved is None or isinstance(is_solved, bool)):
+        raise ValueError("is_judged and is_solved: true or false was expected")
+    return is_judged, is_solved
 
 
 def _text(value: Mapping[str, Any], key: str) -> str | None:

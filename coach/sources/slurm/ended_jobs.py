@@ -124,26 +124,30 @@ def _efficiency(row: Mapping[str, str], steps: Sequence[Mapping[str, str]], job:
     used_s = job.time_used_s
     if not used_s or job.start_time_s is None:
         return Efficiency()
-    cpu_s = parse_cpu_time(row["TotalCPU"])
-    has_cpu = cpu_s is not None and bool(steps) and bool(job.num_cpus)
+    # A CPU time of 0, or one without steps, was not measured.
+    cpu_s = parse_cpu_time(row["TotalCPU"]) or None if steps else None
     memory_mib = max((size for step in steps if (size := _memory_of(step)) is not None), default=None)
     asked_mib = _asked_memory(row, job)
-    gpu_pct = None
-    if job.num_gpus:
-        sums = [
-            used for step in steps if (used := _usage(step["TRESUsageInTot"], "gres/gpuutil")) is not None
-        ]
-        mean = max((float(used) / job.num_gpus for used in sums if used.isdecimal()), default=None)
-        # Some versions sum over processes that share a GPU: more than all of it is no measurement.
-        gpu_pct = mean if mean is not None and mean <= 100.0 else None
     return Efficiency(
-        cpu_pct=100.0 * cpu_s / (used_s * job.num_cpus) if has_cpu and cpu_s and job.num_cpus else None,
-        memory_pct=100.0 * memory_mib / asked_mib if memory_mib is not None and asked_mib else None,
+        cpu_pct=_percent(cpu_s, used_s * (job.num_cpus or 0)),
+        memory_pct=_percent(memory_mib, asked_mib),
         memory_used_mib=memory_mib,
         memory_asked_mib=asked_mib,
-        gpu_pct=gpu_pct,
-        time_pct=100.0 * used_s / job.time_limit_s if job.time_limit_s else None,
+        gpu_pct=_gpu_percent(steps, job.num_gpus) if job.num_gpus else None,
+        time_pct=_percent(used_s, job.time_limit_s),
     )
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    return 100.0 * part / whole if part is not None and whole else None
+
+
+def _gpu_percent(steps: Sequence[Mapping[str, str]], num_gpus: int) -> float | None:
+    """The mean over the GPUs of the step that used them most."""
+    sums = [used for step in steps if (used := _usage(step["TRESUsageInTot"], "gres/gpuutil")) is not None]
+    mean = max((float(used) / num_gpus for used in sums if used.isdecimal()), default=None)
+    # Some versions sum over processes that share a GPU: more than all of it is no measurement.
+    return mean if mean is not None and mean <= 100.0 else None
 
 
 def _memory_of(step: Mapping[str, str]) -> float | None:
