@@ -199,24 +199,30 @@ class WatchedTarget:
     def _apply_log(self, chunk: LogChunk) -> bool:
         file = chunk.tail.file
         if chunk.is_restart:
-            self.hits = {key: hits for key, hits in self.hits.items() if key[0] != file}
-            self.attempts = {key: hit for key, hit in self.attempts.items() if key[0] != file}
+            self._forget_hits(file)
         for hit in chunk.hits:
             if hit.rule == ATTEMPT.rule:
                 self.attempts[(hit.file, hit.signature)] = hit
         begun = self.attempts.get((file, ATTEMPT.name))
         if begun is not None:
-            # Hits of earlier attempts are dropped, not only skipped: the number of hits is bounded, and this
-            # attempt needs the room.
-            for key, kept in self.hits.items():
-                if key[0] == file:
-                    self.hits[key] = kept.from_line(begun.line)
+            self._drop_hits_before(file, begun.line)
         for hit in chunk.hits:
             if hit.rule == ATTEMPT.rule or (begun is not None and hit.line < begun.line):
                 continue
             self.hits.setdefault((hit.file, hit.rule, hit.signature), KeptHits()).add(hit)
         is_tail_news = self._keep_tail(chunk.tail)
         return bool(chunk.hits) or chunk.is_restart or is_tail_news
+
+    def _forget_hits(self, file: str) -> None:
+        self.hits = {key: hits for key, hits in self.hits.items() if key[0] != file}
+        self.attempts = {key: hit for key, hit in self.attempts.items() if key[0] != file}
+
+    def _drop_hits_before(self, file: str, line: int) -> None:
+        """Hits of earlier attempts are dropped, not only skipped: the number of hits is bounded, and this
+        attempt needs the room."""
+        for key, kept in self.hits.items():
+            if key[0] == file:
+                self.hits[key] = kept.from_line(line)
 
     def _keep_tail(self, tail: LogTail) -> bool:
         if not tail.size_bytes:

@@ -215,9 +215,7 @@ def striker(names: Names, key: bytes) -> Callable[[str], str]:
     ):
         for name in group:
             stem = name if kind != "host" else _stem(name)
-            if not stem or stem.isdigit() or (stem.casefold() in kept and stem == name):
-                continue
-            if kind == "job" and len(stem) < 3:
+            if (stem.casefold() in kept and stem == name) or _says_nothing(kind, stem):
                 continue
             words[stem] = _word(kind, stem, key)
             patterns[stem] = _pattern(kind, stem, has_number=stem != name)
@@ -236,6 +234,11 @@ def striker(names: Names, key: bytes) -> Callable[[str], str]:
         return a_name.sub(lambda inner: words[inner[0]], found[0]) if is_name else found[0]
 
     return lambda text: expression.sub(struck, text)
+
+
+def _says_nothing(kind: str, stem: str) -> bool:
+    """True for a stem that names nobody: nothing, a number, or a job's name of two letters."""
+    return not stem or stem.isdigit() or (kind == "job" and len(stem) < 3)
 
 
 def _pattern(kind: str, stem: str, *, has_number: bool) -> str:

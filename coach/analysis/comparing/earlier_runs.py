@@ -17,7 +17,7 @@ from typing import Any
 from coach.analysis.comparing.steady_state import t95
 from coach.analysis.comparing.two_runs import throughput, world_size
 from coach.lookback.history import History
-from coach.model.judging.finding import Diagnosis, Severity
+from coach.model.judging.finding import Diagnosis, Finding, Severity
 from coach.model.judging.verdict import LENGTH_PARAMETERS, Across, NodeRecord, Pace, PastRun
 from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
@@ -77,20 +77,15 @@ def past_run(
     work = work_of(run, job)
     if work is None:
         return None
-    found = next((each for each in diagnosis.findings if each.severity > Severity.INFO), None)
     known = seen_run(job, nodes, end_s) if job is not None else None
     past = known or PastRun(snapshot.target, work, snapshot.state, ended_s=end_s)
     past = replace(
-        past,
+        _with_finding(past, diagnosis.findings),
         work=work,
         is_judged=True,
         has_gone_well=diagnosis.has_gone_well,
         state=snapshot.state,
         nodes=nodes or history.nodes,
-        rule=found.rule if found is not None else None,
-        cause=found.cause if found is not None else None,
-        summary=found.summary if found is not None else None,
-        node=found.subject.node if found is not None else None,
         memory_used_mib=_peak(history, "memory_used_mib"),
         memory_asked_mib=_peak(history, "memory_limit_mib"),
         world_size=world_size(snapshot, history),
@@ -99,8 +94,19 @@ def past_run(
     rate = throughput(snapshot, history)
     if rate is not None and rate.noise is not None:
         past = replace(past, samples_per_s=rate.value, samples_per_s_noise=rate.noise)
-    if run is None:
-        return past
+    return past if run is None else _as_launched(past, run)
+
+
+def _with_finding(past: PastRun, findings: Iterable[Finding]) -> PastRun:
+    """With its first finding above info. Without one, a cause that its state told is taken back as well."""
+    found = next((each for each in findings if each.severity > Severity.INFO), None)
+    if found is None:
+        return replace(past, rule=None, cause=None, summary=None, node=None)
+    return replace(past, rule=found.rule, cause=found.cause, summary=found.summary, node=found.subject.node)
+
+
+def _as_launched(past: PastRun, run: Run) -> PastRun:
+    """With what a run's own record says of its launch."""
     device = run.device.get("name") or run.device.get("type")
     return replace(
         past,

@@ -96,34 +96,41 @@ def table(parameter: str, members: Sequence[Member]) -> tuple[Point, ...]:
     known = [(rate, member) for rate, member in zip(rates, members, strict=True) if rate]
     first = known[0][0] if known else None
     best = max((rate for rate, _ in known), default=None)
-    base = min(
-        ((member.measured.world_size, rate) for rate, member in known if member.measured.world_size),
-        default=None,
+    base = _of_fewest_ranks(known)
+
+    def efficiency(member: Member, rate: float | None) -> float | None:
+        if parameter != WORLD_SIZE:
+            return rate / best if rate and best else None
+        ranks = member.measured.world_size
+        return (rate / ranks) / (base[1] / base[0]) if rate and base and ranks else None
+
+    return tuple(
+        _point(member, rate / first if rate and first else None, efficiency(member, rate))
+        for member, rate in zip(members, rates, strict=True)
     )
-    points = []
-    for member, rate in zip(members, rates, strict=True):
-        world_size, efficiency = member.measured.world_size, None
-        if parameter == WORLD_SIZE:
-            if rate and base and world_size:
-                efficiency = (rate / world_size) / (base[1] / base[0])
-        elif rate and best:
-            efficiency = rate / best
-        points.append(
-            Point(
-                member.run_id,
-                member.value,
-                member.state,
-                world_size,
-                member.measured.throughput,
-                rate / first if rate and first else None,
-                efficiency,
-                member.measured.step_time,
-                member.measured.data_time,
-                member.measured.memory_peak.value if member.measured.memory_peak else None,
-                _result(member),
-            )
-        )
-    return tuple(points)
+
+
+def _of_fewest_ranks(known: Iterable[tuple[float, Member]]) -> tuple[int, float] | None:
+    """The fewest ranks, and the throughput that they reached."""
+    sizes = ((member.measured.world_size, rate) for rate, member in known)
+    return min(((size, rate) for size, rate in sizes if size), default=None)
+
+
+def _point(member: Member, ratio: float | None, efficiency: float | None) -> Point:
+    measured = member.measured
+    return Point(
+        member.run_id,
+        member.value,
+        member.state,
+        measured.world_size,
+        measured.throughput,
+        ratio,
+        efficiency,
+        measured.step_time,
+        measured.data_time,
+        measured.memory_peak.value if measured.memory_peak else None,
+        _result(member),
+    )
 
 
 def _rate(member: Member) -> float | None:

@@ -279,20 +279,24 @@ def _memory_peak(side: _Side) -> Estimate | None:
     return None
 
 
+_NO_OTHER_LOSS = (NOT_COMPARABLE, "not measured in the other run")
+
+
 def _loss_row(old: _Side, new: _Side, obstacle: str | None) -> Row:
     a_broken, b_broken = _first_not_finite(old), _first_not_finite(new)
     last = [max((step.step for step in side.lead), default=0) for side in (old, new)]
     a, b = (None if broken else _loss(side, min(last)) for side, broken in ((old, a_broken), (new, b_broken)))
-    if a_broken or b_broken:
-        text = f"{a_broken or 'finite'} → {b_broken or 'finite'}"
-        if a_broken and b_broken:
-            return _filled("loss", "", a, b, NO_DIFFERENCE, text)
-        if not (b if a_broken else a):
-            return _filled("loss", "", a, b, NOT_COMPARABLE, "not measured in the other run")
-        return _filled("loss", "", a, b, BETTER if a_broken else WORSE, text)
-    verdict, because = _verdict(a, b, False, obstacle)
-    if because is None and last[0] != last[1]:
-        because = f"both at step {min(last)}"
+    verdict: str
+    because: str | None
+    if a_broken and b_broken:
+        verdict, because = NO_DIFFERENCE, f"{a_broken} → {b_broken}"
+    elif a_broken:
+        verdict, because = (BETTER, f"{a_broken} → finite") if b else _NO_OTHER_LOSS
+    elif b_broken:
+        verdict, because = (WORSE, f"finite → {b_broken}") if a else _NO_OTHER_LOSS
+    else:
+        verdict, said = _verdict(a, b, False, obstacle)
+        because = f"both at step {min(last)}" if said is None and last[0] != last[1] else said
     return _filled("loss", "", a, b, verdict, because)
 
 

@@ -165,15 +165,19 @@ def _fold_group(group: list[Job]) -> FoldedJob:
 
 def _folded_id(group: list[Job]) -> str:
     base = group_id(group[0].job_id)
-    ids = [parse_task_ids(job.job_id) for job in group]
-    if any(each is None for each in ids):
-        offsets = [match["offset"] for job in group if (match := _HET.match(job.job_id))]
-        return f"{base}+[{format_tasks(map(int, offsets))}]" if len(offsets) == len(group) else base
-    known = [each for each in ids if each is not None]
+    known = [ids for job in group if (ids := parse_task_ids(job.job_id)) is not None]
+    if len(known) < len(group):
+        return _folded_components(base, group)
     limit = next((each.limit for each in known if each.limit is not None), None)
     tasks = format_tasks(task for each in known for task in each.tasks)
     cut = ",…" if any(each.is_cut for each in known) else ""
     return f"{base}_[{tasks}{cut}{f'%{limit}' if limit is not None else ''}]"
+
+
+def _folded_components(base: str, group: list[Job]) -> str:
+    """`20+[0-1]` for a heterogeneous job; the bare number where not all rows are components."""
+    offsets = [int(match["offset"]) for job in group if (match := _HET.match(job.job_id))]
+    return f"{base}+[{format_tasks(offsets)}]" if len(offsets) == len(group) else base
 
 
 def _num_tasks(job: Job) -> int:
