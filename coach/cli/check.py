@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coach.workflows.judging.check import Checked, FilesRead
 
 _MAX_NAMED = 20
+_WENT_WRONG = "went wrong"
 _FAIL_ON = {severity.word: severity for severity in Severity}
 
 
@@ -180,8 +181,20 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
     parts = sorted(parts, key=lambda part: (len(part.diagnosis.target), part.diagnosis.target))
     states = Counter(part.snapshot.state or "state not known" for part in parts)
     yield f"  parts: {', '.join(f'{number} {printable(state)}' for state, number in states.most_common())}"
+    named = _parts_by_standing(parts)
+    for word, group in named.items():
+        if group:
+            listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
+            more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
+            yield f"  {word}: {listed}{more}"
+    first = next(iter(named[_WENT_WRONG]), parts[0])
+    yield f"  coach check {printable(first.diagnosis.target)} tells all of one"
+
+
+def _parts_by_standing(parts: Sequence[Judged]) -> dict[str, list[Judged]]:
+    """The words for how a part stands, worst first → the parts. One that stands otherwise is in none."""
     named = {
-        "went wrong": [part for part in parts if part.worst is not None],
+        _WENT_WRONG: [part for part in parts if part.worst is not None],
         "could not be read": [part for part in parts if part.is_blind],
         "wait": [part for part in parts if part.is_waiting],
     }
@@ -189,13 +202,7 @@ def _part_lines(parts: Sequence[Judged]) -> Iterable[str]:
     rest = [part for part in parts if part.diagnosis.target not in told]
     for look in (Look.HEALTHY, Look.NOTHING_KNOWN):
         named[look.value] = [part for part in rest if look_of(part.diagnosis) is look]
-    for word, group in named.items():
-        if group:
-            listed = ", ".join(printable(part.diagnosis.target) for part in group[:_MAX_NAMED])
-            more = f" and {len(group) - _MAX_NAMED} more" if len(group) > _MAX_NAMED else ""
-            yield f"  {word}: {listed}{more}"
-    first = next(iter(named["went wrong"]), parts[0])
-    yield f"  coach check {printable(first.diagnosis.target)} tells all of one"
+    return named
 
 
 def diagnosis_lines(

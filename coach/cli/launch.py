@@ -150,9 +150,21 @@ def launch(asked: LaunchRequest, args: argparse.Namespace, settings: Settings) -
     _answer(plan, submitted, states, args.format)
     if not args.wait:
         return 0
+    return _status_of_end(plan, submitted, states, settings, io, args.format)
+
+
+def _status_of_end(
+    plan: Plan,
+    submitted: Sequence[Submitted],
+    states: Sequence[str | None],
+    settings: Settings,
+    io: SystemIo,
+    format_: str,
+) -> int:
+    """0 when the run COMPLETED, or each run of a group gave a result. Why it did not is printed."""
     if plan.request.sweep_point is not None:
-        return 0 if _show_group(plan, settings, io, args.format) else 1
-    if states == ["COMPLETED"]:
+        return 0 if _show_group(plan, settings, io, format_) else 1
+    if list(states) == ["COMPLETED"]:
         return 0
     _say_why(plan, submitted[0], settings, io)
     return 1

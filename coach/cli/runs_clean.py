@@ -45,13 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 removed or nothing to remove, 1 not confirmed, or a run that was named stays, 2
     refused."""
-    selection = Selection(
-        tuple(dict.fromkeys(args.runs)),
-        args.older_than,
-        frozenset(state.upper() for state in args.state),
-        args.keep,
-        args.checkpoints_only,
-    )
+    selection = _selection(args)
     io, user = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()
     plan = plan_clean(selection, settings, io, user)
     is_json = args.format == "json"
@@ -66,17 +60,32 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
             plan = still_meant(plan, plan_clean(selection, settings, io, user))
             _print_kept(plan)
     problems: list[str] = []
-    removed_bytes = clean(plan, settings, problems.append) if is_confirmed else 0
+    removed_bytes = clean(plan, settings, problems.append) if is_confirmed else None
     if is_json:
-        print(json.dumps(_fields(plan, is_confirmed, removed_bytes, problems), indent=2))
+        print(json.dumps(_fields(plan, is_confirmed, removed_bytes or 0, problems), indent=2))
+    _print_outcome(removed_bytes, problems, is_asked)
+    is_short_of_wish = bool(problems) or (is_asked and not is_confirmed) or bool(args.runs and plan.kept)
+    return 1 if is_short_of_wish else 0
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    return Selection(
+        tuple(dict.fromkeys(args.runs)),
+        args.older_than,
+        frozenset(state.upper() for state in args.state),
+        args.keep,
+        args.checkpoints_only,
+    )
+
+
+def _print_outcome(removed_bytes: int | None, problems: list[str], is_asked: bool) -> None:
+    """`removed_bytes` is None where nothing was to be removed."""
     for problem in problems:
         print(f"coach: not removed: {printable(problem)}", file=sys.stderr)
-    if is_confirmed:
+    if removed_bytes is not None:
         print(f"coach: removed {format_bytes(removed_bytes)}", file=sys.stderr)
     elif is_asked:
         print("coach: nothing was removed", file=sys.stderr)
-    is_short_of_wish = bool(problems) or (is_asked and not is_confirmed) or bool(args.runs and plan.kept)
-    return 1 if is_short_of_wish else 0
 
 
 def _print_plan(plan: CleanPlan, selection: Selection) -> None:

@@ -14,7 +14,7 @@ from coach.analysis.judging.several_jobs import Judged, worst_first
 from coach.analysis.spelling.printable import cut, display_width
 from coach.analysis.teaching.withheld_findings import why_withheld
 from coach.cli.text import UNKNOWN, format_duration, printable
-from coach.model.judging.finding import Severity
+from coach.model.judging.finding import Finding, Severity
 from coach.model.training.other_machine import rough_age
 
 WIDTH = 80
@@ -44,30 +44,12 @@ def verdict_lines(judged: Sequence[Judged], now_s: float) -> list[str]:
 def _verdict(judged: Sequence[Judged]) -> str:
     if not judged:
         return "No job of yours is in the queue, and none is known to have ended within a day."
+    scope = _scope(judged)
     worst = [each.worst for each in judged if each.worst is not None]
-    counts = [
-        f"{number} {severity.word}"
-        for severity in (Severity.CRITICAL, Severity.WARNING)
-        if (number := sum(finding.severity is severity for finding in worst))
-    ]
-    running = sum(each.snapshot.state == "RUNNING" for each in judged)
-    waiting = sum(each.is_waiting for each in judged)
-    ended = sum(each.snapshot.has_ended for each in judged)
-    other = len(judged) - running - waiting - ended
-    blind = sum(each.is_blind for each in judged)
-    scope = ", ".join(
-        f"{number} {word}"
-        for number, word in (
-            (running, "running"),
-            (waiting, "waiting"),
-            (ended, "ended"),
-            (other, "in another state"),
-        )
-        if number
-    )
-    if counts:
+    if worst:
         named = f"{len(worst)} of {len(judged)} jobs" if len(judged) > 1 else "The job"
-        return f"✖ {named} went wrong: {', '.join(counts)} ({scope})"
+        return f"✖ {named} went wrong: {_counts(worst)} ({scope})"
+    blind = sum(each.is_blind for each in judged)
     if blind:
         return f"? Nothing found, but {blind} of {len(judged)} could not be read ({scope})"
     held = sum(why_withheld(each.diagnosis) is not None for each in judged)
@@ -77,6 +59,28 @@ def _verdict(judged: Sequence[Judged]) -> str:
     if unknown:
         return f"? Nothing found, but nothing is known about {unknown} of {len(judged)} ({scope})"
     return f"✓ Nothing is wrong in what was measured ({scope})"
+
+
+def _scope(judged: Sequence[Judged]) -> str:
+    """How many jobs run, wait and have ended."""
+    running = sum(each.snapshot.state == "RUNNING" for each in judged)
+    waiting = sum(each.is_waiting for each in judged)
+    ended = sum(each.snapshot.has_ended for each in judged)
+    numbers = {
+        "running": running,
+        "waiting": waiting,
+        "ended": ended,
+        "in another state": len(judged) - running - waiting - ended,
+    }
+    return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)
+
+
+def _counts(worst: Sequence[Finding]) -> str:
+    numbers = {
+        severity: sum(finding.severity is severity for finding in worst)
+        for severity in (Severity.CRITICAL, Severity.WARNING)
+    }
+    return ", ".join(f"{number} {severity.word}" for severity, number in numbers.items() if number)
 
 
 def _block(each: Judged, now_s: float) -> list[str]:
