@@ -179,14 +179,8 @@ class _Reader(TableReader):
         devices = self.get(table, "devices", str, f"one of {known}")
         if devices not in _DEVICES:
             raise self.error("devices", f"devices = {devices!r}: expected one of {known}")
-        trainer = self.matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
-        beside = self.path.parent
-        is_own = beside != trainers and (beside / trainer).is_file()
-        if not is_own and not (trainers / trainer).is_file():
-            raise self.error("trainer", f"trainer = {trainer!r}: no such file in {trainers}")
-        key = self.get(table, "key", str, "one character", None)
-        if key is not None and not (len(key) == 1 and key.isprintable()):
-            raise self.error("key", f"key = {key!r}: expected one character")
+        trainer, is_own = self._trainer(table, trainers)
+        key = self._key(table)
         time = self.get(table, "time", str, 'a time such as "00:30:00"')
         torch = self.get(table, "torch", str, _REQUIREMENT, None)
         if torch is not None and satisfies("2.0", torch) is None:
@@ -221,8 +215,23 @@ class _Reader(TableReader):
             max_restarts=self._max_restarts(table),
             sweep=self._sweep(self.get(table, "sweep", dict, "a table", None), read, devices),
             drill=read_drill(self, self.get(table, "drill", dict, "a table", None), read),
-            own_trainers=beside if is_own else None,
+            own_trainers=self.path.parent if is_own else None,
         )
+
+    def _trainer(self, table: Mapping[str, Any], trainers: Path) -> tuple[str, bool]:
+        """The trainer's file, and True if it lies beside the recipe instead of among coach's own."""
+        trainer = self.matching(table, "trainer", _TRAINER, 'a file of trainers/, for example "ddp.py"')
+        beside = self.path.parent
+        is_own = beside != trainers and (beside / trainer).is_file()
+        if not is_own and not (trainers / trainer).is_file():
+            raise self.error("trainer", f"trainer = {trainer!r}: no such file in {trainers}")
+        return trainer, is_own
+
+    def _key(self, table: Mapping[str, Any]) -> str | None:
+        key: str | None = self.get(table, "key", str, "one character", None)
+        if key is not None and not (len(key) == 1 and key.isprintable()):
+            raise self.error("key", f"key = {key!r}: expected one character")
+        return key
 
     def _base(self, table: Mapping[str, Any], trainers: Path) -> Mapping[str, Any]:
         """What `parameters_of` names, a recipe or a trainer; empty where none is named.

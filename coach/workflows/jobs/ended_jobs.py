@@ -8,8 +8,9 @@ wins for a job, and what one could not tell is said beside the others' answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -230,37 +231,49 @@ def _with_measurement(io: Io, past: PastJob, listed: Sequence[Run]) -> PastJob:
 def measure_run(io: Io, run_dir: Path) -> Efficiency:
     """From the last samples of each node: a bite of each file, not all of it."""
     folder = runs.RunPaths(run_dir).telemetry_dir
-    gpu: list[float] = []
-    cpu: list[float] = []
-    memory: dict[str, float] = {}
-    limits: dict[str, float] = {}
     try:
         names = [name for name in io.list_dir(folder) if name.endswith(".jsonl")]
     except OSError:
         return Efficiency()
-    for name in names[:_MAX_NODES_MEASURED]:
-        try:
-            size = io.size(folder / name)
-            data = io.read(folder / name, max(0, size - _TAIL_BYTES), _TAIL_BYTES)
-        except OSError:
-            continue
-        whole = data if size <= _TAIL_BYTES else data.partition(b"\n")[2]
-        samples, _ = parse_records(runs.decode_records(whole)[0])
-        for sample in samples:
-            if isinstance(sample, GpuSample) and sample.utilization_pct is not None:
-                gpu.append(sample.utilization_pct)
-            elif isinstance(sample, HostSample):
-                cpu += [sample.cpu_pct] if sample.cpu_pct is not None else []
-                if sample.memory_used_mib is not None:
-                    memory[name] = max(memory.get(name, 0.0), sample.memory_used_mib)
-                if sample.memory_limit_mib is not None:
-                    limits[name] = sample.memory_limit_mib
-    used = sum(memory.values()) if memory else None
-    asked = sum(limits.values()) if limits and len(limits) == len(memory) else None
+    nodes = [_last_samples(io, folder / name) for name in names[:_MAX_NODES_MEASURED]]
+    samples = [*chain.from_iterable(nodes)]
+    used, asked = _memory_mib(nodes)
     return Efficiency(
-        cpu_pct=sum(cpu) / len(cpu) if cpu else None,
+        cpu_pct=_mean(each.cpu_pct for each in samples if isinstance(each, HostSample)),
         memory_pct=100.0 * used / asked if used is not None and asked else None,
         memory_used_mib=used,
         memory_asked_mib=asked,
-        gpu_pct=sum(gpu) / len(gpu) if gpu else None,
+        gpu_pct=_mean(each.utilization_pct for each in samples if isinstance(each, GpuSample)),
     )
+
+
+def _memory_mib(nodes: Sequence[Sequence[object]]) -> tuple[float | None, float | None]:
+    """The most that each node used, summed up, and the limits of the nodes; None where not all tell them."""
+    hosts = [[each for each in samples if isinstance(each, HostSample)] for samples in nodes]
+    used = [_known(host.memory_used_mib for host in node) for node in hosts]
+    limits = [_known(host.memory_limit_mib for host in node) for node in hosts]
+    peaks = [max(values) for values in used if values]
+    newest = [values[-1] for values in limits if values]
+    if not peaks:
+        return None, None
+    return sum(peaks), sum(newest) if len(newest) == len(peaks) else None
+
+
+def _last_samples(io: Io, path: Path) -> Sequence[object]:
+    """The samples in a bite of the file's end; nothing where it cannot be read."""
+    try:
+        size = io.size(path)
+        data = io.read(path, max(0, size - _TAIL_BYTES), _TAIL_BYTES)
+    except OSError:
+        return ()
+    whole = data if size <= _TAIL_BYTES else data.partition(b"\n")[2]
+    return parse_records(runs.decode_records(whole)[0])[0]
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return sum(known) / len(known) if known else None

@@ -90,18 +90,14 @@ def find_jobs(
     if queue is None:
         return {run.run_id: _without_queue(run, error) for run in lost}
     found = jobs_by_output(lost, queue, known_cluster(settings))
-    standing = {
-        run_id: _adopted(run, found[run_id], "StdOut", settings) for run_id, run in _by_id(lost, found)
-    }
+    standing = _all_adopted(lost, found, "StdOut", settings)
     left = [run for run in lost if run.run_id not in standing]
     standing |= {run.run_id: Standing(run, None, Submission.LAUNCHING) for run in left if run.is_launching}
     now_s = io.now()
     old = [run for run in left if not run.is_launching and _age_s(run, now_s) >= QUEUE_MEMORY_S]
     told, doubt = _ask_accounting(old, io, user, now_s)
     found = jobs_by_submit_line(old, told)
-    standing |= {
-        run_id: _adopted(run, found[run_id], "SubmitLine", settings) for run_id, run in _by_id(old, found)
-    }
+    standing |= _all_adopted(old, found, "SubmitLine", settings)
     for run in left:
         if run.run_id not in standing:
             is_doubtful = run in old and doubt is not None
@@ -221,6 +217,16 @@ def _ask_accounting(
     return parse_submit_lines(result.stdout.decode("utf-8", "replace"), result.query.separator), None
 
 
+def _all_adopted(
+    lost: Iterable[Run], found: Mapping[str, Job], found_by: str, settings: Settings
+) -> dict[str, Standing]:
+    return {
+        run.run_id: _adopted(run, found[run.run_id], found_by, settings)
+        for run in lost
+        if run.run_id in found
+    }
+
+
 def _adopted(run: Run, job: Job, found_by: str, settings: Settings) -> Standing:
     adopt(run, job.job_id, found_by, settings)
     return Standing(replace(run, job_id=job.job_id, found_by=found_by), job, None)
@@ -246,10 +252,6 @@ def _without_queue(run: Run, error: str | None) -> Standing:
     if run.is_launching:
         return Standing(run, None, Submission.LAUNCHING)
     return Standing(run, None, Submission.UNKNOWN, error)
-
-
-def _by_id(lost: Iterable[Run], found: Mapping[str, Job]) -> list[tuple[str, Run]]:
-    return [(run.run_id, run) for run in lost if run.run_id in found]
 
 
 def _age_s(run: Run, now_s: float) -> float:

@@ -109,10 +109,7 @@ def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
     anew."""
     found = {each.job_id: Path(each.run.run_dir) for each in named if each.run is not None}
     missing = {each.job_id: each.rows for each in named if each.run is None}
-    names = (
-        [path for path in settings.runs_root.glob("*-*") if runs.RUN_ID.match(path.name)] if missing else []
-    )
-    for path in sorted(names, reverse=True):
+    for path in _run_dirs_newest_first(settings.runs_root) if missing else ():
         try:
             run = parse_run(runs.read_json(runs.RunPaths(path).run_json), str(path))
         except runs.RunFileError:
@@ -124,6 +121,10 @@ def run_dirs_of(named: Iterable[Named], settings: Settings) -> dict[str, Path]:
         if not missing:
             break
     return found
+
+
+def _run_dirs_newest_first(runs_root: Path) -> list[Path]:
+    return sorted((path for path in runs_root.glob("*-*") if runs.RUN_ID.match(path.name)), reverse=True)
 
 
 def _name(

@@ -91,24 +91,18 @@ class PastRuns:
         """Judge those of its earlier attempts that nobody has judged yet. `known` are runs, the newest
         first."""
         judged = {past.target for past in self._verdicts.read().values() if past.is_judged}
-        begin_s = this.submitted_s or this.started_s or 0.0
+        left_out = judged | {this.target}
         earlier: list[Run | Job] = [
             run
             for run in known
-            if work_of(run, None) == this.work
-            and run.run_id not in judged | {this.target}
-            and is_final(run.state)
-            and (run.ended_time_s or begin_s) < begin_s
+            if run.run_id not in left_out
+            and _is_earlier_run(run, this)
             and _size(io, Path(run.run_dir)) <= MAX_CAUGHT_UP_BYTES
         ]
         earlier += [
             job
             for job in self._seen_jobs()
-            if work_of(None, job) == this.work
-            and job.job_id not in judged | {this.target}
-            and job.stdout is not None
-            and is_final(job.state)
-            and (job.end_time_s or begin_s) < begin_s
+            if job.job_id not in left_out and job.stdout is not None and _is_earlier_job(job, this)
         ]
         for each in earlier[:MAX_CAUGHT_UP]:
             try:
@@ -135,6 +129,21 @@ class PastRuns:
             remembered = SeenJobs(self._settings.cache_dir).read()[0]
             self._seen = tuple(each.job for each in remembered if each.job.start_time_s is not None)
         return self._seen
+
+
+def _is_earlier_run(run: Run, this: PastRun) -> bool:
+    is_of_work = work_of(run, None) == this.work
+    return is_of_work and is_final(run.state) and _has_ended_before(this, run.ended_time_s)
+
+
+def _is_earlier_job(job: Job, this: PastRun) -> bool:
+    is_of_work = work_of(None, job) == this.work
+    return is_of_work and is_final(job.state) and _has_ended_before(this, job.end_time_s)
+
+
+def _has_ended_before(this: PastRun, ended_s: float | None) -> bool:
+    begin_s = this.submitted_s or this.started_s or 0.0
+    return (ended_s or begin_s) < begin_s
 
 
 def note_accounting(settings: Settings, told: Iterable[PastJob]) -> None:

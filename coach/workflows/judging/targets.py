@@ -126,14 +126,21 @@ def _by_job_id(
     paths.learn(queue)
     job = next((job for job in queue if job.job_id == job_id), None)
     if job is not None:
-        run = run_of(job, known, known_cluster(settings))
-        return Target(job_id, TargetKind.RUN, Path(run.run_dir)) if run else Target(job_id, TargetKind.JOB)
+        return _of_row(job_id, job, known, settings)
     here = [run for run in runs_of_it if not is_of_another_cluster(run, known_cluster(settings))]
     newest = next(iter(here or runs_of_it), None)
     if newest is not None:
         return Target(job_id, TargetKind.RUN, Path(newest.run_dir))
-    if backend != "slurm":
-        return None
+    return _foreign_job(job_id, paths) if backend == "slurm" else None
+
+
+def _of_row(name: str, job: Job, known: Iterable[Run], settings: Settings) -> Target:
+    run = run_of(job, known, known_cluster(settings))
+    return Target(name, TargetKind.RUN, Path(run.run_dir)) if run else Target(name, TargetKind.JOB)
+
+
+def _foreign_job(job_id: str, paths: OutputPaths) -> Target | None:
+    """A job that coach did not launch, and its parts where it has any."""
     if paths.row(job_id) is not None:
         return Target(job_id, TargetKind.JOB)
     parts = paths.parts(job_id)
@@ -164,8 +171,7 @@ def locate_target(
     Never raises: what is wrong with it is said by its sources.
     """
     if job is not None:
-        run = run_of(job, known, known_cluster(settings))
-        return Target(text, TargetKind.RUN, Path(run.run_dir)) if run else Target(text, TargetKind.JOB)
+        return _of_row(text, job, known, settings)
     for run in known:
         if text in (run.run_id, run.run_dir, run.job_id):
             return Target(text, TargetKind.RUN, Path(run.run_dir))

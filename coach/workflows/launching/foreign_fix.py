@@ -21,6 +21,7 @@ from coach.analysis.queueing.arrays import group_id
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix
+from coach.model.slurm.cluster import Job
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.rules.base import Rule
@@ -135,20 +136,9 @@ def foreign_fixes(
 def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> Run:
     """What the script asks for, as coach would have recorded it of a launch, and on what it runs."""
     job, asked, parameters = snapshot.job, script.asked, dict(script.parameters)
-    nodes = (job.num_nodes if job is not None else None) or 1
-    tasks = int(asked["ntasks_per_node"]) if asked.get("ntasks_per_node", "").isdecimal() else 1
     started = parameters.pop("nproc_per_node", None)
-    gpus = job.num_gpus // nodes if job is not None and job.num_gpus is not None else None
-    cpus = job.num_cpus // nodes if job is not None and job.num_cpus is not None else None
+    resources = _resources(job, started, asked)
     names = [gpu.name for key in history.gpus for gpu in list(history.gpu(*key))[-1:] if gpu.name]
-    resources: dict[str, Any] = {
-        "num_nodes": nodes,
-        "gpus_per_node": gpus,
-        "nproc_per_node": started or max(tasks, gpus or 1),
-        "cpus_per_task": cpus,
-        "time_limit_s": job.time_limit_s if job is not None else None,
-        **{key: asked[key] for key in ("mem", "exclude", "signal") if key in asked},
-    }
     return Run(
         *(snapshot.target, "", "", "slurm", job.job_id if job is not None else None, snapshot.state),
         parameters=MappingProxyType(parameters),
@@ -163,6 +153,25 @@ def as_launched(script: Script, snapshot: TargetSnapshot, history: History) -> R
         dataset={},
         versions={},
     )
+
+
+def _resources(job: Job | None, started: int | None, asked: Mapping[str, str]) -> dict[str, Any]:
+    """What the job has on each node. `started` are the ranks that the script starts."""
+    nodes = (job.num_nodes if job is not None else None) or 1
+    gpus = _on_each(nodes, job.num_gpus if job is not None else None)
+    tasks = int(asked["ntasks_per_node"]) if asked.get("ntasks_per_node", "").isdecimal() else 1
+    return {
+        "num_nodes": nodes,
+        "gpus_per_node": gpus,
+        "nproc_per_node": started or max(tasks, gpus or 1),
+        "cpus_per_task": _on_each(nodes, job.num_cpus if job is not None else None),
+        "time_limit_s": job.time_limit_s if job is not None else None,
+        **{key: asked[key] for key in ("mem", "exclude", "signal") if key in asked},
+    }
+
+
+def _on_each(nodes: int, count: int | None) -> int | None:
+    return None if count is None else count // nodes
 
 
 def _made(finding: Finding, fix: Fix, script: Script, found: FoundScript) -> ForeignFix:

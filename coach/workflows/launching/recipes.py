@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,20 +52,26 @@ def known_recipes(settings: Settings) -> tuple[tuple[Recipe, ...], tuple[UserErr
 def ladder(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
     """From the first step along `next`; then what no step leads to, by device and name; a user's own last."""
     shipped = {recipe.name: recipe for recipe in recipes if is_shipped(recipe)}
-    numbered = sorted(
-        (recipe for recipe in shipped.values() if recipe.key), key=lambda recipe: recipe.key or ""
-    )
-    rest = sorted(shipped.values(), key=lambda recipe: (not recipe.is_single_device, recipe.name))
-    led_to = {recipe.next for recipe in shipped.values()}
-    starts = [shipped[FIRST]] if FIRST in shipped else []
-    starts += [recipe for recipe in rest if recipe.name not in led_to]
     ordered: dict[str, Recipe] = {}
-    for start in (*starts, *numbered, *rest):
+    for start in _starts(shipped):
         step: Recipe | None = start
         while step is not None and step.name not in ordered:
             ordered[step.name] = step
             step = shipped.get(step.next) if step.next else None
     return (*ordered.values(), *(recipe for recipe in recipes if not is_shipped(recipe)))
+
+
+def _starts(shipped: Mapping[str, Recipe]) -> Iterator[Recipe]:
+    """Where the ways along `next` begin, in order: the first step; those that no other leads to; then all,
+    for ways that end in themselves."""
+    if FIRST in shipped:
+        yield shipped[FIRST]
+    known = shipped.values()
+    rest = sorted(known, key=lambda recipe: (not recipe.is_single_device, recipe.name))
+    led_to = {recipe.next for recipe in known}
+    yield from (recipe for recipe in rest if recipe.name not in led_to)
+    yield from sorted((recipe for recipe in known if recipe.key), key=lambda recipe: recipe.key or "")
+    yield from rest
 
 
 def find_recipe(name: str, settings: Settings) -> Recipe:
@@ -183,13 +189,13 @@ def previous_step(recipe: Recipe, recipes: Sequence[Recipe]) -> Recipe | None:
     shipped = [other for other in recipes if is_shipped(other)]
     if not is_shipped(recipe):
         return next((other for other in shipped if other.trainer == recipe.trainer), None)
-    same = [
-        other for other in shipped if other.trainer == recipe.trainer and f"{other.name}.py" == other.trainer
-    ]
-    if same and recipe not in same:
-        return same[0]  # another recipe of the same trainer: what differs are its parameters
-    near = [other for other in shipped if other.next == recipe.name or other.name == FIRST]
-    near = [other for other in near if other.trainer != recipe.trainer]
+    namesake = next(
+        (other for other in shipped if recipe.trainer == other.trainer == f"{other.name}.py"), None
+    )
+    if namesake not in (None, recipe):
+        return namesake  # another recipe of the same trainer: what differs are its parameters
+    others = [other for other in shipped if other.trainer != recipe.trainer]
+    near = [other for other in others if recipe.name == other.next or other.name == FIRST]
     return min(near, key=lambda other: len(trainer_diff(other, recipe)), default=None)
 
 

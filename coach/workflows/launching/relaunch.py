@@ -72,10 +72,10 @@ def request_for_fix(
         set={**kept, **parameters},
         env={**base.env, **_env(changes.get("env"))},
         **counts,
-        mem=str(changes["mem"]) if "mem" in changes else base.mem,
+        mem=_text(changes, "mem", base.mem),
         time_limit_s=_seconds(changes["time"]) if "time" in changes else base.time_limit_s,
-        signal=str(changes["signal"]) if "signal" in changes else base.signal,
-        exclude=str(changes["exclude"]) if "exclude" in changes else base.exclude,
+        signal=_text(changes, "signal", base.signal),
+        exclude=_text(changes, "exclude", base.exclude),
         parent_run_id=run.run_id,
         fix=AppliedFix(rule, fix.title, fix.changes),
         resume_from=resume_from,
@@ -165,6 +165,10 @@ def _cancel_parent(parent: Run, settings: Settings, env: Mapping[str, str], io: 
 
 def _comparable(script: str, run_id: str) -> list[str]:
     return _RUN_JSON.sub("<<'COACH_RUN_JSON' …\n", script).replace(run_id, "RUN_ID").splitlines()
+
+
+def _text(changes: Mapping[str, Any], key: str, before: str | None) -> str | None:
+    return str(changes[key]) if key in changes else before
 
 
 def _env(value: Any) -> dict[str, str]:

@@ -93,13 +93,8 @@ def _entry(recipe: Recipe, site: Site | None, newest_first: Sequence[Run], io: I
 
 def why_skipped(drill: Drill, site: Site) -> str | None:
     """Why a drill cannot show its symptom on this site; None where it can."""
-    wanted = drill.options.get("gpus_per_node") or 1
-    most = max((sum(gpu.total for gpu in node.gpus) for node in site.nodes), default=0)
-    what = "a GPU" if wanted == 1 else f"{wanted} GPUs in one node"
     reasons = {
-        Need.GPU: None
-        if most >= wanted
-        else f"needs {what}: there {'is' if most < 2 else 'are'} {most or 'none'} here",
+        Need.GPU: _why_no_gpu(drill.options.get("gpus_per_node") or 1, site),
         Need.SLURM: None if site.backend == "slurm" else "needs Slurm: this is the local backend",
         Need.ROOT: None if os.geteuid() == 0 else "needs root",
         Need.TWO_NODES: None
@@ -108,6 +103,14 @@ def why_skipped(drill: Drill, site: Site) -> str | None:
     }
     unmet = next((why for need in drill.needs if (why := reasons[need]) is not None), None)
     return unmet if unmet is not None else _why_no_room(drill.options, site)
+
+
+def _why_no_gpu(wanted: int, site: Site) -> str | None:
+    most = max((sum(gpu.total for gpu in node.gpus) for node in site.nodes), default=0)
+    if most >= wanted:
+        return None
+    what = "a GPU" if wanted == 1 else f"{wanted} GPUs in one node"
+    return f"needs {what}: there {'is' if most < 2 else 'are'} {most or 'none'} here"
 
 
 def _why_no_room(options: Mapping[str, Any], site: Site) -> str | None:

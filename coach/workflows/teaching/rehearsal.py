@@ -178,32 +178,27 @@ class Rehearsal:
         snapshot, history = self._look(submitted)
         found = self._engine.diagnose(snapshot, history).findings
         loud = (each for each in found if each.is_primary and each.severity >= Severity.WARNING)
-        run, exit_, job = snapshot.run, snapshot.exit, snapshot.job
-        steps = [history.steps(rank) for rank in history.ranks]
-        firsts = [each[0].time_s for each in steps if each and each[0].time_s is not None]
-        starts = (run.started_time_s if run else None, job.start_time_s if job else None)
-        ends = (
-            exit_.ended_time_s if exit_ else None,
-            run.ended_time_s if run else None,
-            job.end_time_s if job else None,
-        )
+        run = snapshot.run
         tried = replace(
             planned,
             job_id=submitted.job_id,
             state=state or snapshot.state,
             submitted_time_s=run.submitted_time_s if run is not None else None,
-            started_time_s=_first(starts),
-            first_step_time_s=min(firsts, default=None),
-            ended_time_s=_first(ends),
+            started_time_s=_started_time_s(snapshot),
+            first_step_time_s=_first_step_time_s(history),
+            ended_time_s=_ended_time_s(snapshot),
             finding=next(loud, None),
         )
         if waited_for is not None:
-            why = explain_pending(waited_for)
-            limit = format_time(int(self._max_queued_s))
-            problem = f"waited {limit} in the queue and was cancelled: {waited_for}: {why.meaning}"
-            # Its end by our own hand is no finding, and Slurm calls the time of it a start.
-            return replace(tried, started_time_s=None, finding=None, problem=problem, hint=why.advice)
+            return self._cancelled(tried, waited_for)
         return tried if tried.state == "COMPLETED" else _broken(tried)
+
+    def _cancelled(self, tried: Rehearsed, waited_for: str) -> Rehearsed:
+        """Its end by our own hand is no finding, and Slurm calls the time of it a start."""
+        why = explain_pending(waited_for)
+        limit = format_time(int(self._max_queued_s))
+        problem = f"waited {limit} in the queue and was cancelled: {waited_for}: {why.meaning}"
+        return replace(tried, started_time_s=None, finding=None, problem=problem, hint=why.advice)
 
     def _place(self, resources: Resources) -> Place | None:
         nodes = self._site.nodes
@@ -230,6 +225,26 @@ class Rehearsal:
             found, _ = parse_reservations(result.stdout.decode("utf-8", "surrogateescape"))
             self._reservations = {each.name: expand_nodes(each.nodes) for each in found if each.nodes}
         return self._reservations
+
+
+def _started_time_s(snapshot: TargetSnapshot) -> float | None:
+    run, job = snapshot.run, snapshot.job
+    return _first((run.started_time_s if run else None, job.start_time_s if job else None))
+
+
+def _first_step_time_s(history: History) -> float | None:
+    steps = [history.steps(rank) for rank in history.ranks]
+    return min((each[0].time_s for each in steps if each and each[0].time_s is not None), default=None)
+
+
+def _ended_time_s(snapshot: TargetSnapshot) -> float | None:
+    exit_, run, job = snapshot.exit, snapshot.run, snapshot.job
+    ends = (
+        exit_.ended_time_s if exit_ else None,
+        run.ended_time_s if run else None,
+        job.end_time_s if job else None,
+    )
+    return _first(ends)
 
 
 def _shape(resources: Resources) -> Shape:

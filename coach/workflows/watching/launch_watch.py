@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,23 +165,15 @@ class Launches:
 
     def _watch(self, submitted: Submitted, causes: Collection[str]) -> float | None:
         target, io = _target_of(submitted), self._io
-        sources = {
-            key: make()
-            for key, make in target_sources(
-                target, io, lambda: signatures(self._rules), OutputPaths(io)
-            ).items()
-        }
+        makers = target_sources(target, io, lambda: signatures(self._rules), OutputPaths(io))
+        sources = {key: make() for key, make in makers.items()}
         monitor = Monitor(self._user, Engine(self._rules).diagnose, known_cluster(self._settings))
         monitor.watch({target.name: [key.partition(":")[0] for key in sources]})
         seconds: float | None = None
         known_s = time.monotonic()
         while True:
-            for source in sources.values():
-                for reading in source.poll():
-                    monitor.apply(reading)
-            if self._queue is not None:
-                for reading in self._queue.look():
-                    monitor.apply(reading)
+            for reading in self._readings(sources.values()):
+                monitor.apply(reading)
             picture = monitor.snapshot(io.now())
             seen = picture.targets[target.name]
             if seen.job is not None:
@@ -198,6 +190,12 @@ class Launches:
             except Stopped:
                 self._cancel(submitted)
                 raise
+
+    def _readings(self, sources: Iterable[PollingSource]) -> Iterator[Reading]:
+        for source in sources:
+            yield from source.poll()
+        if self._queue is not None:
+            yield from self._queue.look()
 
     def _is_forgotten(self, known_s: float) -> bool:
         return self._queue is not None and time.monotonic() - known_s > _FORGOTTEN_S
