@@ -11,6 +11,7 @@ import csv
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,21 +82,34 @@ def main() -> int:
         return 2
     scores = score(Path(folder))
     known = {rule.cause for rule in build()}
+    _print_by_cause(scores, known)
+    for item in scores:
+        if not item.is_right and (line := _mistake(item, known)):
+            print(line)
+    print(f"overall {_num_right(scores)} of {len(scores)}")
+    return 0
+
+
+def _print_by_cause(scores: Sequence[Score], known: Collection[str]) -> None:
     by_cause: dict[str, list[Score]] = defaultdict(list)
     for item in scores:
         by_cause[item.labels[0]].append(item)
     for cause, items in sorted(by_cause.items()):
         covered = "" if cause in known or cause == HEALTHY else "  (no rule for this cause)"
-        print(f"{cause:<36}{sum(item.is_right for item in items):>3} of {len(items)}{covered}")
-    for item in scores:
-        if item.is_healthy and not item.is_right:
-            print(f"false alarm  {item.log}: {item.found}")
-        elif not item.is_right and item.found is not None:
-            print(f"wrong        {item.log}: {item.found}, labelled {' or '.join(item.labels)}")
-        elif not item.is_right and item.labels[0] in known:
-            print(f"miss         {item.log}: labelled {' or '.join(item.labels)}")
-    print(f"overall {sum(item.is_right for item in scores)} of {len(scores)}")
-    return 0
+        print(f"{cause:<36}{_num_right(items):>3} of {len(items)}{covered}")
+
+
+def _num_right(scores: Sequence[Score]) -> int:
+    return sum(item.is_right for item in scores)
+
+
+def _mistake(item: Score, known: Collection[str]) -> str:
+    """Empty for a log that was missed because no rule has its cause."""
+    if item.is_healthy:
+        return f"false alarm  {item.log}: {item.found}"
+    if item.found is not None:
+        return f"wrong        {item.log}: {item.found}, labelled {' or '.join(item.labels)}"
+    return f"miss         {item.log}: labelled {' or '.join(item.labels)}" if item.labels[0] in known else ""
 
 
 if __name__ == "__main__":

@@ -126,13 +126,18 @@ def report(logs: Sequence[Judged]) -> list[str]:
         ),
         f"silent: {_silent(logs)}; of those with a traceback: {_silent(tracebacks)}",
     ]
-    for severity in sorted(Severity, reverse=True):
-        found = [finding for log in logs for finding in log.findings if finding.severity is severity]
-        rules = ", ".join(f"{rule} {count}" for rule, count in Counter(f.rule for f in found).most_common())
-        lines.append(f"{severity.word:<9}{len(found):>4} findings{': ' + rules if rules else ''}")
+    findings = [finding for log in logs for finding in log.findings]
+    lines += [_count(severity, findings) for severity in sorted(Severity, reverse=True)]
     lines += [f"false alarm  {_named(log, finding)}" for log in logs for finding in log.alarms]
     lines += [f"not judged   {printable(log.log)}: {log.error}" for log in logs if log.error]
     return lines
+
+
+def _count(severity: Severity, findings: Sequence[Finding]) -> str:
+    """How many findings there are, and of which rules."""
+    found = Counter(finding.rule for finding in findings if finding.severity is severity)
+    rules = ", ".join(f"{rule} {count}" for rule, count in found.most_common())
+    return f"{severity.word:<9}{found.total():>4} findings{': ' + rules if rules else ''}"
 
 
 def _silent(logs: Sequence[Judged]) -> str:

@@ -20,10 +20,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpu_training import Measured
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "trainers"), str(ROOT / "benchmarks")]
@@ -55,6 +59,26 @@ class Trained:
         return sum(step["logging_time_s"] for step in steps) / total if total else None
 
 
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure that training should reach, and the format in which both are printed."""
+
+    what: str
+    reached: float | None
+    goal: float
+    form: str
+
+    @property
+    def is_reached(self) -> bool:
+        return self.reached is not None and self.reached >= self.goal
+
+    @property
+    def line(self) -> str:
+        shown = "not measured" if self.reached is None else self.form.format(self.reached)
+        verdict = "reached" if self.is_reached else "not reached"
+        return f"- {self.what}: {shown}, goal {self.form.format(self.goal)}: {verdict}"
+
+
 def train(name: str, args: argparse.Namespace, num_ranks: int = 1, **flags: object) -> Trained:
     """Run a trainer with the benchmark's sizes in a folder of its own. A flag of None is left to the
     trainer's default."""
@@ -72,13 +96,7 @@ def train(name: str, args: argparse.Namespace, num_ranks: int = 1, **flags: obje
             **OWN_FLAGS.get(name, {}),
             **flags,
         }
-        path = ROOT / "trainers" / f"{name}.py"
-        known = path.read_text(encoding="utf-8")
-        command = [sys.executable]
-        if num_ranks > 1:
-            command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
-        said = {key: value for key, value in given.items() if value is not None and f'"--{key}"' in known}
-        command += [str(path), *(f"--{key}={value}" for key, value in said.items())]
+        command = _command(ROOT / "trainers" / f"{name}.py", given, num_ranks)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
@@ -87,6 +105,19 @@ def train(name: str, args: argparse.Namespace, num_ranks: int = 1, **flags: obje
     records = [json.loads(line) for line in lines]
     summaries = [record for record in records if record.get("event") == "summary"]
     return Trained(None, [record for record in records if "event" not in record], summaries[-1])
+
+
+def _command(path: Path, given: Mapping[str, object], num_ranks: int) -> list[str]:
+    """The trainer with those of the flags that it knows."""
+    known = path.read_text(encoding="utf-8")
+    said = {key: value for key, value in given.items() if value is not None and f'"--{key}"' in known}
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
+    return [
+        sys.executable,
+        *(launcher if num_ranks > 1 else ()),
+        str(path),
+        *(f"--{key}={value}" for key, value in said.items()),
+    ]
 
 
 def cost_of_trainers(args: argparse.Namespace) -> bool:
@@ -155,37 +186,39 @@ def on_gpu(args: argparse.Namespace) -> bool:
         "above the eager roofs.\n"
     ]
     print("\n".join(parts), flush=True)
-    rows = {}
+    rows: dict[str, list[Measured]] = {}
     wanted = args.tables.split(",")
     for key, title, measured in tables(device, TINY if args.tiny else Sizes(), wanted):
         parts.append(as_markdown(title, measured))
         print(parts[-1], flush=True)
         rows[key] = measured
-    goals: list[tuple[str, float | None, float, str]] = []
-    if "fast" in wanted and not args.tiny:
-        sizes = {"batch_size": None, "num_train_samples": None, "max_steps": 400}
-        fast = train("fast", args, **sizes, width=64, gpus_per_node=1, compile="true")
-        goals.append(("recipe fast, samples/s", fast.summary.get("samples_per_s"), FAST_GOAL, "{:,.0f}"))
-    if "resnet18" in rows:
-        per_s = {row.what.split(",")[0]: row.per_s for row in rows["resnet18"]}
-        gain = per_s["bf16"] / per_s["fp32"]
-        goals.append(("ResNet-18, bf16 against fp32 without TF32", gain, 2.0, "{:.2f} x"))
-    if "gpt" in rows:
-        best = max((row.flops_share for row in rows["gpt"] if row.flops_share), default=None)
-        goals.append(("GPT, model FLOP/s of peak", best, 0.45, "{:.1%}"))
-    lines = ["## Goals", ""]
-    for what, reached, goal, form in goals:
-        shown = "not measured" if reached is None else form.format(reached)
-        verdict = "reached" if reached is not None and reached >= goal else "not reached"
-        lines.append(f"- {what}: {shown}, goal {form.format(goal)}: {verdict}")
-    parts.append("\n".join(lines) + "\n")
+    goals = [_fast_goal(args)] if "fast" in wanted and not args.tiny else []
+    goals += _goals_in(rows)
+    parts.append("\n".join(["## Goals", "", *(goal.line for goal in goals)]) + "\n")
     print(parts[-1])
     if args.write:
         slug = name.lower().replace(" ", "-")
         path = Path(args.write) / f"training-{slug}.md"
         path.write_text("\n".join(parts), encoding="utf-8")
         print(f"kept in {path}", file=sys.stderr)
-    return all(reached is not None and reached >= goal for _, reached, goal, _ in goals)
+    return all(goal.is_reached for goal in goals)
+
+
+def _fast_goal(args: argparse.Namespace) -> Goal:
+    sizes = {"batch_size": None, "num_train_samples": None, "max_steps": 400}
+    fast = train("fast", args, **sizes, width=64, gpus_per_node=1, compile="true")
+    return Goal("recipe fast, samples/s", fast.summary.get("samples_per_s"), FAST_GOAL, "{:,.0f}")
+
+
+def _goals_in(rows: Mapping[str, Sequence[Measured]]) -> Iterator[Goal]:
+    """The goals that the tables tell of."""
+    if "resnet18" in rows:
+        per_s = {row.what.split(",")[0]: row.per_s for row in rows["resnet18"]}
+        gain = per_s["bf16"] / per_s["fp32"]
+        yield Goal("ResNet-18, bf16 against fp32 without TF32", gain, 2.0, "{:.2f} x")
+    if "gpt" in rows:
+        best = max((row.flops_share for row in rows["gpt"] if row.flops_share), default=None)
+        yield Goal("GPT, model FLOP/s of peak", best, 0.45, "{:.1%}")
 
 
 def main() -> int:
