@@ -112,7 +112,6 @@ def parse_gpus(expression: str) -> Mapping[str | None, int]:
     return gpus
 
 
-@lru_cache(maxsize=4096)
 def count_gpus(expression: str) -> int | None:
     """All GPUs of an expression; None when it says nothing about GPUs."""
     gpus = parse_gpus(expression)

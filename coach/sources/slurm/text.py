@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
+from sys import intern
 
 _UNSET = frozenset(
     {"", "N/A", "n/a", "(null)", "NONE", "None", "none", "Unknown", "UNKNOWN", "INVALID", "NOT_SET", "NO_VAL"}
@@ -53,11 +54,10 @@ def is_torn(text: str, record_end: str) -> bool:
     return bool(rest) and not is_heading
 
 
-@lru_cache(maxsize=_NUM_WORDS)
 def optional(text: str) -> str | None:
     """A word, or None for each of Slurm's spellings of "not set". The same word is the same object, however
     many rows say it."""
-    return None if text.strip() in _UNSET else text
+    return None if text.strip() in _UNSET else intern(text)
 
 
 @lru_cache(maxsize=_NUM_WORDS)
@@ -83,7 +83,6 @@ def parse_duration(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-@lru_cache(maxsize=_NUM_WORDS)
 def parse_time(text: str) -> float | None:
     """`2026-11-21T03:49:46`, local time as the clients print it, as epoch seconds; None when not set."""
     try:
