@@ -63,20 +63,24 @@ def leftovers(directory: Path, slurm_conf: Path) -> list[Daemon]:
     return [*stepds, *jobs]
 
 
+def programs_with_environment(setting: str, *names: str) -> list[str]:
+    """The programs among `names` that run with exactly `setting` in their environment, once for each process."""
+    return [
+        name
+        for process in _processes()
+        if (name := _program(process.pid)) in names and setting.encode() in _environment(process.pid)
+    ]
+
+
 def with_environment(setting: str, needs: str = "") -> list[Daemon]:
     """Processes that were started with exactly `setting` (`NAME=value`) in their environment, and with a
     variable that starts with `needs`."""
-    found = []
-    for process in _processes():
-        try:
-            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended meanwhile
-        if setting.encode() in variables and any(
-            variable.startswith(needs.encode()) for variable in variables
-        ):
-            found.append(process)
-    return found
+    return [
+        process
+        for process in _processes()
+        if setting.encode() in (variables := _environment(process.pid))
+        and any(variable.startswith(needs.encode()) for variable in variables)
+    ]
 
 
 def in_session(leader: int) -> list[Daemon]:
@@ -94,13 +98,27 @@ def _processes() -> Iterator[Daemon]:
 
 
 def _is_stepd_of(directory: Path, process: Daemon) -> bool:
-    folder = Path(f"/proc/{process.pid}")
+    if _program(process.pid) != "slurmstepd":
+        return False
     try:
-        if (folder / "comm").read_text().strip() != "slurmstepd":
-            return False
-        return any(file.readlink().is_relative_to(directory) for file in (folder / "fd").iterdir())
+        files = Path(f"/proc/{process.pid}/fd").iterdir()
+        return any(file.readlink().is_relative_to(directory) for file in files)
     except OSError:
         return False  # it has ended meanwhile
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""  # it has ended meanwhile
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # it has ended meanwhile
 
 
 def _start_ticks(pid: int) -> int | None:

@@ -204,14 +204,18 @@ class SlurmCluster:
         """Wait until no node has a job and every node can take one; of a reserved one, those that may use
         it."""
         wanted = set(self.node_names)
-        wait_until(lambda: self._nodes_in("idle,reserved") == wanted, timeout_s, "all nodes are idle")
+        wait_until(
+            lambda: self._nodes_in("idle,reserved") == wanted, timeout_s, "all nodes are idle", every_s=0.1
+        )
 
     def cancel_all(self, timeout_s: float = 20.0) -> None:
         """End all jobs of everybody, and wait until they are gone."""
         queue = ["squeue", "--noheader", "--all", "--format=%A"]
         if job_ids := self.run(queue, as_root=True).stdout.split():
             self.run(["scancel", *job_ids], as_root=True)
-        wait_until(lambda: not self.run(queue, as_root=True).stdout, timeout_s, "the queue is empty")
+        wait_until(
+            lambda: not self.run(queue, as_root=True).stdout, timeout_s, "the queue is empty", every_s=0.1
+        )
 
     def run(
         self,

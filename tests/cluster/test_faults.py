@@ -23,7 +23,7 @@ from coach.sources.slurm.client import JobsSource, NodesSource
 from coach.workflows.watching.live_session import WatchSession
 from coach.workflows.watching.world import World
 from tests.cluster.frail_slurm import FrailSlurm
-from tests.cluster.processes import with_environment
+from tests.cluster.processes import programs_with_environment
 from tests.cluster.slurm import booted
 from tests.waiting import wait_until
 
@@ -84,11 +84,10 @@ class Watched:
         """Wait until a picture is so; counts the clients meanwhile."""
 
         def is_reached() -> bool:
-            clients = with_environment(f"SLURM_CONF={self._cluster.conf}")
-            self.most_at_once |= Counter(map(_program, (client.pid for client in clients)))
+            self.most_at_once |= Counter(self.clients())
             return bool(condition(self.snapshot))
 
-        wait_until(is_reached, timeout_s, what)
+        wait_until(is_reached, timeout_s, what, every_s=0.1)
         return self.snapshot
 
     def wait_error(self, words: str, timeout_s: float = 20.0) -> Snapshot:
@@ -114,18 +113,15 @@ class Watched:
 
         return self.wait(is_well, timeout_s, "all is well again")
 
+    def clients(self) -> list[str]:
+        """The clients of Slurm that run now: each is a question of the session."""
+        return programs_with_environment(f"SLURM_CONF={self._cluster.conf}", "squeue", "scontrol")
+
     def job(self, job_id: str) -> Job | None:
         return next((job for job in self.snapshot.jobs if job.job_id == job_id), None)
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.snapshot.nodes if node.name == name), None)
-
-
-def _program(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""  # it has ended meanwhile
 
 
 def _rows(snapshot: Snapshot) -> set[tuple[str, str]]:
@@ -161,26 +157,25 @@ def throwaway() -> Iterator[FrailSlurm]:
 def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
     """`watch(cluster, io=…)`: a session that has its first picture; it is stopped, and has left no client
     behind."""
-    started: list[tuple[FrailSlurm, Watched]] = []
+    started: list[Watched] = []
 
     def start(cluster: FrailSlurm, io: Io | None = None) -> Watched:
         watched = Watched(cluster, tmp_path, io or SystemIo(environment(cluster)))
         watched.session.start(lambda snapshot: None)
-        started.append((cluster, watched))
+        started.append(watched)
         watched.wait(lambda now: now.nodes and "jobs" in now.sources, 20, "the first picture")
         return watched
 
     yield start
-    for _, watched in started:
+    for watched in started:
         watched.session.stop()
-    for cluster, watched in started:
-        wait_until(partial(_has_no_client, cluster), 20, "its clients have ended")
+    for watched in started:
+        wait_until(partial(_asks_nothing, watched), 20, "its clients have ended")
         assert watched.most_at_once["squeue"] <= 1, "never two questions about the queue at once"
 
 
-def _has_no_client(cluster: FrailSlurm) -> bool:
-    found = with_environment(f"SLURM_CONF={cluster.conf}")
-    return not {_program(process.pid) for process in found} & {"squeue", "scontrol"}
+def _asks_nothing(watched: Watched) -> bool:
+    return not watched.clients()
 
 
 WatchCluster = Callable[..., Watched]

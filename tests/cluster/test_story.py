@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.cluster]
 LOGS = ("stdout", "stderr")
 SMALL = (
     *("--cpus-per-task", "1"),
-    *("--set", "num_workers=0", "--set", "num_train_samples=2048", "--set", "eval_every_epoch=false"),
+    *("--set", "width=8", "--set", "num_workers=0", "--set", "num_train_samples=2048"),
+    *("--set", "eval_every_epoch=false"),
 )
 
 
@@ -53,7 +54,7 @@ def test_two_ranks_train_on_two_nodes_and_the_check_is_silent(user_coach: Instal
             "2",
             *SMALL,
             "--set",
-            "max_steps=40",
+            "max_steps=20",
             "--wait",
             "--format",
             "json",
@@ -93,7 +94,10 @@ def test_two_ranks_train_on_two_nodes_and_the_check_is_silent(user_coach: Instal
 
 def test_a_loss_of_nan_is_found_while_the_run_goes_on(user_coach: InstalledCoach) -> None:
     run = launched(
-        user_coach("launch", "ddp", *SMALL, "--set", "lr=1e20", "--set", "max_steps=4000", "--format", "json")
+        user_coach(
+            *("launch", "baseline", *SMALL, "--set", "lr=1e20", "--set", "max_steps=100000"),
+            *("--format", "json"),
+        )
     )
 
     def found() -> dict[str, Any] | None:
@@ -221,6 +225,7 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     )
 
 
+@pytest.mark.long  # without Slurm: tests/trainers/test_beyond.py
 def test_a_killed_rank_is_started_again_and_the_run_goes_on_from_its_checkpoint(
     user_coach: InstalledCoach,
 ) -> None:

@@ -8,11 +8,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import with_environment
+from tests.cluster.processes import programs_with_environment
 from tests.cluster.slurm import SlurmCluster
 from tests.installed import InstalledCoach
 from tests.terminal.test_story import submit_plan
@@ -41,9 +40,7 @@ def test_a_controller_that_hangs_is_said_with_the_age_of_what_is_shown_and_comes
 
     def is_said() -> bool:
         nonlocal most
-        most = max(
-            most, sum(_is_squeue(each.pid) for each in with_environment(f"HOME={user_coach.user.home}"))
-        )
+        most = max(most, len(programs_with_environment(f"HOME={user_coach.user.home}", "squeue")))
         screen = terminal.screen()
         return "no answer, backing off" in screen and "survivor" in screen
 
@@ -91,10 +88,3 @@ def test_a_launched_job_is_in_the_queue_within_five_seconds_although_the_minute_
     terminal.send("Escape")
     terminal.wait_for(re.compile(r"▸ +\d+ +baseline +nobody"), timeout_s=5)
     assert time.monotonic() - accepted_s < 5.0
-
-
-def _is_squeue(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "squeue"
-    except OSError:
-        return False

@@ -103,7 +103,10 @@ def listed_runs(coach: InstalledCoach) -> list[Mapping[str, Any]]:
 
 @pytest.mark.parametrize(
     ("columns", "rows", "which"),
-    [(120, 36, "user_coach"), pytest.param(80, 24, "bare_coach", id="80-24-without-torch")],
+    [
+        pytest.param(120, 36, "user_coach", marks=pytest.mark.long),
+        pytest.param(80, 24, "bare_coach", id="80-24-without-torch"),
+    ],
 )
 def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     slurm: SlurmCluster,
@@ -134,7 +137,9 @@ def test_ddp_on_two_nodes_is_healthy_then_nan_is_found_fixed_and_compared(
     check = coach("check", healthy["run_id"], "--format", "json")
     assert (check.returncode, json.loads(check.stdout)["findings"]) == (0, []), check.stdout
 
-    submit_plan(terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="3000", num_workers="0")
+    submit_plan(
+        terminal, "2", is_slurm=True, nodes="2", lr="1e20", max_steps="3000", num_workers="0", width="8"
+    )
     terminal.wait_for("RUNNING", timeout_s=30)
     # The top line tells it first, of a job that was judged before its run was known: `elsewhere ✖ NUM001`.
     terminal.wait_for(OWN_NUM001, "NaN", "step 2", timeout_s=60)

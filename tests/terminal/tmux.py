@@ -186,7 +186,7 @@ class Terminal:
             return is_reached(last)
 
         try:
-            wait_until(reached, timeout_s)
+            wait_until(reached, timeout_s, every_s=0.1)  # each look is a process of tmux
         except AssertionError:
             end = "" if self.is_running else " (the program has ended)"
             message = f"waited {timeout_s:g} s for {what}{end}; the screen was:\n{last.rstrip()}"
