@@ -8,9 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from coach import __version__, cli
+from coach.late import late
 from coach.model.errors import UserError
+
+if TYPE_CHECKING:
+    from coach.tui import app
+else:
+    app = late("coach.tui", "app")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,16 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_screens(arguments: Sequence[str]) -> int:
     args = _parser().parse_args(arguments)
     if args.command is not None:
-        from difflib import get_close_matches
-
         near = get_close_matches(args.command, cli.COMMANDS, 1)
         hint = f"did you mean `coach {near[0]}`?" if near else "`coach --help` lists the commands"
         raise UserError(f"unknown command {args.command!r}", hint)
     if args.as_root:
         cli.mean_it_as_root()
     settings = cli.load_settings()
-    from coach.tui import app
-
     return app.open_screens(
         settings,
         backend=args.backend or settings.launch.backend,

@@ -3,6 +3,7 @@ wheel holds."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.measures import GUARDS
+from tests.house.measures import GUARDS, files
 from tests.house.ratchet import EXCEPTIONS, complaints, read_exceptions
 from tests.installed import REPOSITORY
 
@@ -71,3 +72,22 @@ def test_no_trainer_has_the_name_of_an_importable_module() -> None:
         timeout=60,
     )
     assert result.stdout.split() == ["profile"]
+
+
+@pytest.mark.parametrize("path", [path for path in files("coach") if "late import late" in path.read_text()])
+def test_the_import_contracts_see_what_is_imported_late(path: Path) -> None:
+    """`late` is given names: what import-linter and mypy read stands beside it, and must be the same."""
+    for_types, late = set(), set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                for imported in filter(lambda each: isinstance(each, ast.ImportFrom), node.body):
+                    for_types |= {f"{imported.module}.{alias.name}" for alias in imported.names}
+            case ast.Assign(
+                targets=[target], value=ast.Call(func=ast.Name(id="late"), args=[package, *names])
+            ):
+                words = [ast.literal_eval(name) for name in names]
+                assert ast.unparse(target).strip("()").split(", ") == words
+                late |= {f"{ast.literal_eval(package)}.{word}" for word in words}
+    assert late
+    assert late <= for_types

@@ -16,10 +16,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from coach.analysis.spelling.printable import printable
+from coach.late import late
 from coach.model.errors import UserError
 
 if TYPE_CHECKING:
+    from coach.cli import own_settings
     from coach.config import Settings
+else:
+    own_settings = late("coach.cli", "own_settings")
 
 COMMANDS = {
     "launch": "launch a training recipe",
@@ -109,7 +113,4 @@ def mean_it_as_root() -> None:
 
 def load_settings() -> Settings:
     """The settings of the user who runs this process."""
-    from coach import config
-    from coach.workflows.readonly import held_back
-
-    return held_back(config.load(os.environ), os.environ)
+    return own_settings.load()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 
+from coach.analysis.comparing.sweep_table import group_of
 from coach.cli import acting
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.model.slurm.cluster import is_final
 from coach.model.slurm.job_action import Verb
 from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.judging.targets import list_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +35,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 def _group_of(target: str, settings: Settings, io: SystemIo) -> list[str]:
     """The runs of a sweep that have not ended, the last first: else each would start as the one before it
     ends."""
-    from coach.analysis.comparing.sweep_table import group_of
-    from coach.model.slurm.cluster import is_final
-    from coach.workflows.judging.targets import list_runs
-
     known = list_runs(io, settings.runs_root)
     named = next((run for run in known if target in (run.run_id, run.job_id)), None)
     if named is None or named.sweep is None:

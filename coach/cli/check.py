@@ -25,7 +25,10 @@ from coach.config import Settings
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Evidence, Finding, Severity, Subject
 from coach.rules.engine import Engine
-from coach.sources.io import Io
+from coach.runs import encode_number
+from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.workflows.judging.check import Checker
+from coach.workflows.judging.lazy_engine import rules_of
 
 if TYPE_CHECKING:
     from coach.workflows.judging.check import Checked, FilesRead
@@ -67,10 +70,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.workflows.judging.check import Checker
-    from coach.workflows.judging.lazy_engine import rules_of
-
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if args.target in (None, "-") and (args.log or args.metrics):
         raise UserError("--log and --metrics say what to read of one TARGET", "coach check JOB --log FILE")
@@ -112,8 +111,6 @@ def _existing(text: str) -> Path:
 
 def diagnose(text: str, settings: Settings, io: Io, engine: Engine, backend: str | None) -> Diagnosis:
     """Read one target whole and judge it. Raises UserError when it cannot be read."""
-    from coach.workflows.judging.check import Checker
-
     return Checker(settings, io, engine, backend).target(text).diagnosis
 
 
@@ -163,8 +160,6 @@ def _finding_object(finding: Finding) -> dict[str, Any]:
 
 
 def _json_number(value: float | None) -> float | str | None:
-    from coach.runs import encode_number
-
     encoded: float | str | None = encode_number(value)
     return encoded
 

@@ -14,6 +14,15 @@ from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
 from coach.model.reading import JobList, NodeList, PartitionList
 from coach.model.slurm.cluster import GpuAllocation, GpuCount, Job, Node, Partition
+from coach.sources.base import PollingSource
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.local_cluster import LocalClusterSource
+from coach.sources.machine.user import user_name
+from coach.sources.slurm.client import Client, JobsSource, NodesSource
+from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
+from coach.sources.slurm.queue import jobs_query, parse_jobs
+from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
+from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
     from coach.sources.io import Io, Query
@@ -71,26 +80,16 @@ def look(
 
     `clusters` are asked by name, one after the other, instead of the one at hand.
     """
-    from coach.sources.base import PollingSource
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.machine.user import user_name
-    from coach.workflows.backend import resolve_backend
-
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     asked: PollingSource
     if resolve_backend(backend or settings.launch.backend, os.environ) == "local":
-        from coach.sources.machine.local_cluster import LocalClusterSource
-
         asked = LocalClusterSource(io, settings.runs_root, user_name())
     elif clusters:
         return _look_at_clusters(io, clusters, source, None if is_all else user_name())
+    elif source == "jobs":
+        asked = JobsSource(io, user_name(), 0.0, is_all=is_all)
     else:
-        from coach.sources.slurm.client import JobsSource, NodesSource
-
-        if source == "jobs":
-            asked = JobsSource(io, user_name(), 0.0, is_all=is_all)
-        else:
-            asked = NodesSource(io, 0.0)
+        asked = NodesSource(io, 0.0)
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
@@ -111,10 +110,6 @@ def look(
 
 
 def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | None) -> Look:
-    from coach.sources.slurm.client import Client
-    from coach.sources.slurm.nodes import nodes_query, parse_nodes, parse_partitions, partitions_query
-    from coach.sources.slurm.queue import jobs_query, parse_jobs
-
     def ask(query: Query) -> Answer:
         answer = Client(io).ask(query)
         if answer.error is not None:
@@ -141,10 +136,6 @@ def _look_at_clusters(io: Io, clusters: Sequence[str], source: str, user: str | 
 
 def read_allocations(settings: Settings) -> tuple[tuple[GpuAllocation, ...], str | None]:
     """Which job has which GPUs, of all jobs at once, and why that is not told."""
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.slurm.client import Client
-    from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
-
     answer = Client(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)).ask(
         ALLOCATIONS_QUERY
     )

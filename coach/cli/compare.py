@@ -11,12 +11,18 @@ from dataclasses import asdict
 from coach.analysis.comparing.fix_chain import Link
 from coach.analysis.comparing.steady_state import Estimate
 from coach.analysis.comparing.sweep_table import WORLD_SIZE, Group
-from coach.analysis.comparing.two_runs import Comparison, Row
+from coach.analysis.comparing.two_runs import Comparison, Row, compare
 from coach.cli.cluster import add_options
 from coach.cli.text import UNKNOWN, print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
-from coach.sources.io import Io
+from coach.sources.io import Io, SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.workflows.backend import resolve_backend
+from coach.workflows.judging.fix_chain import read_chain
+from coach.workflows.judging.one_reading import read_once
+from coach.workflows.judging.targets import resolve_target
+from coach.workflows.launching.sweep import NoGroup, read_group
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +39,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.analysis.comparing.two_runs import compare
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.machine.user import user_name
-    from coach.workflows.backend import resolve_backend
-    from coach.workflows.judging.one_reading import read_once
-    from coach.workflows.judging.targets import resolve_target
-
     backend, user = resolve_backend(args.backend or settings.launch.backend, os.environ), user_name()
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     if args.after is None:
@@ -64,9 +63,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show_group(text: str, settings: Settings, io: Io, backend: str, user: str, format_: str) -> int:
-    from coach.workflows.judging.fix_chain import read_chain
-    from coach.workflows.launching.sweep import NoGroup, read_group
-
     try:
         group = read_group(text, settings, io, backend, user)
     except NoGroup:

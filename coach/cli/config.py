@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from coach import cli
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.config.check import FileReport, check_file, files_in_force
 from coach.config.explain import DEFAULT, Row, rows
 from coach.model.errors import UserError
+from coach.workflows.launching.refusals import forget
 
 LOADS_SETTINGS = False
 """The settings are not read before this command is."""
@@ -52,8 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     """Exit status: 0, or 2 when a file is wrong."""
-    from coach import cli
-
     if args.check is not None:
         return _check(args.check, args.format)
     settings = settings or cli.load_settings()
@@ -146,8 +146,6 @@ def _report_object(report: FileReport) -> dict[str, Any]:
 
 
 def _forget(settings: Settings, key: str | None, format_: str) -> int:
-    from coach.workflows.launching.refusals import forget
-
     forgotten = forget(settings, settings.cluster, key)
     if format_ == "json":
         print(json.dumps({"schema": 1, "cluster": settings.cluster, "keys": list(forgotten)}, indent=2))

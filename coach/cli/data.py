@@ -11,6 +11,7 @@ from pathlib import Path
 from coach.analysis.spelling.sizes import format_bytes
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
+from coach.workflows.launching.datasets import fetch, list_data
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0, or 1 when what is there is not what was published; 2 when it cannot be fetched."""
-    from coach.workflows.launching.datasets import list_data
-
     if args.action == "fetch":
         return _fetch(args, settings)
     places = list_data(settings, os.environ)
@@ -56,8 +55,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _fetch(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.workflows.launching.datasets import fetch
-
     folder = Path(args.dir).expanduser().absolute() if args.dir else None
     file = Path(args.file).expanduser().absolute() if args.file else None
     is_shown = sys.stderr.isatty()

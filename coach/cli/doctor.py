@@ -11,6 +11,7 @@ import os
 from dataclasses import asdict
 from typing import Any
 
+from coach import cli
 from coach.cli.text import UNKNOWN, print_json, print_line, printable
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
@@ -43,8 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings | None = None) -> int:
     """Exit status: 0 all well, 1 something does not work here, 2 cannot tell."""
-    from coach import cli
-
     env, problem = os.environ, None
     try:
         settings = settings or cli.load_settings()

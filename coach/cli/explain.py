@@ -8,6 +8,9 @@ import argparse
 from coach.cli.text import print_line, print_table, printable
 from coach.config import Settings
 from coach.model.errors import UserError
+from coach.rules.documentation import page_text, rule_page
+from coach.rules.registry import find, rule_classes
+from coach.workflows.judging.lazy_engine import rules_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.rules.documentation import page_text, rule_page
-    from coach.rules.registry import find
-    from coach.workflows.judging.lazy_engine import rules_of
-
     rules_of(settings)  # refuses what is wrong in the config
     if args.code is not None and args.list:
         raise UserError("--list lists all rules: give it without a code")
@@ -41,9 +40,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _print_list(settings: Settings) -> None:
-    from coach.rules.documentation import rule_page
-    from coach.rules.registry import rule_classes
-
     pages = [rule_page(rule, is_muted=rule.code in settings.muted_rules) for rule in rule_classes()]
     for are_proven, heading in (
         (True, ""),

@@ -18,7 +18,11 @@ from coach.config import Settings
 from coach.model.slurm.accounting import PastJob
 from coach.model.slurm.cluster import is_final
 from coach.model.training.other_machine import rough_age
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
 from coach.sources.slurm.node_sets import expand_nodes
+from coach.workflows.backend import resolve_backend
+from coach.workflows.jobs.ended_jobs import read_past_jobs
 
 _DAY_S = 86400.0
 COLUMNS = "id,state,exit,part,gpu,ended,used,use_time,use_cpu,use_mem,use_gpu,name"
@@ -36,11 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.machine.user import user_name
-    from coach.workflows.backend import resolve_backend
-    from coach.workflows.jobs.ended_jobs import read_past_jobs
-
     user = user_name()
     vocabulary = past_job_vocabulary(user, expand_nodes)
     listing = read_listing(args, vocabulary)

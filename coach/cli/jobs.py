@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coach.analysis.query.job_fields import job_vocabulary
 from coach.analysis.query.language import Field, Query, in_order
@@ -24,11 +24,11 @@ from coach.model.errors import UserError
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, rough_age
 from coach.model.training.other_machine import place as place_of
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.node_sets import expand_nodes
-
-if TYPE_CHECKING:
-    from coach.workflows.jobs.place_in_queue import PlaceInQueue
-
+from coach.workflows.jobs.place_in_queue import PlaceInQueue, read_place
 
 COLUMNS = "id,user,state,reason,part,node,cpus,gpu,used,left,start,name"
 
@@ -47,8 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.sources.machine.user import user_name
-
     user, now_s = user_name(), time.time()
     vocabulary = job_vocabulary(user, now_s, expand_nodes)
     listing = read_listing(args, vocabulary)
@@ -89,8 +87,6 @@ def _names_others(query: Query[Job], user: str) -> bool:
 def _remember(settings: Settings, own: list[Job]) -> None:
     """What is in the queue now is found by `coach history` when Slurm has forgotten it. Local runs have their
     directories."""
-    from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
-
     queued = [job for job in own if job.raw_job_id is not None]
     note = (
         remember_jobs(SeenJobs(settings.cache_dir), queued, queued[0].user, time.time()) if queued else None
@@ -103,8 +99,6 @@ def _read_place(settings: Settings, user: str, jobs: list[Job]) -> PlaceInQueue 
     """Asked only about a job of Slurm's that waits; local runs have no queue."""
     if not any(job.state == "PENDING" and job.user == user and job.raw_job_id for job in jobs):
         return None
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.workflows.jobs.place_in_queue import read_place
 
     return read_place(SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user)
 

@@ -13,20 +13,32 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach.cli.text import printable
 from coach.config import BACKENDS, Settings
+from coach.late import late
 from coach.launch.spelling import parse_time
 from coach.model.errors import UserError
 from coach.model.launching.launch import GPU_REQUESTS, NOWHERE, LaunchRequest, Plan, Submitted
 from coach.node.gpm import GPM_HELP
 from coach.node.share import HELP
 from coach.sources.io import CommandResult, Query, SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
 from coach.workflows.launching.recipes import launch_name
 from coach.workflows.launching.refusals import remember_answers
 from coach.workflows.launching.start import check_ready, wait
-from coach.workflows.launching.sweep import prepare, submit
+from coach.workflows.launching.sweep import prepare, read_group, submit
 from coach.workflows.readonly import refuse_if_readonly
+
+if TYPE_CHECKING:
+    from coach.cli import check, compare
+    from coach.rules import engine
+    from coach.workflows.judging import lazy_engine
+else:
+    check, compare = late("coach.cli", "check", "compare")
+    engine = late("coach.rules", "engine")
+    lazy_engine = late("coach.workflows.judging", "lazy_engine")
 
 _COUNTS = ("nodes", "gpus", "nproc_per_node", "cpus_per_task", "cpus_per_gpu", "max_restarts")
 
@@ -185,12 +197,9 @@ def _wait(plan: Plan, submitted: Sequence[Submitted], io: SystemIo) -> list[str 
 
 def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo) -> None:
     """The cause of a bad end in one line, where the run tells it."""
-    from coach.cli.check import diagnose
-    from coach.rules.engine import Engine
-    from coach.workflows.judging.lazy_engine import rules_of
-
     with contextlib.suppress(UserError):
-        found = diagnose(submitted.run_id, settings, io, Engine(rules_of(settings)), plan.backend).findings
+        rules = engine.Engine(lazy_engine.rules_of(settings))
+        found = check.diagnose(submitted.run_id, settings, io, rules, plan.backend).findings
         for finding in (finding for finding in found if finding.is_primary):
             _say(f"{finding.rule} {finding.name}: {finding.summary}")
             _say(f"`coach check {submitted.run_id}` shows the evidence")
@@ -199,14 +208,10 @@ def _say_why(plan: Plan, submitted: Submitted, settings: Settings, io: SystemIo)
 def _show_group(plan: Plan, settings: Settings, io: SystemIo, format_: str) -> bool:
     """The table of a group that has ended. Whether every run gave a result: a measurement, or that memory
     does not suffice."""
-    from coach.cli.compare import print_group
-    from coach.sources.machine.user import user_name
-    from coach.workflows.launching.sweep import read_group
-
     group_id = plan.request.sweep_point.group_id if plan.request.sweep_point else plan.run_id
     group = read_group(group_id, settings, io, plan.backend, user_name())
     if format_ != "json":
-        print_group(group)
+        compare.print_group(group)
     return all(point.is_result for point in group.points)
 
 

@@ -14,6 +14,10 @@ from pathlib import Path
 from coach.cli.acting import is_confirmed, say
 from coach.config import BACKENDS, Settings
 from coach.model.errors import UserError
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.backend import resolve_backend
+from coach.workflows.jobs.attach import plan_attach
+from coach.workflows.watching.recording import record
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a recording, with all that was kept written; `nohup` takes SIGHUP away."""
@@ -53,11 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.workflows.backend import resolve_backend
-    from coach.workflows.jobs.attach import plan_attach
-    from coach.workflows.watching.recording import record
-
     file = Path(args.file).expanduser().absolute()
     if not file.parent.is_dir():
         raise UserError(f"{args.file}: there is no directory {file.parent}")

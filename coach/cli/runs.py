@@ -21,6 +21,12 @@ from coach.model.launching.launch import SweepPoint
 from coach.model.slurm.cluster import is_final
 from coach.model.training.other_machine import place
 from coach.model.training.run import Run
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.sources.runs.run_sizes import RunSizes
+from coach.sources.runs.verdicts import Verdicts
+from coach.workflows.jobs.clean import SIZES_FILE
+from coach.workflows.jobs.known_runs import read_known_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,12 +40,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status 0; `clean` has its own."""
     if args.action == "clean":
         return runs_clean.run(args, settings)
-    from coach.sources.io import SystemIo, scrubbed_environment
-    from coach.sources.machine.user import user_name
-    from coach.sources.runs.run_sizes import RunSizes
-    from coach.sources.runs.verdicts import Verdicts
-    from coach.workflows.jobs.clean import SIZES_FILE
-    from coach.workflows.jobs.known_runs import read_known_runs
 
     known = read_known_runs(
         settings, SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s), user_name()

@@ -6,11 +6,13 @@ import argparse
 import os
 from dataclasses import asdict
 
+from coach.analysis.measured.stack_groups import merge, report
 from coach.cli.acting import is_confirmed, say
 from coach.cli.text import print_json, print_line, printable
 from coach.config import Settings
 from coach.model.training.stacks import Stacks
 from coach.sources.io import SystemIo, scrubbed_environment
+from coach.workflows.jobs.stacks import plan_stacks, take_stacks
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     """Exit status: 0 taken, also where only some nodes answered; 1 not confirmed; 2 refused, or no node
     answered."""
-    from coach.workflows.jobs.stacks import plan_stacks, take_stacks
-
     io = SystemIo(scrubbed_environment(os.environ), timeout_s=settings.slurm_timeout_s)
     plan = plan_stacks(args.target, settings, os.environ, io, args.python)
     if args.dry_run:
@@ -49,8 +49,6 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def print_stacks(stacks: Stacks, form: str) -> None:
-    from coach.analysis.measured.stack_groups import merge, report
-
     merged = merge(stacks)
     if form == "text":
         for row in report(stacks, merged):

@@ -17,6 +17,8 @@ from coach.config.load import SITE_VARIABLE, USER_FILE, read_if_there, site_file
 from coach.config.remembered import FILE_NAME as REMEMBERED
 from coach.config.remembered import read_remembered
 from coach.model.errors import UserError
+from coach.rules.registry import rule_classes
+from coach.rules.thresholds import check_codes, check_threshold
 from coach.runs import default_config_dir
 
 _PLACE = re.compile(r"(?P<file>.*?)(?::(?P<line>\d+))?: (?P<words>.*)", re.DOTALL)
@@ -80,9 +82,6 @@ def check_file(path: Path, env: Mapping[str, str]) -> FileReport:
 
 def _rule_problems(found: ConfigFile) -> Iterator[UserError]:
     """Rules and thresholds that do not exist."""
-    from coach.rules.registry import rule_classes
-    from coach.rules.thresholds import check_codes, check_threshold
-
     rules = {rule.code: rule for rule in rule_classes()}
     for key, said in found.values.items():
         table, _, rest = key.partition(".")

@@ -6,7 +6,6 @@ would be inherited by the training, and the binding is not in every environment.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
 import subprocess
@@ -60,6 +59,8 @@ def _kernel_module_version() -> Optional[str]:
 
 
 def _read_nvml() -> Dict[str, Any]:
+    import ctypes  # in this process alone: a Python may have been built without it
+
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
     if nvml.nvmlInit_v2() != 0:
         return {}
@@ -80,5 +81,5 @@ def _read_nvml() -> Dict[str, Any]:
 if __name__ == "__main__":
     try:
         print(json.dumps(_read_nvml()))
-    except (OSError, AttributeError):  # no such library, or one that lacks a function
+    except (ImportError, OSError, AttributeError):  # no such library, or one that lacks a function
         print("{}")

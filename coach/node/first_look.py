@@ -14,12 +14,11 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from coach import runs
-
-if TYPE_CHECKING:
-    from coach.node.driver import Driver
+from coach.node import torch_build
+from coach.node.driver import Driver, ask_driver
 
 EXIT_STATUS = 78
 """EX_CONFIG of sysexits.h: something is wrong with the configuration."""
@@ -153,8 +152,6 @@ def _look_at_environment(
     env: Mapping[str, str],
     dev: Path,
 ) -> Optional[Refusal]:
-    from coach.node import torch_build
-
     torch = None
     wanted = requires.get("torch")
     if torch_build.is_own_interpreter(command):
@@ -176,8 +173,6 @@ def _look_at_environment(
 
 def _look_at_gpus(torch: Any, node: str, env: Mapping[str, str], dev: Path) -> Optional[Refusal]:
     """`torch` is a TorchBuild, or None where nothing is known of it."""
-    from coach.node.driver import ask_driver
-
     allotted = f"GPUs were allotted on {node}"
     if torch is not None and torch.has_gpu_support and torch.cuda is None:
         return None  # ROCm or XPU: nothing here can tell

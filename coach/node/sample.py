@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Optional
 
 from coach import runs
-from coach.node import share
+from coach.node import share, trainer_facts
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import node_name
 from coach.node.processes import die_with_parent, read_stat
@@ -158,8 +158,6 @@ class Writer:
         """On the first node only: there the supervisor gave the time of the start."""
         if self._started_time_s is None:
             return
-        from coach.node import trainer_facts
-
         if not self._has_folded_start:
             trainer_facts.fold_start(self._paths, self._started_time_s)
             self._has_folded_start = True

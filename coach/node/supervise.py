@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from coach import runs
-from coach.node import first_look, own_run, peers, share
+from coach.node import ended, first_look, own_run, peers, rank_ends, share, trainer_facts
 from coach.node.gpm import GPM_HELP
 from coach.node.node_name import is_first_node, is_first_task, node_name
 from coach.node.output import Output
@@ -262,8 +262,6 @@ class _Attempt:
 
     def record_refusal(self, refusal: first_look.Refusal) -> None:
         """Write down that the training was not started, and why."""
-        from coach.node import ended, trainer_facts
-
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
                 trainer_facts.fold_start(self.paths, self.started_time_s)
@@ -274,8 +272,6 @@ class _Attempt:
 
     def record_end(self, returncode: int, signals: Set[int]) -> None:
         """Write this node's part of exit.json; for a run without a batch script also the state."""
-        from coach.node import ended, rank_ends, trainer_facts
-
         with contextlib.suppress(Exception):
             if is_first_node(os.environ):
                 trainer_facts.fold(self.paths, self.started_time_s)
@@ -299,8 +295,6 @@ class _Attempt:
                 self._correct_state()
 
     def _correct_state(self) -> None:
-        from coach.node import ended
-
         # Another node may have failed between the look at exit.json and the word written: each writes its own
         # part first.
         value = runs.read_json(self.paths.exit_json)

@@ -1,7 +1,6 @@
 """The real workflows behind the screens' ports.
 
-A workflow is imported when it is first used, here and nowhere else in the screens, so that the first frame
-waits for none of them.
+They are imported when they are first used: the first frame waits for none of them.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coach.config import Settings
+from coach.late import late
 from coach.model.errors import UserError
 from coach.model.judging.doctor_report import Report
 from coach.model.judging.finding import Diagnosis, Finding, Fix
@@ -20,8 +20,12 @@ from coach.model.slurm.job_action import JobAction, Outcome, Verb
 from coach.model.snapshot import TargetSnapshot
 from coach.model.training.run import Run
 from coach.model.training.stacks import Stacks, StacksPlan
+from coach.sources.io import SystemIo, scrubbed_environment
+from coach.sources.machine.user import user_name
+from coach.sources.rpc_budget import cost_of
 from coach.tui.ports import Ports, RecipeKey, RelaunchOffer
 from coach.tui.question import Question
+from coach.workflows.backend import resolve_backend
 
 if TYPE_CHECKING:
     from coach.launch.resources import Site
@@ -36,6 +40,39 @@ if TYPE_CHECKING:
     from coach.workflows.teaching.drill_answer import Judgement
     from coach.workflows.teaching.drills import DrillEntry
     from coach.workflows.watching.step_use import StepUses
+
+if TYPE_CHECKING:
+    from coach.launch import recipe
+    from coach.sources.machine import terminal
+    from coach.sources.slurm import client, start_times
+    from coach.workflows import doctor
+    from coach.workflows.jobs import attach, ended_jobs, job_actions, lost_work, place_in_queue, stacks
+    from coach.workflows.judging import lazy_engine
+    from coach.workflows.launching import (
+        fix_offer,
+        foreign_fix,
+        prepare,
+        recipes,
+        refusals,
+        relaunch,
+        resubmit,
+        sweep,
+    )
+    from coach.workflows.teaching import cohort, drill_answer, drills
+    from coach.workflows.watching import step_use
+else:
+    recipe = late("coach.launch", "recipe")
+    terminal = late("coach.sources.machine", "terminal")
+    client, start_times = late("coach.sources.slurm", "client", "start_times")
+    doctor = late("coach.workflows", "doctor")
+    attach, ended_jobs, job_actions = late("coach.workflows.jobs", "attach", "ended_jobs", "job_actions")
+    lost_work, place_in_queue, stacks = late("coach.workflows.jobs", "lost_work", "place_in_queue", "stacks")
+    lazy_engine = late("coach.workflows.judging", "lazy_engine")
+    fix_offer, foreign_fix = late("coach.workflows.launching", "fix_offer", "foreign_fix")
+    prepare, recipes, refusals = late("coach.workflows.launching", "prepare", "recipes", "refusals")
+    relaunch, resubmit, sweep = late("coach.workflows.launching", "relaunch", "resubmit", "sweep")
+    cohort, drill_answer, drills = late("coach.workflows.teaching", "cohort", "drill_answer", "drills")
+    step_use = late("coach.workflows.watching", "step_use")
 
 PAST_S = 7 * 86400.0
 MAX_PAST_JOBS = 200
@@ -56,7 +93,6 @@ class Reach:
     ) -> None:
         """`charge` is told what everything costs that is asked of Slurm here; a person's own doing waits for
         nothing."""
-        from coach.sources.io import SystemIo, scrubbed_environment
 
         def count(num_rpcs: int) -> bool:
             charge(num_rpcs)
@@ -96,14 +132,12 @@ class LiveRecipes:
     _reach: Reach
 
     def recipe_keys(self) -> tuple[RecipeKey, ...]:
-        from coach.workflows.launching.recipes import recipe_keys
-
-        return tuple(RecipeKey(key, name, title) for key, name, title in recipe_keys(self._reach.settings))
+        return tuple(
+            RecipeKey(key, name, title) for key, name, title in recipes.recipe_keys(self._reach.settings)
+        )
 
     def recipe_pages(self) -> tuple[tuple[Page, ...], tuple[UserError, ...]]:
-        from coach.workflows.launching.recipes import pages
-
-        return pages(self._reach.settings)
+        return recipes.pages(self._reach.settings)
 
 
 class LiveLaunches:
@@ -118,13 +152,8 @@ class LiveLaunches:
         """The plan of a recipe's defaults, for which key it was made."""
 
     def prepare(self, request: LaunchRequest, run_id: str | None = None) -> Plan:
-        from coach.launch.recipe import get_recipe
-        from coach.workflows.backend import resolve_backend
-        from coach.workflows.launching.prepare import interrupted_launches, look_at_site, with_defaults
-        from coach.workflows.launching.sweep import plan_all
-
-        request = with_defaults(request, self._reach.settings)
-        get_recipe(request.recipe)
+        request = prepare.with_defaults(request, self._reach.settings)
+        recipe.get_recipe(request.recipe)
         backend = resolve_backend(request.backend, self._reach.env, self._reach.settings)
         now_s = time.monotonic()
         if (
@@ -133,34 +162,29 @@ class LiveLaunches:
             or now_s - self._site[0] > SITE_AGE_S
             or self._site[1].backend != backend
         ):
-            self._site = (now_s, look_at_site(backend, self._reach.io))
+            self._site = (now_s, prepare.look_at_site(backend, self._reach.io))
             self._lost = {}
         site = self._site[1]
         if request.recipe not in self._lost:
-            self._lost[request.recipe] = interrupted_launches(
+            self._lost[request.recipe] = prepare.interrupted_launches(
                 request, backend, self._reach.settings, self._reach.io
             )
-        plan = plan_all(
+        plan = sweep.plan_all(
             request, self._reach.settings, self._reach.env, self._reach.io, site, self._reach.io.now(), run_id
         )
         return replace(plan, warnings=(*self._lost[request.recipe], *plan.warnings))
 
     def preview(self, request: LaunchRequest) -> tuple[tuple[str, ...], str]:
-        from coach.workflows.launching.relaunch import script_diff
-
         key = (request.recipe, request.backend)
         if self._previewed is None or self._previewed[0] != key:
             self._previewed = (key, self.prepare(replace(request, set={})))
         base = self._previewed[1]
         plan = self.prepare(request, base.run_id)
-        return script_diff(base.script, base.run_id, plan), plan.script
+        return relaunch.script_diff(base.script, base.run_id, plan), plan.script
 
     def submit(self, plan: Plan) -> Submitted:
-        from coach.workflows.launching.refusals import remember_answers
-        from coach.workflows.launching.sweep import submit
-
-        submitted = submit(plan, self._reach.settings, self._reach.env, self._reach.io)
-        self._reach.settings, notes = remember_answers(plan, self._reach.settings)
+        submitted = sweep.submit(plan, self._reach.settings, self._reach.env, self._reach.io)
+        self._reach.settings, notes = refusals.remember_answers(plan, self._reach.settings)
         notes = tuple(line for each in submitted for line in each.notes) + notes
         return replace(submitted[0], notes=notes)
 
@@ -180,10 +204,11 @@ class LiveFixes:
         history: History,
         is_trial: bool = False,
     ) -> RelaunchOffer:
-        from coach.workflows.launching.fix_offer import TRIAL_STEPS, offer, remedy_of
-
-        remedy, trial_steps = remedy_of(run, finding, fix), TRIAL_STEPS if is_trial else None
-        return offer(
+        remedy, trial_steps = (
+            fix_offer.remedy_of(run, finding, fix),
+            fix_offer.TRIAL_STEPS if is_trial else None,
+        )
+        return fix_offer.offer(
             run,
             remedy,
             target,
@@ -197,20 +222,18 @@ class LiveFixes:
     def foreign_fixes(
         self, target: TargetSnapshot, history: History, diagnosis: Diagnosis
     ) -> tuple[ForeignFixes, tuple[str, ...]]:
-        from coach.workflows.jobs.lost_work import lost_of_job
-        from coach.workflows.judging.lazy_engine import rules_of
-        from coach.workflows.launching.foreign_fix import fixes_of_job
-
-        found = fixes_of_job(target, history, diagnosis, rules_of(self._reach.settings), self._reach.io)
+        found = foreign_fix.fixes_of_job(
+            target, history, diagnosis, lazy_engine.rules_of(self._reach.settings), self._reach.io
+        )
         job = target.job
         is_running = job is not None and job.state == "RUNNING"
-        return found, lost_of_job(self._reach.io, job.job_id, None) if job is not None and is_running else ()
+        return found, lost_work.lost_of_job(
+            self._reach.io, job.job_id, None
+        ) if job is not None and is_running else ()
 
     def relaunch(self, offer: RelaunchOffer, parent_choice: str) -> Submitted:
-        from coach.workflows.launching.relaunch import ParentChoice, relaunch
-
-        choice = ParentChoice(parent_choice)
-        return relaunch(
+        choice = relaunch.ParentChoice(parent_choice)
+        return relaunch.relaunch(
             offer.plan, offer.parent, choice, self._reach.settings, self._reach.env, self._reach.io
         )
 
@@ -222,42 +245,30 @@ class LiveJobActions:
     _reach: Reach
 
     def plan_action(self, verb: Verb, targets: Sequence[str], time_limit_s: int | None = None) -> JobAction:
-        from coach.workflows.jobs.attach import plan_attach
-        from coach.workflows.jobs.job_actions import plan_action
-
         if verb is Verb.ATTACH:
             (target,) = targets
-            return plan_attach(target, self._reach.settings, self._reach.env, self._reach.io)
-        return plan_action(verb, targets, self._reach.settings, self._reach.env, self._reach.io, time_limit_s)
+            return attach.plan_attach(target, self._reach.settings, self._reach.env, self._reach.io)
+        return job_actions.plan_action(
+            verb, targets, self._reach.settings, self._reach.env, self._reach.io, time_limit_s
+        )
 
     def plan_resubmit(self, target: str) -> LaunchRequest | JobAction:
-        from coach.workflows.launching.resubmit import plan_resubmit
-
-        return plan_resubmit(target, self._reach.settings, self._reach.env, self._reach.io)
+        return resubmit.plan_resubmit(target, self._reach.settings, self._reach.env, self._reach.io)
 
     def perform(self, action: JobAction) -> Outcome:
-        from coach.workflows.jobs.job_actions import perform
-        from coach.workflows.launching.resubmit import perform_resubmit
-
         self._reach.charge(1 + len(action.job_ids))
         if action.verb is Verb.RESUBMIT:
-            return perform_resubmit(action, self._reach.env)
-        return perform(action, self._reach.env, self._reach.io.now())
+            return resubmit.perform_resubmit(action, self._reach.env)
+        return job_actions.perform(action, self._reach.env, self._reach.io.now())
 
     def attach(self, action: JobAction, target: str) -> tuple[StreamSource, ...]:
-        from coach.sources.rpc_budget import cost_of
-        from coach.workflows.jobs.attach import begin_attach, streams
-
-        begin_attach(action, self._reach.settings)
+        attach.begin_attach(action, self._reach.settings)
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
-        return streams(action, target, self._reach.env)
+        return attach.streams(action, target, self._reach.env)
 
     def open_shell(self, action: JobAction) -> int:
-        from coach.sources.rpc_budget import cost_of
-        from coach.workflows.jobs.job_actions import open_shell
-
         self._reach.charge(sum(cost_of(step.argv) for step in action.steps))
-        return open_shell(action, self._reach.env)
+        return job_actions.open_shell(action, self._reach.env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +278,11 @@ class LiveStacks:
     _reach: Reach
 
     def plan_stacks(self, target: str) -> StacksPlan:
-        from coach.workflows.jobs.stacks import plan_stacks
-
-        return plan_stacks(target, self._reach.settings, self._reach.env, self._reach.io)
+        return stacks.plan_stacks(target, self._reach.settings, self._reach.env, self._reach.io)
 
     def take_stacks(self, plan: StacksPlan) -> Stacks:
-        from coach.sources.rpc_budget import cost_of
-        from coach.workflows.jobs.stacks import take_stacks
-
         self._reach.charge(cost_of(plan.argv))
-        return take_stacks(plan, self._reach.settings, self._reach.env)
+        return stacks.take_stacks(plan, self._reach.settings, self._reach.env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,21 +293,13 @@ class LiveDrills:
     _backend: str
 
     def drills(self) -> tuple[tuple[DrillEntry, ...], tuple[UserError, ...]]:
-        from coach.workflows.teaching.drills import known_drills
-
-        return known_drills(self._reach.settings, self._reach.io, self._backend)
+        return drills.known_drills(self._reach.settings, self._reach.io, self._backend)
 
     def judgement(self, run_id: str) -> Judgement:
-        from coach.sources.machine.user import user_name
-        from coach.workflows.teaching.drill_answer import read_judgement
-
-        return read_judgement(run_id, self._reach.settings, self._reach.io, user_name())
+        return drill_answer.read_judgement(run_id, self._reach.settings, self._reach.io, user_name())
 
     def answer_drill(self, run_id: str, cause: str | None) -> Judgement:
-        from coach.sources.machine.user import user_name
-        from coach.workflows.teaching.drill_answer import answer_drill
-
-        return answer_drill(run_id, cause, self._reach.settings, self._reach.io, user_name())
+        return drill_answer.answer_drill(run_id, cause, self._reach.settings, self._reach.io, user_name())
 
 
 class LiveQuestions:
@@ -323,36 +321,22 @@ class LiveQuestions:
         return self.table[question]()
 
     def _place_in_queue(self) -> PlaceInQueue:
-        from coach.sources.machine.user import user_name
-        from coach.workflows.jobs.place_in_queue import read_place
-
-        return read_place(self._reach.io, user_name())
+        return place_in_queue.read_place(self._reach.io, user_name())
 
     def _allocations(self) -> tuple[GpuAllocation, ...]:
-        from coach.sources.slurm.client import Client
-        from coach.sources.slurm.start_times import ALLOCATIONS_QUERY, parse_allocations
-
-        answer = Client(self._reach.io).ask(ALLOCATIONS_QUERY)
+        answer = client.Client(self._reach.io).ask(start_times.ALLOCATIONS_QUERY)
         if answer.error is not None:
             raise UserError(answer.error)
-        return parse_allocations(answer.text)[0]
+        return start_times.parse_allocations(answer.text)[0]
 
     def _step_use(self) -> StepUses:
-        from coach.sources.machine.user import user_name
-        from coach.workflows.watching.step_use import read_step_use
-
-        return read_step_use(self._reach.io, user_name())
+        return step_use.read_step_use(self._reach.io, user_name())
 
     def _cohort(self) -> Cohort:
-        from coach.workflows.teaching.cohort import read_cohort
-
-        return read_cohort(self._reach.settings)
+        return cohort.read_cohort(self._reach.settings)
 
     def _past_jobs(self) -> PastJobs:
-        from coach.sources.machine.user import user_name
-        from coach.workflows.jobs.ended_jobs import read_past_jobs
-
-        return read_past_jobs(
+        return ended_jobs.read_past_jobs(
             self._reach.settings,
             self._reach.io,
             user_name(),
@@ -362,8 +346,7 @@ class LiveQuestions:
         )
 
     def examine(self) -> Report:
-        from coach.sources.machine.terminal import read_terminal
-        from coach.workflows.doctor import examine, with_backend
-
-        settings = with_backend(self._reach.settings, self._place)
-        return examine(settings, self._reach.env, self._reach.io, read_terminal(self._reach.env))
+        settings = doctor.with_backend(self._reach.settings, self._place)
+        return doctor.examine(
+            settings, self._reach.env, self._reach.io, terminal.read_terminal(self._reach.env)
+        )

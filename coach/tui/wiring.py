@@ -1,5 +1,4 @@
-"""What the app is opened with: a live cluster, this machine, or a recording. What it does not need for that
-is imported later."""
+"""What the app is opened with: a live cluster, this machine, or a recording."""
 
 from __future__ import annotations
 
@@ -8,12 +7,27 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coach.config import Settings
+from coach.late import late
+from coach.sources.machine.user import user_name
+from coach.sources.rpc_budget import RpcBudget
+from coach.sources.slurm.cluster_name import cluster_name
 from coach.tui.live_ports import Reach, live_ports
 from coach.tui.mode import Mode
 from coach.tui.ports import Ports, Session
+from coach.workflows.backend import resolve_backend
+from coach.workflows.readonly import is_held_back, why_readonly
+from coach.workflows.watching.live_session import live_session
 from coach.workflows.watching.table_views import ViewStore
+
+if TYPE_CHECKING:
+    from coach import recorder
+    from coach.workflows.watching import recording
+else:
+    recorder = late("coach", "recorder")
+    recording = late("coach.workflows.watching", "recording")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +49,6 @@ class Opening:
 
 def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
     """The cluster, or this machine."""
-    from coach.sources.machine.user import user_name
-    from coach.sources.rpc_budget import RpcBudget
-    from coach.sources.slurm.cluster_name import cluster_name
-    from coach.workflows.backend import resolve_backend
-    from coach.workflows.watching.live_session import live_session
-
     env = dict(os.environ)
     resolved = resolve_backend(backend, env)
     name = cluster_name(env) if resolved == "slurm" else socket.gethostname()
@@ -59,8 +67,6 @@ def open_live(settings: Settings, backend: str, is_readonly: bool) -> Opening:
 
 
 def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
-    from coach.workflows.readonly import is_held_back, why_readonly
-
     if is_held_back(settings):
         return Mode.ROOT, None
     if is_readonly:
@@ -71,12 +77,9 @@ def _standing(settings: Settings, is_readonly: bool) -> tuple[Mode, str | None]:
 
 def open_recorded(settings: Settings, file: Path, mode: Mode) -> Opening:
     """A recording. Raises UserError when it is not one."""
-    from coach.recorder import open_recording
-    from coach.workflows.watching.recording import open_replay
-
-    header = open_recording(file).header
+    header = recorder.open_recording(file).header
     return Opening(
-        open_replay(file, settings),
+        recording.open_replay(file, settings),
         live_ports(Reach(settings, dict(os.environ)), header.backend, "auto"),
         mode,
         header.user,

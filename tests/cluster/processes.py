@@ -64,7 +64,7 @@ def leftovers(directory: Path, slurm_conf: Path) -> list[Daemon]:
 
 
 def programs_with_environment(setting: str, *names: str) -> list[str]:
-    """The programs among `names` that run with exactly `setting` in their environment, once for each process."""
+    """The programs among `names` that run with exactly `setting` in their environment, one a process."""
     return [
         name
         for process in _processes()

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coach import runs
 from coach.analysis.jobs.belonging import fits
 from coach.analysis.queueing.arrays import group_id
 from coach.config import DEFAULT_CLUSTER, Settings
+from coach.late import late
 from coach.model.reading import JobList, RunList
 from coach.model.slurm.accounting import Efficiency, PastJob
 from coach.model.slurm.cluster import Job, is_final
@@ -30,6 +31,11 @@ from coach.sources.runs.seen_jobs import SeenJobs, remember_jobs
 from coach.sources.slurm.client import JobsSource
 from coach.sources.slurm.ended_jobs import history_query, parse_history
 from coach.sources.slurm.text import failure_words
+
+if TYPE_CHECKING:
+    from coach.workflows.judging import earlier_runs  # brings the rules along
+else:
+    earlier_runs = late("coach.workflows.judging", "earlier_runs")
 
 _SAME_SUBMISSION_S = 2.0
 _TAIL_BYTES = 128 << 10
@@ -50,10 +56,6 @@ def read_past_jobs(
 ) -> PastJobs:
     """Own jobs that ended within the last `past_s` seconds, at most `limit` of them. Asks the database once
     and the queue once."""
-    from coach.workflows.judging.earlier_runs import (
-        note_accounting,  # not for the first frame: it brings the rules along
-    )
-
     now_s = io.now()
     notes: list[str] = []
     told: tuple[PastJob, ...] = ()
@@ -71,7 +73,7 @@ def read_past_jobs(
     listed = _list_runs(io, settings.runs_root, notes)
     cluster = settings.cluster if settings.cluster != DEFAULT_CLUSTER else None
     merged = _merge(told, listed, seen, cluster)
-    note_accounting(settings, merged)
+    earlier_runs.note_accounting(settings, merged)
     recent = [each for each in merged if _when(each) is None or (_when(each) or 0.0) >= now_s - past_s]
     recent.sort(key=lambda each: -(_when(each) or 0.0))
     measured = tuple(_with_measurement(io, each, listed) for each in recent[:limit])

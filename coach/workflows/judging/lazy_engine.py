@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from coach.analysis.teaching.withheld_findings import as_told
 from coach.config import Advice, Settings
+from coach.late import late
 from coach.lookback.history import History
 from coach.model.errors import UserError
 from coach.model.judging.finding import Diagnosis, Finding, Fix
@@ -20,17 +21,25 @@ if TYPE_CHECKING:
     from coach.rules.engine import Engine
     from coach.workflows.judging.earlier_runs import PastRuns
 
+if TYPE_CHECKING:
+    from coach.launch import recipe
+    from coach.rules import engine, registry, thresholds
+    from coach.workflows.judging import earlier_runs
+else:
+    recipe = late("coach.launch", "recipe")
+    engine, registry, thresholds = late("coach.rules", "engine", "registry", "thresholds")
+    earlier_runs = late("coach.workflows.judging", "earlier_runs")
+
 
 def rules_of(settings: Settings) -> tuple[Rule, ...]:
     """The rules that may fire, as the settings have them. Raises UserError for a rule or a threshold that
     does not exist."""
-    from coach.rules.registry import build, rule_classes
-    from coach.rules.thresholds import check_codes, place_of
-
-    rules = build(settings.thresholds, settings.muted_rules, settings.origins)
-    codes = [rule.code for rule in rule_classes()]
+    rules = registry.build(settings.thresholds, settings.muted_rules, settings.origins)
+    codes = [rule.code for rule in registry.rule_classes()]
     for code in settings.advice:
-        check_codes([code], codes, f"advice.{code}", place_of(settings.origins, f"advice.{code}"))
+        thresholds.check_codes(
+            [code], codes, f"advice.{code}", thresholds.place_of(settings.origins, f"advice.{code}")
+        )
     return rules
 
 
@@ -72,19 +81,15 @@ class LazyEngine:
 
     def signatures(self) -> Sequence[Signature]:
         """Those of muted rules too: what was logged meanwhile is known when they are heard again."""
-        from coach.rules.registry import build, signatures
-
-        return signatures(build())
+        return registry.signatures(registry.build())
 
     def diagnose(self, snapshot: TargetSnapshot, history: History) -> Diagnosis:
-        engine = self._load()
+        loaded = self._load()
         if self._drills is None:
-            from coach.launch.recipe import drill_names
-
-            self._drills = drill_names()
-        diagnosis = engine.diagnose(snapshot, history)
+            self._drills = recipe.drill_names()
+        diagnosis = loaded.diagnose(snapshot, history)
         if self._past is not None:
-            diagnosis = self._past.judge(engine.rules, snapshot, history, diagnosis)
+            diagnosis = self._past.judge(loaded.rules, snapshot, history, diagnosis)
         return as_told(with_advice(diagnosis, self._settings.advice), snapshot.run, self._drills)
 
     def forget(self, targets: Iterable[str]) -> None:
@@ -98,23 +103,14 @@ class LazyEngine:
     def _load(self) -> Engine:
         with self._lock:
             if self._engine is None or not self._is_settled:
-                from coach.rules.engine import Engine
-                from coach.rules.registry import build
-
                 try:
                     self.problem, rules = None, rules_of(self._settings)
                 except UserError as problem:
-                    self.problem, rules = problem.message, build()
+                    self.problem, rules = problem.message, registry.build()
                 if self._engine is None:
-                    self._engine = Engine(rules)
-                    self._past = _past_of(self._settings) if self._has_past else None
+                    self._engine = engine.Engine(rules)
+                    self._past = earlier_runs.PastRuns(self._settings) if self._has_past else None
                 else:
                     self._engine.use(rules)
                 self._is_settled = True
             return self._engine
-
-
-def _past_of(settings: Settings) -> PastRuns:
-    from coach.workflows.judging.earlier_runs import PastRuns
-
-    return PastRuns(settings)

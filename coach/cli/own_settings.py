@@ -1,0 +1,13 @@
+"""The settings of the user who runs this process, as the files say, held back where root did not mean it."""
+
+from __future__ import annotations
+
+import os
+
+from coach import config
+from coach.config import Settings
+from coach.workflows.readonly import held_back
+
+
+def load() -> Settings:
+    return held_back(config.load(os.environ), os.environ)
