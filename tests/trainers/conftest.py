@@ -1,8 +1,7 @@
 """Trainers are started as a job starts them: as processes, by their path, with their flags. Nothing of torch
 is imported into pytest.
 
-`run` starts them from a process that has imported torch; `start`, and the tests of launches and jobs, start
-them cold.
+They are started from a process that has imported torch; the tests of launches and jobs start them cold.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.warm import WarmPython
+from tests.trainers.warm import WarmProcess, WarmPython
 from tests.waiting import PATIENCE
 
 TRAINERS = Path(__file__).parents[2] / "trainers"
@@ -50,11 +49,10 @@ class Trainer:
         flags_given = (f"--{key}={value}" for key, value in given.items() if value is not None)
         return [*command, str(TRAINERS / name), *flags_given]
 
-    def start(self, name: str, run_dir: Path, ranks: int = 1, **flags: object) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            self.command(name, run_dir, ranks, **flags), env=self.env, text=True, stdout=pipe, stderr=pipe
-        )
+    def start(
+        self, name: str, run_dir: Path, ranks: int = 1, **flags: object
+    ) -> subprocess.Popen[str] | WarmProcess:
+        return self.begin(self.command(name, run_dir, ranks, **flags), self.env)
 
     def run(
         self, name: str, run_dir: Path, ranks: int = 1, **flags: object
@@ -75,6 +73,13 @@ class Trainer:
         env = {**self.env, "PYTHONPATH": str(TRAINERS)}
         command = [sys.executable, "-c", code, *map(str, args)]
         return self.call(command, env)
+
+    def begin(self, command: list[str], env: dict[str, str]) -> subprocess.Popen[str] | WarmProcess:
+        """Start `python …` and do not wait for it."""
+        if self.warm is not None and self.warm.is_as_warm(env):
+            return self.warm.start(command, env)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=env, text=True, stdout=pipe, stderr=pipe)
 
     def call(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """Run `python …` to its end."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import signal
@@ -157,7 +158,7 @@ def test_real_data_that_are_not_there_stop_the_training_with_the_command_that_fe
 
 
 def test_a_baseline_on_two_ranks_is_refused(trainer: Trainer, tmp_path: Path) -> None:
-    mistaken = Trainer(trainer.cache_dir, {**trainer.env, "WORLD_SIZE": "2", "RANK": "0"})
+    mistaken = dataclasses.replace(trainer, env={**trainer.env, "WORLD_SIZE": "2", "RANK": "0"})
     done = mistaken.run("baseline.py", tmp_path, max_steps=1)
     assert done.returncode == 2
     assert "use ddp.py" in done.stderr

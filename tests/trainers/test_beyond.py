@@ -134,9 +134,8 @@ def test_a_killed_rank_is_started_again_and_all_go_on_from_the_newest_checkpoint
         steps = steps_in(first_attempt)
         return bool(steps) and steps[-1]["step"] > 25 and steps[-1]["step"] % 25 != 0
 
-    pipe = subprocess.PIPE
     env = {**trainer.env, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # as the script of a launch says
-    process = subprocess.Popen(command, env=env, text=True, stdout=pipe, stderr=pipe)
+    process = trainer.begin(command, env)
     try:
         wait_until(has_gone_on_behind_a_checkpoint, what="steps behind the first checkpoint")
         os.kill(event_in(first_attempt, "start")["pid"], signal.SIGKILL)

@@ -52,7 +52,7 @@ assert batch[b"data"].shape == (2000, 3072) and len(batch[b"labels"]) == 2000
 
 torch.manual_seed(0)
 sets = {}
-for name, size, seed in (("train", 4000, 11), ("test", 1000, 12)):
+for name, size, seed in (("train", 2000, 11), ("test", 500, 12)):
     images, labels = generate_images(size, seed)
     sets[name] = torch.from_numpy(images).view(-1, 3, 32, 32).float() / 127.5 - 1, torch.from_numpy(labels)
 images, labels = sets["train"]
@@ -70,7 +70,7 @@ def accuracy(model, epochs):
     with torch.no_grad():
         return (model.eval()(sets["test"][0]).argmax(1) == sets["test"][1]).float().mean().item()
 
-print(accuracy(nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), 4), accuracy(SimpleCNN(8), 4))
+print(accuracy(nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)), 3), accuracy(SimpleCNN(8), 3))
 """
 
 NEVER_WAITING = """
@@ -166,10 +166,7 @@ def test_processes_that_generate_data_at_once_end_up_with_the_same_whole_set(
 ) -> None:
     env = {**trainer.env, "PYTHONPATH": str(TRAINERS)}
     command = [sys.executable, "-c", GENERATE, str(tmp_path)]
-    started = [
-        subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(2)
-    ]
+    started = [trainer.begin(command, env) for _ in range(2)]
     outputs = [process.communicate(timeout=60 * PATIENCE) for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert len({stdout.splitlines()[-1] for stdout, _ in outputs}) == 1
@@ -230,6 +227,7 @@ assert seen == [("file", False), ("folder", True)], seen
 """
 
 
+@pytest.mark.train
 def test_a_checkpoint_s_bytes_and_then_its_name_reach_the_disk(trainer: Trainer, tmp_path: Path) -> None:
     done = trainer.python(CHECKPOINT, tmp_path)
     assert done.returncode == 0, done.stderr

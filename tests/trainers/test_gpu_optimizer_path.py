@@ -4,7 +4,6 @@ GPU."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ def step_all(trainer: Trainer, tmp_path: Path, names: list[str]) -> dict[str, di
         trainer, tmp_path / "packages", "horovod", {"__init__.py": "", "torch.py": HOROVOD}
     )
     command = [sys.executable, str(PROGRAM), str(tmp_path), str(NUM_STEPS), *names]
-    done = subprocess.run(command, env=with_horovod.env, text=True, capture_output=True, timeout=500)
+    done = with_horovod.call(command, with_horovod.env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return] # the program prints an object
 

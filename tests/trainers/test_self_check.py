@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from tests.trainers.conftest import TRAINERS, Trainer
-from tests.waiting import PATIENCE
 
 SCENES = """
 import json, os, platform
@@ -99,8 +97,7 @@ def said(trainer: Trainer, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "--nproc-per-node=2",
         str(script),
     ]
-    env = {**trainer.env, "PYTHONPATH": str(TRAINERS)}
-    done = subprocess.run(command, env=env, text=True, capture_output=True, timeout=120 * PATIENCE)
+    done = trainer.call(command, {**trainer.env, "PYTHONPATH": str(TRAINERS)})
     assert done.returncode == 0, done.stderr
     scenes: dict[str, list[str]] = json.loads(done.stdout)
     return scenes

@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from common.models import build_model, loss_of
-from roofs import device_of, roofs_of, work_of
+from roofs import Work, device_of, roofs_of, work_of
 
 def work(batch_size, precision):
     model = build_model("simplecnn", 64).to(memory_format=torch.channels_last)
@@ -35,11 +35,16 @@ def work(batch_size, precision):
     step()
     return work_of(step)
 
+def of_a_sample(precision):
+    # The weights are read and written once a step: what eight more samples add has no share of them.
+    few, more = work(4, precision), work(12, precision)
+    return Work((more.flops - few.flops) / 8, (more.num_bytes - few.num_bytes) / 8, few.num_operators)
+
 # By hand: 246.18 MFLOP a sample; every layer reads and writes its maps once or twice: 9.07 MB in 32 bits, 4.76 MB in 16.
-fp32, bf16 = work(128, "fp32"), work(128, "bf16")
-assert abs(fp32.flops / 128 / 246.183936e6 - 1) < 1e-6, fp32
-assert 0.85 < fp32.num_bytes / 128 / 9.07e6 < 1.1, fp32
-assert 0.85 < bf16.num_bytes / 128 / 4.76e6 < 1.1, bf16
+fp32, bf16 = of_a_sample("fp32"), of_a_sample("bf16")
+assert abs(fp32.flops / 246.183936e6 - 1) < 1e-6, fp32
+assert 0.85 < fp32.num_bytes / 9.07e6 < 1.1, fp32
+assert 0.85 < bf16.num_bytes / 4.76e6 < 1.1, bf16
 
 h200 = device_of("NVIDIA H200")
 assert device_of("NVIDIA H100 PCIe").memory < device_of("NVIDIA H100 80GB HBM3").memory
@@ -48,7 +53,7 @@ few = roofs_of(work(4, "bf16"), h200, "bf16")
 assert few.binding == "launch" and few.least_s == few.launch_s, few
 for precision, binding in (("fp32", "compute"), ("bf16", "memory")):
     counted = fp32 if precision == "fp32" else bf16
-    large = type(counted)(32 * counted.flops, 32 * counted.num_bytes, counted.num_operators)
+    large = Work(4096 * counted.flops, 4096 * counted.num_bytes, counted.num_operators)
     assert roofs_of(large, h200, precision).binding == binding, precision
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -93,7 +92,7 @@ for log_steps in (False, True):
 def test_a_step_reads_no_more_from_the_device_than_it_must(trainer: Trainer, tmp_path: Path) -> None:
     script = Path(__file__).with_name("counted.py")
     command = [sys.executable, str(script), str(tmp_path), str(trainer.cache_dir), *READS_IN_A_STEP]
-    done = subprocess.run(command, env=trainer.env, text=True, capture_output=True, timeout=480)
+    done = trainer.call(command, trainer.env)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])
     assert {what: set(found["step"]) for what, found in counts.items()} == {
@@ -107,23 +106,15 @@ def test_ranks_agree_in_the_same_step_without_waiting_and_leave_no_question_open
     trainer: Trainer, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", BY_NOW, str(tmp_path / "store")]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={**trainer.env, "PYTHONPATH": str(TRAINERS), "RANK": str(rank)},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for rank in range(2)
-    ]
+    env = {**trainer.env, "PYTHONPATH": str(TRAINERS)}
+    ranks = [trainer.begin(command, {**env, "RANK": str(rank)}) for rank in range(2)]
     try:
-        outputs = [process.communicate(timeout=120 * PATIENCE)[0] for process in ranks]
+        outputs = [process.communicate(timeout=120 * PATIENCE) for process in ranks]
     finally:
         for process in ranks:
             process.kill()
     assert [process.returncode for process in ranks] == [0, 0], outputs
-    assert all(output.endswith("agreed\n") for output in outputs), outputs
+    assert all(stdout.endswith("agreed\n") for stdout, _ in outputs), outputs
 
 
 def test_without_records_of_steps_the_host_never_waits_for_the_gpu_and_times_no_step(

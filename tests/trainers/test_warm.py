@@ -46,6 +46,7 @@ def test_it_sees_and_does_and_ends_as_a_cold_one(trainer: Trainer, tmp_path: Pat
 def test_it_starts_cold_where_the_environment_changes_torch(trainer: Trainer) -> None:
     assert trainer.warm is not None
     assert trainer.warm.is_as_warm({**trainer.env, "RANK": "0", "PYTHONPATH": "/x"})
+    assert trainer.warm.is_as_warm({**trainer.env, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
     assert not trainer.warm.is_as_warm({**trainer.env, "CUDA_VISIBLE_DEVICES": "31"})
     assert not trainer.warm.is_as_warm({**trainer.env, "OMP_NUM_THREADS": "2"})
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 _READ_AT_IMPORT = ("TORCH", "OMP_", "MKL_", "CUDA", "PYTHON", "LD_")
+_READ_LATER = {"PYTHONPATH", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"}
 _START_TIMEOUT_S = 300.0
 _IMPORTS = ("torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.elastic.metrics")
 
@@ -70,8 +71,8 @@ class WarmPython:
         """True if torch, imported with this environment, would be as it is here."""
 
         def read_at_import(variables: Mapping[str, str]) -> dict[str, str]:
-            names = (name for name in variables if name.startswith(_READ_AT_IMPORT) and name != "PYTHONPATH")
-            return {name: variables[name] for name in names}
+            names = (name for name in variables if name.startswith(_READ_AT_IMPORT))
+            return {name: variables[name] for name in names if name not in _READ_LATER}
 
         return read_at_import(env) == read_at_import(self._env)
 
@@ -79,21 +80,21 @@ class WarmPython:
         self, command: Sequence[str], env: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
         """Run `python …` to its end; raise TimeoutExpired as `subprocess.run` does."""
+        program = self.start(command, env)
+        try:
+            stdout, stderr = program.communicate(timeout_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            raise
+        assert program.returncode is not None
+        return subprocess.CompletedProcess(list(command), program.returncode, stdout, stderr)
+
+    def start(self, command: Sequence[str], env: Mapping[str, str]) -> WarmProcess:
+        """Start `python …` and do not wait for it."""
         if self._server is None:
             self._start()
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            with open(os.devnull) as nothing:
-                program = WarmProgram(self._socket, command, env, (nothing, out, err))
-            try:
-                program.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(program.pid, signal.SIGKILL)
-                raise
-            out.seek(0)
-            err.seek(0)
-            assert program.returncode is not None
-            return subprocess.CompletedProcess(list(command), program.returncode, out.read(), err.read())
+        return WarmProcess(self._socket, command, env)
 
 
 class WarmProgram:
@@ -134,8 +135,33 @@ class WarmProgram:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
     def _read_number(self) -> int:
         return int.from_bytes(_read(self._answers, 4), "big", signed=True)
+
+
+class WarmProcess(WarmProgram):
+    """A program that was started warm, with what a test uses of `subprocess.Popen`."""
+
+    def __init__(self, server: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._out = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read by `communicate`
+        self._err = tempfile.TemporaryFile("w+")  # noqa: SIM115 - the same
+        with open(os.devnull) as nothing:
+            super().__init__(server, command, env, (nothing, self._out, self._err))
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for the end and return the output and the errors."""
+        self.wait(timeout)
+        said = []
+        for file in (self._out, self._err):
+            file.seek(0)
+            said.append(file.read())
+        return said[0], said[1]
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
