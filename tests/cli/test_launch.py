@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from coach.cli.launch import TellingIo
 from coach.sources.io import Query
+from tests.generated import lent_images
 
 SMALL = ("max_steps=4", "width=8", "num_workers=0", "num_train_samples=256", "eval_every_epoch=false")
 
@@ -32,6 +34,13 @@ class Coach:
 @pytest.fixture
 def coach(tmp_path: Path) -> Coach:
     return Coach(tmp_path)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Iterator[None]:
+    """What trainings learn from lies in coach's home already."""
+    with lent_images(tmp_path):
+        yield
 
 
 @pytest.mark.parametrize(
@@ -85,6 +94,8 @@ def test_cancel_asks_and_without_a_terminal_needs_yes(coach: Coach) -> None:
 
 
 @pytest.mark.train
+@pytest.mark.long  # `make test` asks the same of a sweep (test_own_recipe.py) and of a launch that fails
+@pytest.mark.usefixtures("images")
 def test_a_launch_that_waits_answers_once_when_the_run_has_completed(coach: Coach) -> None:
     sets = [word for pair in SMALL for word in ("--set", pair)]
     done = coach.launch("baseline", *sets, "--wait", "--format", "json")
@@ -98,13 +109,16 @@ def test_a_launch_that_waits_answers_once_when_the_run_has_completed(coach: Coac
 
 
 def test_a_launch_that_waits_says_why_the_run_failed(coach: Coach) -> None:
-    done = coach.launch("baseline", "--env", "modules=no-such-module/1.0", "--wait")
+    done = coach.launch("baseline", "--env", "modules=no-such-module/1.0", "--wait", "--format", "json")
     assert done.returncode == 1, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["runs"] == [{key: answer[key] for key in ("run_id", "run_dir", "job_id", "state")}]
     assert "coach: ENV007 module-not-found" in done.stderr
     assert "coach check" in done.stderr
 
 
 @pytest.mark.train
+@pytest.mark.usefixtures("images")
 def test_a_printed_script_started_by_hand_makes_the_same_run(coach: Coach) -> None:
     sets = [word for pair in SMALL for word in ("--set", pair)]
     script = coach.launch("baseline", *sets, "--dry-run").stdout

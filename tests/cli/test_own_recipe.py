@@ -7,16 +7,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.generated import lent_images
 from tests.waiting import wait_until
 
 SMALL = ("max_steps=8", "width=8", "num_workers=0", "num_train_samples=512", "batch_sizes=8,16")
 
 
+@pytest.fixture
+def images(tmp_path: Path) -> Iterator[None]:
+    """What trainings learn from lies in coach's home already."""
+    with lent_images(tmp_path):
+        yield
+
+
 @pytest.mark.train
+@pytest.mark.usefixtures("images")
 def test_a_changed_copy_of_a_sweep_runs_whole_and_is_shown_as_one_table(tmp_path: Path) -> None:
     env = {**os.environ, "COACH_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
 
@@ -43,7 +53,10 @@ def test_a_changed_copy_of_a_sweep_runs_whole_and_is_shown_as_one_table(tmp_path
     first, second = launched["runs"]
     assert launched["group_id"] == first["run_id"]
     for run in launched["runs"]:
-        assert "my change" in (Path(run["run_dir"]) / "stdout.log").read_text()
+        run_dir = Path(run["run_dir"])
+        assert "my change" in (run_dir / "stdout.log").read_text()
+        assert json.loads((run_dir / "exit.json").read_text())["state"] == "COMPLETED"
+        assert len((run_dir / "metrics" / "rank-0.jsonl").read_text().splitlines()) >= 8
         assert coach("check", run["run_id"], "--backend", "local").returncode == 0
     records = [json.loads((Path(run["run_dir"]) / "run.json").read_text()) for run in (first, second)]
     assert records[0]["ended_time_s"] <= records[1]["started_time_s"]  # one after the other

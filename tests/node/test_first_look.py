@@ -286,6 +286,7 @@ def test_a_version_file_says_what_torch_was_built_for() -> None:
 
 
 @pytest.mark.train
+@pytest.mark.long  # torchrun's file is read above, and the refusal is tested with the trainers
 def test_what_a_trainer_refuses_under_torchrun_stands_in_exit_json(start: Start, tmp_path: Path) -> None:
     run_dir = launched(tmp_path / "run")
     trainer = NODE.parents[1] / "trainers" / "baseline.py"

@@ -139,7 +139,11 @@ def test_the_end_of_a_run_that_is_gone_is_one_line(start: Start, tmp_path: Path)
 
 @pytest.mark.train
 @pytest.mark.parametrize(
-    ("how", "num_signal", "message"), [("raise", None, "ValueError: no such label: 11"), ("kill", 9, None)]
+    ("how", "num_signal", "message"),
+    [
+        ("raise", None, "ValueError: no such label: 11"),
+        pytest.param("kill", 9, None, marks=pytest.mark.long),  # _TABLE is what torchrun writes of it
+    ],
 )
 def test_torchrun_says_which_rank_failed_and_which_only_lost_its_peer(
     start: Start, tmp_path: Path, how: str, num_signal: int | None, message: str | None

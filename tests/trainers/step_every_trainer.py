@@ -38,6 +38,7 @@ FLAGS = {
 FLAGS_OF = {
     "parallel_3d.py": {"tp": 2, "pp": 1},
     "fast.py": {"compile": "false"},
+    "attention.py": {"layers": 1, "heads": 2, "embedding": 16, "sequence_length": 32},
     "drill_slow_walker.py": {"model": "gpt"},
 }
 ENV_OF = {

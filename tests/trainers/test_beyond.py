@@ -264,10 +264,14 @@ def _one_rank() -> dict[str, str]:
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize(
+    "legs",
+    [pytest.param((12,), id="at-once"), pytest.param((7, 12), id="resumed", marks=pytest.mark.long)],
+)
 def test_gradients_averaged_by_mpi_give_the_losses_of_ddp_bit_for_bit(
-    trainer: Trainer, tmp_path: Path
+    trainer: Trainer, tmp_path: Path, legs: tuple[int, ...]
 ) -> None:
-    for max_steps in (7, 12):  # an epoch of a rank has 10 steps
+    for max_steps in legs:  # an epoch of a rank has 10 steps
         done = trainer.run("mpi_allreduce.py", tmp_path / "mpi", max_steps=max_steps)
         assert done.returncode == 0, done.stderr
     assert "self-check: 2 ranks on 1 node(s)" in done.stdout

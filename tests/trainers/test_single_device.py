@@ -140,7 +140,32 @@ def test_heads_that_do_not_share_the_embedding_are_refused(trainer: Trainer, tmp
     assert done.stderr.strip() == "error: heads=3 do not share an embedding of 16 without a rest"
 
 
-@pytest.mark.parametrize("name", ["compile.py", pytest.param("fast.py", marks=pytest.mark.long)])
+TRACED = """
+import runpy, sys
+from pathlib import Path
+import torch
+whole = torch.compile
+torch.compile = lambda model, mode: whole(model, backend="eager")  # traced, and no kernel is generated
+sys.argv = sys.argv[1:]
+sys.path.insert(0, str(Path(sys.argv[0]).parent))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_model_that_is_only_traced_is_reported_and_learns_as_a_compiled_one(
+    trainer: Trainer, tmp_path: Path, baseline: list[float]
+) -> None:
+    python, *words = trainer.command("compile.py", tmp_path, max_steps=NUM_STEPS)
+    done = trainer.call([python, "-c", TRACED, *words], trainer.env)
+    assert done.returncode == 0, done.stderr
+    records = read_records(tmp_path)
+    assert event_in(records, "compile")["seconds"] > 0
+    assert event_in(records, "summary")["compile_s"] == event_in(records, "compile")["seconds"]
+    assert [step["loss"] for step in steps_in(records)] == pytest.approx(baseline, rel=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["compile.py", "fast.py"])
 def test_compiling_is_reported_apart_and_does_not_change_what_is_learned(
     trainer: Trainer, tmp_path: Path, name: str
 ) -> None:

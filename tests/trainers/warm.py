@@ -30,7 +30,10 @@ from typing import IO, Any
 _READ_AT_IMPORT = ("TORCH", "OMP_", "MKL_", "CUDA", "PYTHON", "LD_")
 _READ_LATER = {"PYTHONPATH", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"}
 _START_TIMEOUT_S = 300.0
-_IMPORTS = ("torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.elastic.metrics")
+_IMPORTS = (
+    *("torch", "torch._dynamo", "torch.distributed.launcher.api", "torch.distributed.elastic.metrics"),
+    *("torch._inductor.compile_fx", "torch._dynamo.repro.after_dynamo"),  # DeepSpeed's optimizers import them
+)
 
 
 class WarmPython:
