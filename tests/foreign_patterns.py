@@ -53,7 +53,8 @@ def modules() -> tuple[types.ModuleType, ...]:
     return tuple(importlib.import_module(name) for name in names if not name.endswith("__main__"))
 
 
-def all_patterns() -> list[Pattern]:
+@cache
+def all_patterns() -> tuple[Pattern, ...]:
     """Each expression once."""
     walk = _Walk()
     for signature in (*signatures(build()), ATTEMPT, REQUEUED):
@@ -62,7 +63,7 @@ def all_patterns() -> list[Pattern]:
         for name, value in vars(module).items():
             if not isinstance(value, types.ModuleType):
                 walk.visit(f"{module.__name__}.{name}", value)
-    return list(walk.found.values())
+    return tuple(walk.found.values())
 
 
 class _Walk:
@@ -144,7 +145,8 @@ def _methods_by_name() -> dict[tuple[str, str], set[str]]:
     return methods
 
 
-def calls_in_functions() -> list[Call]:
+@cache
+def calls_in_functions() -> tuple[Call, ...]:
     calls = []
     for module, tree in _trees().items():
         for function in ast.walk(tree):
@@ -153,7 +155,7 @@ def calls_in_functions() -> list[Call]:
                 for node in ast.walk(function):
                     if _is_of_re(node):
                         calls.append(_call(f"{module}.{name}", node))
-    return calls
+    return tuple(calls)
 
 
 def _is_of_re(node: ast.AST) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.forked import forked_coach
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,7 @@ class Coach:
             "LC_ALL": "C.UTF-8",
             "COACH_AS_ROOT": "1",  # the suite may run as root, its stories are a user's
         }
-        done = subprocess.run(
-            [sys.executable, "-m", "coach", *args], input=stdin, capture_output=True, env=env, timeout=60
-        )
+        done = forked_coach(args, env, stdin)
         stderr = done.stderr.decode()
         assert "Traceback" not in stderr, stderr
         assert done.returncode == status, (done.returncode, done.stdout, stderr)

@@ -36,7 +36,9 @@ FLAGS = {
     "gpus_per_node": 0,
 }
 FLAGS_OF = {
-    "parallel_3d.py": {"tp": 2, "pp": 1},
+    "parallel_3d.py": {"tp": 2, "pp": 1, "batch_size": 1},
+    "pipeline_parallel.py": {"batch_size": 4},
+    "tensor_parallel.py": {"batch_size": 2},
     "fast.py": {"compile": "false"},
     "attention.py": {"layers": 1, "heads": 2, "embedding": 16, "sequence_length": 32},
     "drill_slow_walker.py": {"model": "gpt"},
