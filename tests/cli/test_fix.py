@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from coach import runs
+from tests.forked import forked_coach
 from tests.launch.examples import MACHINE, plan
 
 PARENT, CHILD = "20261121-142230-baseline-0000", "20261121-142231-baseline-0001"
@@ -57,9 +57,9 @@ class Shell:
         return paths.run_dir
 
     def coach(self, *args: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "coach", "fix", *args]
-        return subprocess.run(
-            command, env=self.env, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+        done = forked_coach(("fix", *args), self.env)
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
         )
 
 

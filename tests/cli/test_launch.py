@@ -13,6 +13,7 @@ import pytest
 
 from coach.cli.launch import TellingIo
 from coach.sources.io import Query
+from tests.forked import forked_coach
 from tests.generated import lent_images
 
 SMALL = ("max_steps=4", "width=8", "num_workers=0", "num_train_samples=256", "eval_every_epoch=false")
@@ -60,11 +61,12 @@ def images(tmp_path: Path) -> Iterator[None]:
 def test_a_mistake_is_one_clear_line_and_nothing_is_launched(
     coach: Coach, args: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    done = coach.launch(*args)
+    done = forked_coach(("launch", *args, "--backend", "local", "--python", sys.executable), coach.env)
+    stderr = done.stderr.decode()
     assert done.returncode == 2
-    assert done.stdout == ""
-    assert all(word in done.stderr for word in words)
-    assert len(done.stderr.splitlines()) <= 2
+    assert done.stdout == b""
+    assert all(word in stderr for word in words)
+    assert len(stderr.splitlines()) <= 2
     assert not (coach.home / "runs").exists()
 
 

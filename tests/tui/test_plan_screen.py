@@ -18,6 +18,8 @@ from tests.tui.driving import Driver, opened
 from tests.tui.fake_ports import FakeLaunches, FakePorts
 from tests.tui.fake_session import make_plan
 
+SIZES = [(80, 24), pytest.param((120, 36), marks=pytest.mark.long)]
+
 
 async def open_plan(driver: Driver) -> None:
     await driver.press("2")
@@ -101,7 +103,7 @@ async def test_a_field_that_is_no_number_is_refused_in_the_plan_and_can_be_mende
         await driver.sees("#SBATCH --nodes=3")
 
 
-@pytest.mark.parametrize("again", ["1", "4"])
+@pytest.mark.parametrize("again", [pytest.param("1", marks=pytest.mark.long), "4"])
 async def test_a_field_that_was_erased_and_typed_again_is_what_was_typed(again: str) -> None:
     async with opened() as driver:
         await open_plan(driver)
@@ -170,7 +172,7 @@ GRES = Refused(["no type"], "gpu_type", [Choice("a100", {"gpu_type": "a100", "gp
 RESERVATION = Refused(["reserved"], "reservation", [Choice("workshop", {"reservation": "workshop"})])
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+@pytest.mark.parametrize("size", SIZES)
 async def test_a_refusal_moves_to_the_field_marks_it_and_offers_what_there_is(size: tuple[int, int]) -> None:
     async with opened(ports=FakePorts(launches=FakeLaunches(refusals=[ACCOUNT])), size=size) as driver:
         await open_plan(driver)
@@ -258,7 +260,7 @@ class NoDefaultLaunches(FakeLaunches):
         return make_plan(request)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+@pytest.mark.parametrize("size", SIZES)
 async def test_a_launch_that_cannot_be_planned_is_mended_in_the_field_that_the_refusal_names(
     size: tuple[int, int],
 ) -> None:
