@@ -85,7 +85,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     """Parse and run one command of COMMANDS."""
     folder = "coach.cli.teaching" if name in _TEACHING else "coach.cli"
     module = import_module(f"{folder}.{name}")
-    parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name].capitalize()}.")
+    parser = argparse.ArgumentParser(prog=f"coach {name}", description=sentence(COMMANDS[name]))
     module.configure(parser)
     add_as_root(parser)
     if hasattr(module, "unmistakable"):  # words of a filter stand before and after the options
@@ -97,6 +97,11 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     loads = getattr(module, "LOADS_SETTINGS", True)
     status: int = module.run(args, load_settings()) if loads else module.run(args)
     return status
+
+
+def sentence(summary: str) -> str:
+    """A summary in a list, as a sentence: GPU stays GPU."""
+    return f"{summary[:1].upper()}{summary[1:]}."
 
 
 def add_as_root(parser: argparse.ArgumentParser) -> None:

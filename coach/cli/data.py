@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from coach.analysis.spelling.sizes import format_bytes
+from coach.cli import sentence
 from coach.cli.text import print_json, print_line, print_table, printable
 from coach.config import Settings
 from coach.workflows.launching.datasets import fetch, list_data
@@ -18,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     actions = parser.add_subparsers(title="actions", dest="action", metavar="")
     what = "get CIFAR-10, check it and put it where the trainers look"
-    fetch = actions.add_parser("fetch", help=what, description=f"{what.capitalize()}.")
+    fetch = actions.add_parser("fetch", help=what, description=sentence(what))
     fetch.add_argument(
         "--dir", metavar="DIR", help="folder to put it in (default: data_dir, else $SCRATCH/data or ~/data)"
     )

@@ -13,7 +13,7 @@ from typing import Any
 from coach.analysis.judging.no_finding import Look, look_of_past
 from coach.analysis.spelling.sizes import format_bytes
 from coach.analysis.teaching.withheld_findings import ANSWER_FIRST
-from coach.cli import runs_clean
+from coach.cli import runs_clean, sentence
 from coach.cli.text import format_time, print_table, printable
 from coach.config import Settings
 from coach.model.judging.verdict import PastRun
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or json")
     actions = parser.add_subparsers(title="actions", dest="action", metavar="")
     clean = "remove runs that have ended: first what would go, then, confirmed, the deed"
-    runs_clean.configure(actions.add_parser("clean", help=clean, description=f"{clean.capitalize()}."))
+    runs_clean.configure(actions.add_parser("clean", help=clean, description=sentence(clean)))
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

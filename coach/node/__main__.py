@@ -35,7 +35,8 @@ def main(argv: Optional[List[str]] = None) -> int:
         return 0 if is_help else 2
     name = arguments[0]
     module = import_module(COMMANDS[name][0])
-    parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{COMMANDS[name][1].capitalize()}.")
+    what = COMMANDS[name][1]
+    parser = argparse.ArgumentParser(prog=f"coach {name}", description=f"{what[:1].upper()}{what[1:]}.")
     module.configure(parser)
     status: int = module.run(parser.parse_args(arguments[1:]))
     return status

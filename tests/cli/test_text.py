@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coach.cli import sentence
 from coach.cli.text import (
     format_duration,
     format_mib,
@@ -75,3 +76,7 @@ def test_durations_and_sizes_read_as_slurm_writes_them() -> None:
         None,
     ]
     assert [format_used(3, 16), format_used(None, 16), format_used(None, None)] == ["3/16", "–/16", None]
+
+
+def test_a_summary_becomes_a_sentence_that_keeps_the_field_s_spelling() -> None:
+    assert sentence("sample GPUs of this node") == "Sample GPUs of this node."
