@@ -4,6 +4,7 @@ wheel holds."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import zipfile
@@ -28,6 +29,30 @@ def test_no_place_is_worse_than_the_list_of_exceptions_says_and_the_list_only_sh
     listed = read_exceptions(EXCEPTIONS.read_text(encoding="utf-8")).get(name, {})
     said = complaints(guard, guard.measure(), listed)
     assert not said, "\n".join([f"{name}, {EXCEPTIONS.name}:", *said])
+
+
+def test_programs_that_no_test_starts_import_what_is_there() -> None:
+    """Tests and their helpers fail when they are imported; captures, benchmarks and makers of pages do not."""
+    missing = [
+        f"{path.relative_to(REPOSITORY)}: {node.module}.{alias.name}"
+        for path in files("tests", "benchmarks", "docs")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("coach.", "tests."))
+        for alias in node.names
+        if not _is_there(node.module or "", alias.name)
+    ]
+    assert missing == []
+
+
+def _is_there(module: str, name: str) -> bool:
+    """True if the module is a file of the repository that has the name, or a package with a module of it."""
+    path = REPOSITORY.joinpath(*module.split("."))
+    if path.is_dir():
+        if (path / name).is_dir() or (path / f"{name}.py").exists():
+            return True
+        path = path / "__init__"
+    source = path.with_suffix(".py")
+    return source.exists() and re.search(rf"\b{name}\b", source.read_text()) is not None
 
 
 def test_every_list_of_exceptions_belongs_to_a_guard() -> None:
