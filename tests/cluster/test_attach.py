@@ -163,7 +163,7 @@ def test_what_a_job_does_inside_is_kept_in_a_recording_and_played_back_as_it_was
         replay.start(lambda snapshot: None)
         now_s[0] = 3600.0
         wait_until(lambda: set(replay.history(job_id).nodes) == {"node1", "node2"}, 20, "they are replayed")
-        origin = replay.history(job_id).origin("node1")
+        origin = wait_until(lambda: replay.history(job_id).origin("node1"), 20, "its origin is replayed")
         assert origin is not None
         assert origin.rung is Rung.STEP
     finally:

@@ -17,7 +17,8 @@ from coach.sources.runs.local_process import identify
 from coach.workflows.jobs.known_runs import KnownRun, read_known_runs
 from tests.workflows.known import NOW_S, World
 
-RUN = "20261121-142233-ddp-4f2a"
+RUN = f"20261121-142233-ddp-{os.getpid() % 0x10000:04x}"
+"""A run of this process alone: its processes are found by its name, and other tests have runs of their own."""
 OTHER = "20261121-142234-ddp-4f2b"
 LATER = "2026-11-30T12:00:00"
 
