@@ -7,15 +7,26 @@ from dataclasses import dataclass
 
 from coach.analysis.query.language import Order, in_order
 from coach.analysis.queueing.arrays import FoldedJob, fold_rows, group_id, is_part, parse_task_ids, unfold
+from coach.analysis.queueing.pending_reasons import explain_job
 from coach.model.slurm.cluster import Job
 from coach.model.training.other_machine import last_word, place
-from coach.tui.render.job_cells import MORE_JOB_COLUMNS, more_cells
 from coach.tui.render.pending import short_reason, start_words
 from coach.tui.render.runs import short_id
 from coach.tui.render.severity import job_state_tone
 from coach.tui.render.table import Cell, Column, LazyRows, Row, Rows, natural, searchable
 from coach.tui.render.text import UNKNOWN, Tone, age, clock, printable, whole
 
+_MORE_COLUMNS = (
+    Column("account", "ACCOUNT", 10, grow=1, is_extra=True),
+    Column("qos", "QOS", 8, grow=1, is_extra=True),
+    Column("class", "CLASS", 6, is_extra=True),
+    Column("cpus", "CPUS", 6, align="right", is_extra=True),
+    Column("limit", "LIMIT", 10, align="right", is_extra=True),
+    Column("wait", "WAITED", 10, align="right", is_extra=True),
+    Column("priority", "PRIORITY", 10, align="right", is_extra=True),
+    Column("submit", "SUBMITTED", 12, align="right", is_extra=True),
+)
+"""Columns for whoever asks for them."""
 JOB_COLUMNS = (
     Column("own", "", 1),
     Column("job_id", "JOB ID", 9, grow=2),
@@ -28,7 +39,7 @@ JOB_COLUMNS = (
     Column("gpus", "GPUS", 4, align="right"),
     Column("used", "USED", 10, align="right", priority=2),
     Column("left", "LEFT/START", 10, align="right"),
-    *MORE_JOB_COLUMNS,
+    *_MORE_COLUMNS,
 )
 
 _STATE_ORDER = {"RUNNING": 0, "COMPLETING": 1, "CONFIGURING": 1, "SUSPENDED": 2, "PENDING": 3}
@@ -190,7 +201,7 @@ def _row(row: QueueRow, user: str | None, now_s: float | None) -> Row:
             Cell(whole(job.num_gpus)),
             Cell(clock(job.time_used_s)),
             Cell(start or left),
-            *more_cells(job, now_s),
+            *_more_cells(job, now_s),
         ),
         searchable(
             printable(job.job_id), name, said_by, state, reason, printable(job.reason or ""), partition, nodes
@@ -242,3 +253,19 @@ def empty_queue_note(has_answer: bool, are_all_shown: bool, query: str) -> str:
     if query:
         return "no job matches the filter; Esc clears it"
     return "the queue is empty" if are_all_shown else "no job of yours; a shows everybody's, 1 and 2 launch"
+
+
+def _more_cells(job: Job, now_s: float | None) -> tuple[Cell, ...]:
+    """One for each of _MORE_COLUMNS. `now_s` is what times are counted to."""
+    why = explain_job(job)
+    submitted_s = now_s - job.submit_time_s if now_s is not None and job.submit_time_s is not None else None
+    return (
+        Cell(printable(job.account or UNKNOWN)),
+        Cell(printable(job.qos or UNKNOWN)),
+        Cell(why.kind.value if why is not None else UNKNOWN),
+        Cell(whole(job.num_cpus)),
+        Cell(clock(job.time_limit_s)),
+        Cell(clock(submitted_s if why is not None else None)),
+        Cell(whole(job.priority)),
+        Cell(f"{age(submitted_s)} ago" if submitted_s is not None else UNKNOWN),
+    )
