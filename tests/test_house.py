@@ -32,7 +32,7 @@ def test_no_place_is_worse_than_the_list_of_exceptions_says_and_the_list_only_sh
 
 
 def test_programs_that_no_test_starts_import_what_is_there() -> None:
-    """Tests and their helpers fail when they are imported; captures, benchmarks and makers of pages do not."""
+    """Tests and helpers fail when they are imported; captures, benchmarks and makers of pages do not."""
     missing = [
         f"{path.relative_to(REPOSITORY)}: {node.module}.{alias.name}"
         for path in files("tests", "benchmarks", "docs")

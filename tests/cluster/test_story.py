@@ -45,6 +45,7 @@ def events(run_dir: Path, rank: int) -> list[Mapping[str, Any]]:
     return [record for record in map(json.loads, lines) if "event" in record]
 
 
+@pytest.mark.long  # short: tests/terminal/test_story.py, and the test of the limit
 def test_two_ranks_train_on_two_nodes_and_the_check_is_silent(user_coach: InstalledCoach) -> None:
     run = launched(
         user_coach(
@@ -128,6 +129,7 @@ def checked_state(coach: InstalledCoach, target: str) -> str | None:
     return state
 
 
+@pytest.mark.long  # at a terminal: tests/terminal/test_story.py
 def test_coach_without_torch_trains_in_another_environment(
     bare_coach: InstalledCoach, train_python: Path
 ) -> None:
@@ -220,9 +222,13 @@ def test_a_run_that_nears_its_limit_saves_and_goes_on_where_it_was(
     assert parted == [True, True], "in both logs it is seen where the second attempt begins"
     resumed = [event for event in events(run_dir, 0) if event["event"] == "resume"]
     assert [event["step"] for event in resumed] == [saved[0]["step"]]
+    assert {event["node"] for event in events(run_dir, 1) if event["event"] == "start"} == {"node2"}
+    assert {path.stem for path in (run_dir / "telemetry").glob("*.jsonl")} == {"node1", "node2"}
     wait_until(
         lambda: checked_state(user_coach, run["run_id"]) == "COMPLETED", 30, "the run completes", every_s=0.5
     )
+    ended = json.loads((run_dir / "exit.json").read_text())
+    assert (ended["state"], [rank["exit_code"] for rank in ended["ranks"]]) == ("COMPLETED", [0, 0])
 
 
 @pytest.mark.long  # without Slurm: tests/trainers/test_beyond.py

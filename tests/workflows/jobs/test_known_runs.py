@@ -18,7 +18,7 @@ from coach.workflows.jobs.known_runs import KnownRun, read_known_runs
 from tests.workflows.known import NOW_S, World
 
 RUN = f"20261121-142233-ddp-{os.getpid() % 0x10000:04x}"
-"""A run of this process alone: its processes are found by its name, and other tests have runs of their own."""
+"""A run of this process alone: other processes of the suite have processes of runs too."""
 OTHER = "20261121-142234-ddp-4f2b"
 LATER = "2026-11-30T12:00:00"
 
