@@ -94,7 +94,7 @@ def find_ranks(root: Optional[int], job_id: Optional[str], node: str) -> List[Ra
 
 
 def _all_processes() -> List[Stat]:
-    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 (names are wanted)
+    found = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
     return [stat for stat in found if stat]
 
 
@@ -376,6 +376,6 @@ def _num_sockets(pid: int) -> Optional[int]:
 
 def _links(pid: int) -> List[str]:
     try:
-        return [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208 (names are wanted)
+        return [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208
     except OSError:
         return []
