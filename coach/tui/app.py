@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from textual import events, on
 from textual.app import App, SystemCommand
@@ -148,6 +149,11 @@ class CoachApp(App[None]):
         self.context.session.start(self._post_snapshot)
         self.set_interval(1.0, self._tick)
         self.call_after_refresh(self._launches.load_recipes)
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """End the app. Textual's palette may be looking for commands: it would fail when its list is gone."""
+        self.workers.cancel_all()
+        super().exit(result, return_code, message)
 
     def on_unmount(self) -> None:
         self.context.session.stop()

@@ -88,3 +88,4 @@ async def opened(
         await driver.until(lambda: app.context.launch_keys, "the recipes")
         await driver.settle()
         yield driver
+        app.workers.cancel_all()  # as `CoachApp.exit` does; a test ends without it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from textual.command import CommandList
 
@@ -122,3 +124,11 @@ async def test_markup_in_a_name_is_shown_as_it_stands() -> None:
         commands = await open_palette(driver)
         shown = commands.options[-1].prompt
         assert str(shown) == "launch [red]x [ \u241b[31m\n[@click=app.quit]y[/]"
+
+
+async def test_who_leaves_while_commands_are_looked_for_leaves_without_an_error() -> None:
+    async with opened() as driver:
+        search = driver.app.run_worker(asyncio.sleep(600))
+        await driver.settle()
+        driver.app.exit()
+        assert search.is_cancelled
