@@ -113,7 +113,8 @@ def _of_kind(
         case EnvironmentKind.MODULES:
             return _later("modules")
         case EnvironmentKind.APPTAINER | EnvironmentKind.PYXIS:
-            if image.startswith("/") and not os.path.exists(image):  # noqa: PTH110 - the same text that will stand in the script
+            # The same text that will stand in the script.
+            if image.startswith("/") and not os.path.exists(image):  # noqa: PTH110
                 return EnvironmentCheck(
                     problem=f"{image}: no such image", hint="is it visible on this machine?"
                 )

@@ -115,7 +115,8 @@ def _checked(said: str, what: str, environment: Environment, backend: str, env: 
         if is_in_reach and shutil.which(said, path=env.get("PATH")) is None:
             raise UserError(f"{what} {said}: no such command on the PATH")
         return said
-    path = os.path.abspath(os.path.expanduser(said))  # noqa: PTH100, PTH111 - a venv's link must not be resolved
+    # A venv's link must not be resolved.
+    path = os.path.abspath(os.path.expanduser(said))  # noqa: PTH100, PTH111
     if not os.path.exists(path):  # noqa: PTH110 - the same text that will stand in the script
         raise UserError(
             f"{what} {said}: no such file", "expected the interpreter of the training environment"

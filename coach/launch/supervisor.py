@@ -87,7 +87,8 @@ class Supervisor:
                     runs.RUN_VARIABLE: run_dir.name,
                 },
                 start_new_session=True,
-                preexec_fn=lambda: _end_with_parent(supervisor_pid),  # noqa: PLW1509 - there are no threads here
+                # There are no threads here.
+                preexec_fn=lambda: _end_with_parent(supervisor_pid),  # noqa: PLW1509
             )
 
     def _watch(self, process: subprocess.Popen[bytes], started: float, limits: _Limits) -> str | None:

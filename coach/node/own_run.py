@@ -81,7 +81,8 @@ def _shared_run_id(root: Path, recipe: str, time_s: float, env: Mapping[str, str
     try:
         (links / step).symlink_to(run_id)
     except FileExistsError:
-        return os.readlink(links / step)  # noqa: PTH115 (Path.readlink would resolve nothing more, and the text is wanted)
+        # Path.readlink would resolve nothing more, and the text is wanted.
+        return os.readlink(links / step)  # noqa: PTH115
     return run_id
 
 

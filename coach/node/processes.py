@@ -144,7 +144,8 @@ class ProcessTable:
 
     def sample(self, time_s: float) -> List[Process]:
         """The job's processes, largest first. `time_s` is a monotonic clock."""
-        present = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 (names are wanted)
+        # The names alone are wanted.
+        present = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
         if self._num_samples % _FORGET_STRANGERS_AFTER == 0:
             self._strangers.clear()
         self._num_samples += 1

@@ -331,14 +331,16 @@ def _environment(pid: int) -> Dict[str, str]:
 
 def _is_python(pid: int) -> bool:
     with contextlib.suppress(OSError):
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")  # noqa: PTH115, PTH119 (texts)
+        # The text of a link is compared.
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")  # noqa: PTH115, PTH119
     return False
 
 
 def _is_coach(pid: int) -> bool:
     """This process, the supervisor and the sampler, which stand beside the training or above it."""
     words = read_small(f"/proc/{pid}/cmdline").split("\0")[:5]
-    modules = [name for flag, name in zip(words, words[1:]) if flag == "-m"]  # noqa: B905, RUF007 (Python 3.9)
+    # Python 3.9 has no pairwise and no strict.
+    modules = [name for flag, name in zip(words, words[1:]) if flag == "-m"]  # noqa: B905, RUF007
     return (
         pid == os.getpid()
         or any(word.endswith(("coach/node", "bin/coach")) for word in words[:3])
@@ -370,7 +372,8 @@ def _num_sockets(pid: int) -> Optional[int]:
     count = None
     for link in _links(pid):
         with contextlib.suppress(OSError):
-            count = (count or 0) + os.readlink(link).startswith("socket:")  # noqa: PTH115 (a text, not a place)
+            # A text, not a place.
+            count = (count or 0) + os.readlink(link).startswith("socket:")  # noqa: PTH115
     return count
 
 

@@ -35,12 +35,14 @@ class TorchBuild(NamedTuple):
 def is_own_interpreter(command: List[str]) -> bool:
     """Whether the command starts this very interpreter: of another one's packages nothing is known here."""
     found = shutil.which(command[0]) if command else None
-    return found is not None and os.path.abspath(found) == sys.executable  # noqa: PTH100 (a venv's link stays a link)
+    # A venv's link stays a link.
+    return found is not None and os.path.abspath(found) == sys.executable  # noqa: PTH100
 
 
 def find_torch() -> Optional[TorchBuild]:
     """The torch that `import torch` would find, None when there is none."""
-    spec = util.find_spec("torch") or machinery.PathFinder.find_spec(("torch"), [os.getcwd()])  # noqa: PTH109 (text)
+    # find_spec wants a text.
+    spec = util.find_spec("torch") or machinery.PathFinder.find_spec(("torch"), [os.getcwd()])  # noqa: PTH109
     if spec is None:
         return None
     for folder in spec.submodule_search_locations or ():

@@ -51,7 +51,8 @@ def count(num_gpus: int, env: Mapping[str, str]) -> Counts:
     """Slurm says what it allotted; the driver's files tell of all GPUs, also of those that a cgroup hides."""
     allotted = env.get("SLURM_GPUS_ON_NODE", "")
     try:
-        of_node: Optional[int] = len(os.listdir(_EVERY_GPU_OF_THE_NODE))  # noqa: PTH208 (only the number is wanted)
+        # Only the number is wanted.
+        of_node: Optional[int] = len(os.listdir(_EVERY_GPU_OF_THE_NODE))  # noqa: PTH208
     except OSError:
         of_node = None
     return Counts(num_gpus, int(allotted) if allotted.isdigit() else None, of_node)

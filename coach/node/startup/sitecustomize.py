@@ -25,7 +25,8 @@ def _start_as_the_site_wants() -> None:
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (every Python would import pathlib)
+    # Every Python would import pathlib.
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]  # noqa: PTH100 (the same)
     spec = PathFinder.find_spec(__name__, sys.path)
     if spec is not None and spec.loader is not None:

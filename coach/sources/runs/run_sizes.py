@@ -48,7 +48,8 @@ class RunSizes:
         command walks again."""
         if not self._is_changed:
             return
-        kept = {key: entry for key, entry in self._kept.items() if os.path.isdir(key)}  # noqa: PTH112 (keys are texts)
+        # The keys are texts.
+        kept = {key: entry for key, entry in self._kept.items() if os.path.isdir(key)}  # noqa: PTH112
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             runs.write_json(self._file, {"schema": runs.SCHEMA, "sizes": kept})

@@ -105,7 +105,8 @@ def parse_gpus(expression: str) -> Mapping[str | None, int]:
             untyped += item.count
         else:
             typed[item.type] = typed.get(item.type, 0) + item.count
-    gpus: dict[str | None, int] = {name: count for name, count in typed.items()}  # noqa: C416 (wider key type)
+    # A wider type of the keys.
+    gpus: dict[str | None, int] = {name: count for name, count in typed.items()}  # noqa: C416
     rest = untyped - sum(typed.values()) if "=" in expression else untyped
     if rest > 0 or (has_untyped and not typed):
         gpus[None] = rest

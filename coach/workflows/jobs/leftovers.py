@@ -56,7 +56,8 @@ def _is_dry_run(run_dir: Path) -> bool:
     """An empty run directory, as a dry run leaves it: links to logs that nobody wrote, and nothing else."""
     try:
         return all(
-            entry.name in ("stdout.log", "stderr.log") and not os.path.exists(entry.path)  # noqa: PTH110 (an entry has a text)
+            # The entry has its path as a text.
+            entry.name in ("stdout.log", "stderr.log") and not os.path.exists(entry.path)  # noqa: PTH110
             for entry in os.scandir(run_dir)
         )
     except OSError:
